@@ -1,4 +1,4 @@
-"""Arrays in, numbers and figures out: norms of errors and the plots of a run."""
+"""Norms of errors, and figures of a run, from plain arrays."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Turn what a caller passes into read-only float64 arrays, or say what is wrong with it."""
+"""Convert arguments to read-only float64 arrays, or raise an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def as_real(values: ArrayLike, where: str) -> np.ndarray:
 def as_columns(values: ArrayLike, where: str) -> np.ndarray:
     """Return a read-only float64 copy of shape [n, columns]; a vector [n] becomes [n, 1].
 
-    An array that is such a copy already is returned itself.
+    An array that already is such a copy is returned.
     """
     if isinstance(values, np.ndarray) and _is_such_a_copy(values):
         return values

@@ -1,6 +1,7 @@
 """What a reader sees of a figure."""
 
-from matplotlib.collections import FillBetweenPolyCollection
+import numpy as np
+from matplotlib.collections import FillBetweenPolyCollection, LineCollection, TriMesh
 
 
 def names(figure):
@@ -9,6 +10,39 @@ def names(figure):
 
 def line(axes, label):
     return next(one for one in axes.get_lines() if one.get_label() == label)
+
+
+def values(axes, label):
+    return line(axes, label).get_ydata()
+
+
+def lines(axes):
+    """Return the lines with data; the others are entries of the legend."""
+    return [one for one in axes.get_lines() if len(one.get_xdata())]
+
+
+def thin(axes):
+    """Return the thin grey lines of members."""
+    return [one for one in axes.get_lines() if one.get_linewidth() == 0.5]
+
+
+def ticks(axes):
+    found = [one for one in axes.collections if isinstance(one, LineCollection)]
+    return [np.array([path[0, 0] for path in one.get_segments()]) for one in found]
+
+
+def mesh(axes):
+    return next((one for one in axes.collections if isinstance(one, TriMesh)), None)
+
+
+def planes(figure):
+    """Return the panels of fields over two coordinates."""
+    return [axes for axes in figure.axes if mesh(axes)]
+
+
+def colours(figure):
+    """Return the values that each plane shows."""
+    return [mesh(axes).get_array() for axes in planes(figure)]
 
 
 def band(axes, at=-1.0):

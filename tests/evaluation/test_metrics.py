@@ -114,7 +114,7 @@ def test_a_throughput_that_grows_with_the_ranks_is_ideal():
         ([[1, 2]], [[1.0, 1.0]], "one shape"),
         ([0, 1], [1.0, 1.0], "whole numbers ≥ 1"),
         ([1, 1.5], [1.0, 1.0], "whole numbers ≥ 1"),
-        ([2, 2], [1.0, 1.0], "none of them twice"),
+        ([2, 2], [1.0, 1.0], "different whole numbers"),
         ([1, float("nan")], [1.0, 1.0], "whole numbers ≥ 1"),
         ([1, 2], [1.0, 0.0], "times > 0"),
         ([1, 2], [1.0, float("inf")], "times > 0"),

@@ -6,21 +6,11 @@ import numpy as np
 import pytest
 from matplotlib.collections import TriMesh
 from matplotlib.colors import LogNorm
+from seen import check_texts, mesh
+from seen import planes as panels
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction, Shard, plot_errors, plot_predictions
-
-
-def panels(figure):
-    return [axes for axes in figure.axes if axes.get_subplotspec() and has_mesh(axes)]
-
-
-def has_mesh(axes):
-    return any(isinstance(one, TriMesh) for one in axes.collections)
-
-
-def mesh(axes):
-    return next(one for one in axes.collections if isinstance(one, TriMesh))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +65,7 @@ def test_many_members_are_their_mean_its_error_and_its_deviation(plane, componen
     for k in range(components):
         mean, exact, error, width = found[4 * k : 4 * k + 4]
         assert mean.get_title().startswith("mean of 8: $u")
-        assert width.get_title() == "$2\\sigma$; error $\\leq 2\\sigma$ at 100%"
+        assert width.get_title() == "$2\\sigma$: error $\\leq 2\\sigma$ at 100%"
         np.testing.assert_allclose(mesh(mean).get_array(), values[..., k].mean(axis=0))
         np.testing.assert_allclose(mesh(exact).get_array(), curves[0].exact[:, k])
         np.testing.assert_allclose(mesh(error).get_array(), 0.045)
@@ -89,6 +79,23 @@ def test_many_members_without_an_exact_solution_show_mean_members_and_deviation(
     curves = [Prediction(c.label, c.x, c.u) for c in plane(8)]
     titles = [axes.get_title() for axes in panels(plot_predictions(curves))]
     assert titles == ["mean of 8: $u$", "rank 0: $u$", "rank 7: $u$", "2 deviations: $2\\sigma$"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("members", [1, 5])
+def test_the_estimated_error_is_next_to_the_true_one_on_one_scale(plane, members, known):
+    curves = [
+        replace(c, u_exact=c.u_exact if known else None, estimated_error=-0.02 * (1 + i) + 0 * c.u)
+        for i, c in enumerate(plane(members))
+    ]
+    figure = plot_predictions(curves)
+    *_, before, last = panels(figure)
+    assert last.get_title().replace("\n", " ") == (
+        "|estimated error|" if members == 1 else "largest |estimated error|"
+    )
+    np.testing.assert_allclose(mesh(last).get_array(), 0.02 * members)
+    assert (mesh(before).norm is mesh(last).norm) == (known or members > 1)
+    check_texts(figure)
 
 
 def test_axes_are_equal_where_both_coordinates_are_lengths_of_like_extent(plane):

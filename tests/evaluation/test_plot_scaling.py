@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from seen import line, names
+from seen import line, lines, names
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation import (
@@ -24,8 +24,8 @@ def test_kinds_differ_in_marks_and_one_label_has_one_colour():
     ]
     figure = plot_scaling(curves, title="two cores")
     (axes,) = figure.axes
-    measured, modelled = line(axes, "64 × 3, measured"), line(axes, "64 × 3, modelled")
-    published = line(axes, "ResNet, published")
+    measured, modelled = line(axes, "_64 × 3, measured"), line(axes, "_64 × 3, modelled")
+    published = line(axes, "_ResNet, published")
     np.testing.assert_array_equal(measured.get_xdata(), RANKS)
     np.testing.assert_array_equal(measured.get_ydata(), [1.0, 0.95, 0.9])
     np.testing.assert_array_equal(modelled.get_xdata(), FAR)
@@ -55,8 +55,8 @@ def test_weak_and_strong_scaling_and_times_take_panels_of_their_own(tmp_path):
     ]
     assert len({axes.get_xlim() for axes in figure.axes}) == 1
     _, strong, weak = figure.axes
-    np.testing.assert_allclose(line(strong, "_ideal").get_ydata(), [0.1, 0.1 / 512])
-    np.testing.assert_allclose(line(weak, "_ideal").get_ydata(), 0.1)
+    np.testing.assert_allclose(line(strong, "ideal").get_ydata(), [0.1, 0.1 / 512])
+    np.testing.assert_allclose(line(weak, "ideal").get_ydata(), 0.1)
     assert strong.get_yscale() == "log"
     png, _ = save_figure(figure, tmp_path, "scaling")
     assert png.stat().st_size > 1000
@@ -99,7 +99,7 @@ def test_a_line_a_run_over_epochs_from_1_and_a_thin_one_for_the_training_data(tm
     ]
     figure = plot_accuracies(curves, title="digits")
     (axes,) = figure.axes
-    test, training, short = axes.lines
+    test, training, short = lines(axes)
     np.testing.assert_array_equal(test.get_xdata(), [1, 2, 3])
     np.testing.assert_array_equal(test.get_ydata(), [0.5, 0.9, 0.99])
     np.testing.assert_array_equal(training.get_ydata(), [0.4, 0.8, 1.0])
@@ -125,11 +125,11 @@ def test_one_epoch_is_seen_and_a_perfect_accuracy_has_room():
 @pytest.mark.parametrize(
     ("accuracy", "training", "message"),
     [
-        ([], None, "shares from 0 to 1"),
+        ([], None, "one or more numbers"),
         ([0.5, 1.5], None, "shares from 0 to 1"),
         ([0.5, float("nan")], None, "shares from 0 to 1"),
-        ([[0.5]], None, "shares from 0 to 1"),
-        ([0.5, 0.6], [0.5], "the same epochs"),
+        ([[0.5]], None, "one or more numbers"),
+        ([0.5, 0.6], [0.5], "expected 2 numbers"),
         ([0.5], [50.0], "training_accuracy: expected shares"),
     ],
 )

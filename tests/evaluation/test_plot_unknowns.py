@@ -22,8 +22,8 @@ def test_each_coefficient_has_a_panel_with_its_true_value() -> None:
     assert [axes.get_ylabel() for axes in figure.axes] == ["a", "b", "c"]
     for axes in figure.axes:
         lines = {line.get_label(): line for line in axes.lines}
-        assert set(lines) == {"_true value", "rank 0", "rank 1"}
-        assert set(lines["_true value"].get_ydata()) == {1.9}
+        assert set(lines) == {"true value", "rank 0", "rank 1"}
+        assert set(lines["true value"].get_ydata()) == {1.9}
         np.testing.assert_array_equal(lines["rank 1"].get_ydata(), curves[0].value)
         low, high = axes.get_ylim()
         assert low < 1.0 < 2.0 < high
@@ -51,9 +51,9 @@ def test_of_many_coefficients_the_first_are_drawn() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"value": np.ones(4)}, "one shape"),
+        ({"value": np.ones(4)}, "numbers in one axis"),
         ({"step": STEP[::-1]}, "never decrease"),
-        ({"step": np.array([]), "value": np.array([])}, "one shape"),
+        ({"step": np.array([]), "value": np.array([])}, "numbers in one axis"),
     ],
 )
 def test_mistakes(changes: dict[str, object], message: str) -> None:

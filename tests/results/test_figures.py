@@ -10,7 +10,7 @@ import pytest
 from made_by_hand import contribution, diverged, ended, ensemble, make_member, one_model, wave
 
 from sciml_par.problems import Box, Interval
-from sciml_par.results import Result
+from sciml_par.results import ErrorEstimate, Result
 from sciml_par.results.member import in_the_mean
 from sciml_par.results.stored import figures
 
@@ -82,6 +82,43 @@ def test_labels_say_no_more_than_is_needed() -> None:
     two = [make_member(number, problem="same") for number in range(2)]
     assert figures.labels_of(two, mode="ensemble") == ["rank 0, member 0", "rank 0, member 1"]
     assert figures.labels_of(one_model().members, mode="data") == ["prediction"]
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_the_estimated_error_is_in_the_figure_of_the_prediction(
+    drawn: dict[str, Any], dimension: int
+) -> None:
+    domain = Box([0.0] * dimension, [1.0] * dimension)
+    prediction = wave(0, domain)
+    e = prediction.exact - prediction.u
+    size = np.array([0.01])
+    known = ErrorEstimate(0.01, size, 50.0, values=e)
+    bound = ErrorEstimate(0.1, 10 * size, 1.0, values=e, at_rounding=True)
+    unknown = ErrorEstimate.not_known(1, "it is not")
+    elsewhere = ErrorEstimate(0.01, size, 50.0, values=e[1:])
+    sizes = {}
+    for error in (known, bound, unknown, elsewhere, None):
+        member = make_member(0, domain=domain, prediction=prediction, error=error)
+        estimate = figures.drawn_prediction(member, "a", sound=True).estimated_error
+        draw(ensemble(member))
+        shown = any("|estimated error|" in text for text in texts_of(drawn["prediction"]))
+        assert shown == (estimate is not None) == (error in (known, bound))
+        sizes[error] = 0.0 if estimate is None else np.abs(estimate).max()
+    assert sizes[known] == pytest.approx(0.01) and sizes[bound] == pytest.approx(0.1)
+
+
+def test_a_single_record_has_no_figure_of_the_loss(drawn: dict[str, Any]) -> None:
+    """As that of `solve`, which takes no steps."""
+    once = {
+        "losses": [0.5],
+        "loss_steps": np.array([0]),
+        "term_losses": np.ones((1, 2)),
+        "steps": 0,
+    }
+    draw(one_model(**once))
+    assert set(drawn) == {"prediction", "error"}
+    draw(ensemble(make_member(0, **once), make_member(1)))
+    assert "loss" in drawn
 
 
 def test_the_shards_of_one_model_are_those_of_its_ranks() -> None:

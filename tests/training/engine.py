@@ -32,7 +32,7 @@ from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.optimizers.optimizer import At
 from sciml_par.training.points.feed import Rows
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed, StackedFeed, count_points, difference
+from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
 from sciml_par.training.weights.from_argument import terms_of_loss
 from sciml_par.training.weights.weighting import Weighting
 
@@ -50,8 +50,6 @@ __all__ = [
     "StackedFeed",
     "StackedObjective",
     "State",
-    "count_points",
-    "difference",
     "field_of",
     "jacobians_of",
     "losses",

@@ -10,16 +10,16 @@ from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.layout import Entry, draw_line, make_grid, text_entry
+from sciml_par.evaluation.figures.parts.layout import make_grid
 from sciml_par.evaluation.figures.parts.limits import error_limits, range_of
-from sciml_par.evaluation.figures.parts.lines import Line, draw_lines
+from sciml_par.evaluation.figures.parts.lines import Line, draw_line, draw_lines, log_axis
 from sciml_par.evaluation.figures.parts.members import (
     check_curves,
     has_mean,
     in_order,
     too_many_dimensions,
 )
-from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks, marks_of
+from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks
 from sciml_par.evaluation.figures.parts.style import INK, coordinate, error_label, paper_style
 from sciml_par.evaluation.figures.planes import plane_errors
 from sciml_par.evaluation.metrics.norms import pointwise_error
@@ -72,39 +72,29 @@ def plot_errors(
     with paper_style():
         if found[0].dimension == 2:
             return plane_errors(found, title, equal_axes)
-        return _lines(found, title)
+        grid = make_grid([2.1] * found[0].components, 1)
+        for (component, _), axes in grid.panels.items():
+            _draw_panel(axes, found, component)
+            axes.set_ylabel(error_label(found[0], component))
+        grid.label_x(coordinate(found[0], 0))
+        return grid.finish(title)
 
 
-def _lines(curves: Sequence[Prediction], title: str | None) -> Figure:
-    components = curves[0].components
-    grid = make_grid([2.1] * components, 1, [(c, 0) for c in range(components)])
-    entries: list[Entry] = []
-    for (component, _), axes in grid.panels.items():
-        drawn = _draw_panel(axes, curves, component)
-        entries = entries or drawn
-        axes.set_ylabel(error_label(curves[0], component))
-    grid.label_x(coordinate(curves[0], 0))
-    return grid.finish(entries, title=title)
-
-
-def _draw_panel(axes: Axes, curves: Sequence[Prediction], component: int) -> list[Entry]:
+def _draw_panel(axes: Axes, curves: Sequence[Prediction], component: int) -> None:
     errors = [pointwise_error(c.u[:, component], c.exact[:, component]) for c in curves]
     low, high = error_limits(errors, [curve.trained for curve in curves])
-    axes.set_yscale("log")
+    log_axis(axes, low, high)
     axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
-    # A little below the floor, so that a line that lies on it is seen.
-    axes.set_ylim(low / 1.3, high)
-    named = by_shard(curves)
-    marks = draw_marks(axes, marks_of(curves, range(len(curves))), named=named, ticks=False)
     lines = [_line(curve, np.maximum(e, low)) for curve, e in zip(curves, errors, strict=True)]
-    if named:
-        look = {"color": INK}
-        return [draw_line(axes, lines[0].x, lines[0].y, label=lines[0].label, **look), *marks]
-    unknown = [
-        text_entry(f"{curve.label} (no exact solution)") for curve in curves if not curve.known
-    ]
-    seen = [line for line, curve in zip(lines, curves, strict=True) if curve.known]
-    return [*marks, *draw_lines(axes, seen, alike=has_mean(curves), without=_LEFT_OUT), *unknown]
+    if by_shard(curves):
+        draw_line(axes, lines[0].x, lines[0].y, lines[0].label, color=INK)
+    else:
+        seen = [line for line, curve in zip(lines, curves, strict=True) if curve.known]
+        draw_lines(axes, seen, alike=has_mean(curves), without=_LEFT_OUT)
+    draw_marks(axes, curves, ticks=False)
+    for curve in curves:
+        if not curve.known:
+            axes.plot([], [], alpha=0.0, label=f"{curve.label} (no exact solution)")
 
 
 def _line(curve: Prediction, error: np.ndarray) -> Line:

@@ -15,21 +15,20 @@ from matplotlib.tri import Triangulation
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
-from sciml_par.evaluation.figures.parts.layout import Grid, column_width, make_grid
+from sciml_par.evaluation.figures.parts.layout import Engine, column_width, make_grid
 from sciml_par.evaluation.figures.parts.limits import range_of
-from sciml_par.evaluation.figures.parts.shards import draw_shards, shard_entries
-from sciml_par.evaluation.figures.parts.style import coordinate
+from sciml_par.evaluation.figures.parts.shards import draw_shards
+from sciml_par.evaluation.figures.parts.style import TIMES, coordinate
 
 _VALUES, _ERRORS = "viridis", "magma"
 _ROW_HEIGHT, _HIGHER_ROW = 1.75, 2.4  # inches, where the axes are not equal
 _LEAST_HEIGHT, _GREATEST_HEIGHT = 0.8, 3.2  # inches of a panel, where they are
 _AROUND = 0.4  # inches above and below a panel
-_BAR_WIDTH = 0.09  # inches
-_BAR = 0.6  # inches beside a panel, for a colour bar with its labels
+_BAR, _BAR_WIDTH = 0.6, 0.09  # inches, of a colour bar with its labels, and of its colours
+_GAP = 0.17  # inches between two panels
 _MOST_UNLIKE = 4.0  # axes are equal while no side is longer than the other by more than this
 _STREAMLINES: Any = {"color": "white", "linewidth": 0.6, "density": 0.9, "arrowsize": 0.6}
 _STILL = 1e-3  # of the greatest length; a vector that is shorter has no line through it
-_TIMES = ("t", "time", "$t$")
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,9 @@ def draw_panels(
     groups = [list(cells)] if bar else _of_one_norm(rows)
     equal = _of_like_extent(curve) if equal is None else equal
     height = _height(curve, columns, max(1, len(groups) // len(rows)), equal)
-    grid = make_grid(
-        [height] * len(rows), columns, list(cells), engine="compressed" if equal else "constrained"
-    )
-    images = {cell: _draw(grid, cell, panel, equal) for cell, panel in cells.items()}
+    engine: Engine = "compressed" if equal else "constrained"
+    grid = make_grid([height] * len(rows), columns, list(cells), engine=engine)
+    images = {cell: _draw(grid.panels[cell], panel, equal) for cell, panel in cells.items()}
     for group in groups:
         grid.figure.colorbar(
             images[group[0]],
@@ -85,40 +83,34 @@ def draw_panels(
             label=bar,
         )
     grid.label_x(coordinate(curve, 0))
-    for (_, column), axes in grid.panels.items():
+    for (row, column), axes in grid.panels.items():
+        grid.title(axes, cells[row, column].title, cells[row, column].symbol)
+        axes.locator_params(nbins=4 if columns < 4 else 2)
         axes.tick_params(labelleft=column == 0)
         axes.set_ylabel(coordinate(curve, 1) if column == 0 else "")
-    first = rows[0][0]
-    return grid.finish(shard_entries(first.shards, points=first.points), title=title)
+    return grid.finish(title)
 
 
-def _draw(grid: Grid, cell: tuple[int, int], panel: Panel, equal: bool) -> Any:
-    axes = grid.panels[cell]
-    image = _paint(axes, panel)
-    if panel.arrows is not None:
-        _draw_streamlines(axes, panel.curve.x, panel.arrows)
-    draw_shards(axes, panel.shards, points=panel.points)
-    grid.title(axes, panel.title, panel.symbol)
-    axes.locator_params(nbins=4)
-    if equal:
-        axes.set_aspect("equal")
-    return image
-
-
-def _paint(axes: Axes, panel: Panel) -> Any:
+def _draw(axes: Axes, panel: Panel, equal: bool) -> Any:
+    """Draw a panel, and return its colours."""
     triangles, values, norm = _triangulate(panel.curve), panel.values, panel.norm
     lost = ~np.isfinite(values)
     triangles.set_mask(lost[triangles.triangles].any(axis=1))
     # A log scale has no colour for zero; masked triangles still index their corners.
     logarithmic = isinstance(norm, LogNorm)
-    floor = float(norm.vmin or 0.0) if logarithmic else -np.inf
-    kept = np.where(lost, 1.0, np.maximum(values, floor))
+    kept = np.where(lost, 1.0, np.maximum(values, norm.vmin or 0.0) if logarithmic else values)
     axes.set_xlim(range_of([panel.curve.x[:, 0]], margin=0.0))
     axes.set_ylim(range_of([panel.curve.x[:, 1]], margin=0.0))
     colors = _ERRORS if logarithmic else _VALUES
-    return axes.tripcolor(
+    image = axes.tripcolor(
         triangles, kept, shading="gouraud", norm=norm, cmap=colors, rasterized=True
     )
+    if panel.arrows is not None:
+        _draw_streamlines(axes, panel.curve.x, panel.arrows)
+    draw_shards(axes, panel.shards, points=panel.points)
+    if equal:
+        axes.set_aspect("equal")
+    return image
 
 
 def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
@@ -129,12 +121,10 @@ def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
     order = np.lexsort((x[:, 0], x[:, 1]))
     u, v = (vectors[order, k].reshape(up.size, across.size) for k in (0, 1))
     speed = np.hypot(u, v)
-    still = speed <= _STILL * np.nanmax(speed)
-    u = np.where(still, np.nan, u)
+    u = np.where(speed <= _STILL * np.nanmax(speed), np.nan, u)
     # The lines want equal distances to the last digit.
     across, up = (np.linspace(each[0], each[-1], each.size) for each in (across, up))
-    options: dict[str, Any] = dict(_STREAMLINES)
-    axes.streamplot(across, up, u, v, **options)
+    axes.streamplot(across, up, u, v, **_STREAMLINES)
 
 
 def _triangulate(curve: Prediction) -> Triangulation:
@@ -148,20 +138,20 @@ def _triangulate(curve: Prediction) -> Triangulation:
 
 
 def _of_one_norm(rows: Sequence[Sequence[Panel]]) -> list[list[tuple[int, int]]]:
-    groups = []
-    for r, row in enumerate(rows):
-        norms = [id(panel.norm) for panel in row]
-        groups += [
-            [(r, c) for c in alike] for _, alike in groupby(range(len(row)), norms.__getitem__)
-        ]
-    return groups
+    """Return the cells of neighbours in a row with one norm."""
+    return [
+        [(r, c) for c, _ in alike]
+        for r, row in enumerate(rows)
+        for _, alike in groupby(enumerate(row), lambda pair: id(pair[1].norm))
+    ]
 
 
 def _extension(panels: Sequence[Panel]) -> str:
     """Return at which ends of a colour bar there are values beyond it."""
-    if isinstance(panels[0].norm, LogNorm):
+    norm = panels[0].norm
+    if isinstance(norm, LogNorm):
         return "min"
-    low, high = panels[0].norm.vmin, panels[0].norm.vmax
+    low, high = norm.vmin, norm.vmax
     beyond = any(np.any((panel.values < low) | (panel.values > high)) for panel in panels)
     return "both" if beyond else "neither"
 
@@ -169,7 +159,7 @@ def _extension(panels: Sequence[Panel]) -> str:
 def _of_like_extent(curve: Prediction) -> bool:
     one, other = np.ptp(curve.x, axis=0)
     alike = max(one, other) <= _MOST_UNLIKE * min(one, other)
-    return bool(alike) and not any(name.lower() in _TIMES for name in curve.coordinates)
+    return bool(alike) and not any(name.lower() in TIMES for name in curve.coordinates)
 
 
 def _height(curve: Prediction, columns: int, bars: float, equal: bool) -> float:
@@ -178,5 +168,5 @@ def _height(curve: Prediction, columns: int, bars: float, equal: bool) -> float:
         return _ROW_HEIGHT if columns > 2 else _HIGHER_ROW
     wide, high = np.ptp(curve.x, axis=0)
     # A little less than there is room for, so that colour bars are no higher than their panels.
-    height = 0.93 * column_width(columns, _BAR * bars) * float(high / (wide or high or 1.0))
-    return min(max(height, _LEAST_HEIGHT), _GREATEST_HEIGHT) + _AROUND
+    width = column_width(columns) - _BAR * bars / columns - _GAP
+    return float(np.clip(width * high / wide, _LEAST_HEIGHT, _GREATEST_HEIGHT)) + _AROUND

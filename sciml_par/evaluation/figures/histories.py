@@ -8,25 +8,23 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts.curves import AccuracyCurve, LossCurve
-from sciml_par.evaluation.figures.parts.layout import (
-    Entry,
-    column_width,
-    draw_line,
-    line_entry,
-    make_grid,
-    wrap,
-)
+from sciml_par.evaluation.figures.parts.layout import column_width, make_grid, wrap
 from sciml_par.evaluation.figures.parts.limits import log_limits
-from sciml_par.evaluation.figures.parts.lines import Line, draw_line_of, draw_lines, thinned
+from sciml_par.evaluation.figures.parts.lines import (
+    Line,
+    count_steps,
+    draw_line,
+    draw_lines,
+    log_axis,
+)
 from sciml_par.evaluation.figures.parts.members import FEW
 from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, line_of, paper_style
 
+_HEIGHT = 2.3  # inches
 _RATE = 0.5  # inches, for the axis of the learning rate
-_GAP = 0.05  # inches between the names of phases
 _LEAST_WIDTH = 0.3  # inches of a phase whose name is written
 _BEST: dict[str, Any] = {
     "color": "#e69f00",
@@ -37,7 +35,7 @@ _BEST: dict[str, Any] = {
     "linestyle": "",
     "zorder": 3.0,
 }
-_TRAINING = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
+_TRAINING: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 
 
 def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Figure:
@@ -45,8 +43,7 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
 
     Local: call it on one rank. A loss of zero is drawn at the lower edge. Losses that are negative
     or not finite leave a gap, and the legend says so. Of more than eight members with the same
-    steps, the median and the range over the members are drawn, and eight of them thin. Of more than
-    1000 records, the least and the greatest of neighbours are drawn, so that every spike is seen.
+    steps, the median and the range over the members are drawn, and eight of them thin.
 
     The terms and the learning rate are drawn where there is one loss; the best step is marked where
     there are at most eight; the phases are those of the first loss.
@@ -72,7 +69,7 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
 
 
 def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> Figure:
-    """Draw what the terms of a loss are multiplied by, on a log scale, over the step.
+    """Draw the weights of the terms of a loss, on a log scale, over the step.
 
     Local: call it on one rank.
     """
@@ -82,79 +79,78 @@ def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> F
 
 def _plot(found: Sequence[LossCurve], ylabel: str, title: str | None) -> Figure:
     with paper_style():
-        grid = make_grid([2.3], 1, [(0, 0)])
+        grid = make_grid([_HEIGHT], 1)
         axes = grid.panels[0, 0]
-        entries = _draw(axes, found)
+        _draw(axes, found)
         axes.set_ylabel(ylabel)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        count_steps(axes)
         grid.label_x("step")
-        return grid.finish(entries, title=title)
+        # A line of text above the panel for the names of the phases.
+        return grid.finish(title, 0.15 * bool(axes.texts))
 
 
-def _draw(axes: Axes, losses: Sequence[LossCurve]) -> list[Entry]:
-    first = losses[0]
-    terms = dict(first.terms or {}) if len(losses) == 1 else {}
+def _draw(axes: Axes, losses: Sequence[LossCurve]) -> None:
+    first, alone = losses[0], len(losses) == 1
+    terms = dict(first.terms or {}) if alone else {}
     best = np.array([curve.best_loss or np.nan for curve in losses])
     drawn = [*(curve.loss for curve in losses), *terms.values(), best]
     low, high = log_limits(np.concatenate(drawn))
-    axes.set_yscale("log")
-    # A little below the floor, so that a line that lies on it is seen.
-    axes.set_ylim(low / 1.3, high)
-    axes.set_xlim(*_steps(losses))
+    log_axis(axes, low, high)
+    start, end = min(c.step[0] for c in losses), max(c.step[-1] for c in losses)
+    pad = 0.02 * (end - start) or 1.0
+    axes.set_xlim(start - pad, end + pad)
     lines = [_line(curve.label, curve.step, curve.loss, low) for curve in losses]
     if terms:
+        total = lines[0]
         look = {"color": INK, "linewidth": 1.4, "zorder": 2.6}
+        draw_line(axes, total.x, total.y, total.label, **look)
         parts = [_line(name, first.step, values, low) for name, values in terms.items()]
-        entries = [draw_line_of(axes, lines[0], **look)]
-        entries += [draw_line_of(axes, p, **line_of(i, of=FEW)) for i, p in enumerate(parts)]
+        for i, part in enumerate(parts):
+            draw_line(axes, part.x, part.y, part.label, **line_of(i, of=FEW))
     else:
         alike = all(np.array_equal(curve.step, first.step) for curve in losses)
-        entries = draw_lines(axes, lines, alike=alike)
-    entries += _mark_best(axes, losses)
+        draw_lines(axes, lines, alike=alike)
+    if len(losses) <= FEW:
+        _mark_best(axes, losses)
     _mark_phases(axes, first)
-    return entries + _draw_rate(axes, first) if len(losses) == 1 else entries
+    if alone and first.learning_rate is not None:
+        _draw_rate(axes, first.step, first.learning_rate)
 
 
 def _line(label: str, step: np.ndarray, values: np.ndarray, low: float) -> Line:
-    remark = _remark(values)
+    remark = ""
+    if not np.all(np.isfinite(values)):
+        remark = " (not finite)"
+    elif np.any(values < 0.0):
+        remark = " (negative)"
     kept = np.where(values >= 0.0, np.maximum(values, low), np.nan)
     return Line(label + remark, step, kept, odd=bool(remark))
 
 
-def _mark_best(axes: Axes, losses: Sequence[LossCurve]) -> list[Entry]:
-    marked = [curve for curve in losses if curve.best_step is not None]
-    if not marked or len(losses) > FEW:
-        return []
-    for curve in marked:
-        axes.plot(*_best(curve), label="_best", **_BEST)
-    one = f"best, step {marked[0].best_step:,.0f}" if len(losses) == 1 else "best"
-    return [line_entry(one, **_BEST)]
-
-
-def _best(curve: LossCurve) -> tuple[float, float]:
-    """Return the best step, and the loss there."""
-    step = float(curve.best_step or 0.0)
-    if curve.best_loss is not None:
-        return step, float(curve.best_loss)
-    nearest = int(np.argmin(np.abs(curve.step - step)))
-    return step, float(curve.loss[nearest])
+def _mark_best(axes: Axes, losses: Sequence[LossCurve]) -> None:
+    """Mark the best steps at their losses, or at that of the nearest record."""
+    for curve in losses:
+        if curve.best_step is None:
+            continue
+        loss = curve.best_loss
+        if loss is None:
+            loss = curve.loss[np.argmin(np.abs(curve.step - curve.best_step))]
+        name = f"best, step {curve.best_step:,.0f}" if len(losses) == 1 else "best"
+        axes.plot(curve.best_step, loss, label=name, **_BEST)
 
 
 def _mark_phases(axes: Axes, curve: LossCurve) -> None:
     """Draw a line where a phase begins, unless it is at the first step, and its name above it."""
     low, high = axes.get_xlim()
     starts = [max(start, float(curve.step[0])) for start, _ in curve.phases]
-    ends = [*starts, high][1:]
-    width = column_width(1, 0.0 if curve.learning_rate is None else _RATE)
-    for start, end, (_, name) in zip(starts, ends, curve.phases, strict=True):
+    inches = column_width(1) - (0.0 if curve.learning_rate is None else _RATE)
+    for start, end, (_, name) in zip(starts, [*starts, high][1:], curve.phases, strict=True):
         if start > curve.step[0]:
             axes.axvline(start, color=NEUTRAL, linewidth=0.6, zorder=1.0, label="_phase")
-        wide = width * (end - start) / (high - low) - _GAP
+        wide = inches * (end - start) / (high - low) - 0.05
         if wide >= _LEAST_WIDTH:
-            text = wrap(name, wide, size=7.0, lines=2)
             axes.annotate(
-                text,
+                wrap(name, wide, size=7.0, lines=2),
                 (start, 1.0),
                 xycoords=axes.get_xaxis_transform(),
                 xytext=(0.0, 2.0),
@@ -165,32 +161,16 @@ def _mark_phases(axes: Axes, curve: LossCurve) -> None:
             )
 
 
-def _draw_rate(axes: Axes, curve: LossCurve) -> list[Entry]:
-    """Draw the learning rate over an axis of its own at the right."""
-    if curve.learning_rate is None:
-        return []
+def _draw_rate(axes: Axes, step: np.ndarray, rate: np.ndarray) -> None:
+    """Draw the learning rate over a separate axis at the right."""
     look: dict[str, Any] = {"color": NEUTRAL, "linewidth": 0.8, "linestyle": ":"}
     right = axes.twinx()
     right.set_yscale("log")
-    low, high = log_limits(curve.learning_rate)
-    right.set_ylim(low, high)
+    right.set_ylim(log_limits(rate))
     right.set_ylabel("learning rate", color=NEUTRAL)
     right.tick_params(labelcolor=NEUTRAL)
-    values = np.where(curve.learning_rate > 0.0, curve.learning_rate, np.nan)
-    return [draw_line(right, *thinned(curve.step, values), label="learning rate", **look)]
-
-
-def _remark(loss: np.ndarray) -> str:
-    if not np.all(np.isfinite(loss)):
-        return " (not finite)"
-    return " (negative)" if np.any(loss < 0.0) else ""
-
-
-def _steps(losses: Sequence[LossCurve]) -> tuple[float, float]:
-    first = float(min(curve.step[0] for curve in losses))
-    last = float(max(curve.step[-1] for curve in losses))
-    pad = 0.02 * (last - first) or 1.0
-    return first - pad, last + pad
+    draw_line(right, step, np.where(rate > 0.0, rate, np.nan), "_learning rate", **look)
+    axes.plot([], [], label="learning rate", **look)
 
 
 def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None) -> Figure:
@@ -217,37 +197,25 @@ def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None
     """
     found = check_items(curves, AccuracyCurve, "plot_accuracies")
     with paper_style():
-        grid = make_grid([2.3], 1, [(0, 0)])
+        grid = make_grid([_HEIGHT], 1)
         axes = grid.panels[0, 0]
-        entries = _draw_accuracies(axes, found)
+        for index, curve in enumerate(found):
+            look = line_of(index, of=len(found))
+            epoch = np.arange(1, curve.accuracy.size + 1)
+            draw_line(axes, epoch, curve.accuracy, curve.label, **look)
+            if curve.training_accuracy is not None:
+                draw_line(axes, epoch, curve.training_accuracy, "_training", **(look | _TRAINING))
+        if any(curve.training_accuracy is not None for curve in found):
+            axes.plot([], [], color=NEUTRAL, label="training data", **_TRAINING)
+        axes.set_ylim(_limits_of_accuracies(found))
         axes.set_ylabel("accuracy")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        count_steps(axes)
         grid.label_x("epoch")
-        return grid.finish(entries, title=title)
-
-
-def _draw_accuracies(axes: Axes, curves: Sequence[AccuracyCurve]) -> list[Entry]:
-    entries: list[Entry] = []
-    for index, curve in enumerate(curves):
-        look = line_of(index, of=len(curves))
-        epoch = np.arange(1, curve.accuracy.size + 1)
-        entries.append(draw_line(axes, epoch, curve.accuracy, label=curve.label, **look))
-        if curve.training_accuracy is not None:
-            pale = {**look, **_TRAINING}
-            draw_line(axes, epoch, curve.training_accuracy, label="_training data", **pale)
-    if any(curve.training_accuracy is not None for curve in curves):
-        entries.append(line_entry("training data", color=NEUTRAL, **_TRAINING))
-    axes.set_ylim(*_limits_of_accuracies(curves))
-    return entries
+        return grid.finish(title)
 
 
 def _limits_of_accuracies(curves: Sequence[AccuracyCurve]) -> tuple[float, float]:
-    """From a little below the least accuracy to a little above 1, so that a line at 1 is seen."""
-    least = min(
-        float(np.min(values))
-        for curve in curves
-        for values in (curve.accuracy, curve.training_accuracy)
-        if values is not None
-    )
-    reach = max(1.0 - least, 0.01)
+    """Return limits from a little below the least accuracy to a little above 1."""
+    both = [a for c in curves for a in (c.accuracy, c.training_accuracy) if a is not None]
+    reach = max(1.0 - min(float(np.min(each)) for each in both), 0.01)
     return max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach

@@ -1,4 +1,4 @@
-"""Figures over two coordinates: which fields are in which panel, and the streamlines of vectors."""
+"""Figures over two coordinates: the fields of each panel, and the streamlines of vectors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ from sciml_par.evaluation.figures.parts.members import (
     MOST_PLANES,
     a_few,
     check_curves,
-    same_training_points,
     shown_of,
     spread_of,
 )
-from sciml_par.evaluation.figures.parts.style import error_label, exact_label, paper_style, symbol
-from sciml_par.evaluation.figures.slices import TIMES
+from sciml_par.evaluation.figures.parts.style import (
+    ESTIMATED,
+    LARGEST,
+    TIMES,
+    error_label,
+    exact_label,
+    paper_style,
+    symbol,
+)
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _COLUMNS = 4  # of panels of errors
@@ -32,7 +38,7 @@ VECTORS = (("u", "v"), ("u_x", "u_y"), ("ux", "uy"), ("v_x", "v_y"), ("vx", "vy"
 def plane_predictions(
     curves: Sequence[Prediction], title: str | None, equal: bool | None
 ) -> Figure:
-    """Draw a row a member and component: prediction, exact solution, error.
+    """Draw a row a member and component: prediction, exact solution, error, estimated error.
 
     Fields are interpolated linearly on the Delaunay triangulation of the points, which fills
     their convex hull: a hole is painted over, unless points in it are given as outside. Errors
@@ -75,24 +81,38 @@ def _member(curve: Prediction, k: int, errors: LogNorm) -> list[Panel]:
     if curve.known:
         row.append(Panel(curve, curve.exact[:, k], norm, "exact", exact_label(curve, k)))
         row.append(Panel(curve, _error(curve, k), errors, error_label(curve, k)))
+    if curve.estimated_error is not None:
+        row.append(Panel(curve, np.abs(curve.estimated_error[:, k]), errors, ESTIMATED))
     return row
 
 
 def _ensemble(curves: Sequence[Prediction], k: int) -> list[Panel]:
     spread, sound, first = spread_of(curves, k), [c for c in curves if c.sound], curves[0]
     norm, name = Normalize(*value_limits(sound, k)), f"${symbol(first.fields[k])}$"
-    shards = first.shards if same_training_points(curves) else ()
+    errors = LogNorm(*error_limits(spread.drawn, [first.trained] * len(spread.drawn)))
+    # The training points of one member would say nothing of the others'.
+    shards = first.shards if _same_shards(curves) else ()
     row = [Panel(first, spread.mean, norm, f"mean of {len(sound)}", name, shards)]
     if spread.error is None:
         members = [sound[i] for i in a_few(len(sound), 2)]
         row += [Panel(curve, curve.u[:, k], norm, curve.label, name) for curve in members]
-        widths = LogNorm(*error_limits([spread.width], [first.trained]))
-        return [*row, Panel(first, spread.width, widths, "2 deviations", "$2\\sigma$")]
-    known = next(curve for curve in curves if curve.known)
-    both = LogNorm(*error_limits([spread.error, spread.width], [first.trained] * 2))
-    row.append(Panel(first, known.exact[:, k], norm, "exact", exact_label(first, k)))
-    row.append(Panel(first, spread.error, both, "|mean − exact|"))
-    return [*row, Panel(first, spread.width, both, f"$2\\sigma$; {spread.coverage}")]
+        row.append(Panel(first, spread.width, errors, "2 deviations", "$2\\sigma$"))
+    else:
+        known = next(curve for curve in curves if curve.known)
+        row.append(Panel(first, known.exact[:, k], norm, "exact", exact_label(first, k)))
+        row.append(Panel(first, spread.error, errors, "|mean − exact|"))
+        row.append(Panel(first, spread.width, errors, "$2\\sigma$", spread.coverage))
+    if spread.estimate is not None:
+        row.append(Panel(first, spread.estimate, errors, LARGEST))
+    return row
+
+
+def _same_shards(curves: Sequence[Prediction]) -> bool:
+    """Return whether all members were trained on the same points."""
+    points = [[np.asarray(shard.training_points) for shard in c.shards] for c in curves]
+    return all(
+        len(own) == len(points[0]) and all(map(np.array_equal, own, points[0])) for own in points
+    )
 
 
 def _error_panel(curve: Prediction, k: int, norm: LogNorm) -> Panel:
@@ -104,6 +124,9 @@ def _error_panel(curve: Prediction, k: int, norm: LogNorm) -> Panel:
 def _error_norm(curves: Sequence[Prediction]) -> LogNorm:
     """Return the colours' common scale, so that errors compare between members."""
     pairs = [(_error(c, k), c.trained) for c in curves if c.known for k in range(c.components)]
+    for c in curves:
+        if c.estimated_error is not None:
+            pairs += [(np.abs(e), c.trained) for e in c.estimated_error.T]
     if not pairs:
         return LogNorm(1e-16, 1.0)
     return LogNorm(*error_limits([e for e, _ in pairs], [mask for _, mask in pairs]))

@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sciml_par.evaluation.figures.bands import ensemble_lines
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
-from sciml_par.evaluation.figures.parts.limits import range_of, value_limits
-from sciml_par.evaluation.figures.parts.lines import draw_exact, draw_members, name_of, set_limits
+from sciml_par.evaluation.figures.parts.layout import make_grid
+from sciml_par.evaluation.figures.parts.limits import (
+    error_limits,
+    name_of,
+    near,
+    range_of,
+    value_limits,
+)
+from sciml_par.evaluation.figures.parts.lines import Line, draw_band, draw_line, draw_pale, log_axis
 from sciml_par.evaluation.figures.parts.members import (
-    FEW,
     MOST_PANELS,
     Panels,
     a_few,
     check_curves,
-    grid_shape,
     has_mean,
+    in_order,
     share_panel,
     shown_of,
+    spread_of,
     too_many_dimensions,
 )
-from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks, marks_of
+from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks
 from sciml_par.evaluation.figures.parts.style import (
+    ERROR,
+    ESTIMATED,
     EXACT,
+    INK,
+    LARGEST,
+    MEAN,
+    TRUE_ERROR,
     color_of,
     coordinate,
     exact_label,
+    line_of,
     paper_style,
     symbol,
     value_label,
 )
 from sciml_par.evaluation.figures.planes import plane_ensemble, plane_predictions
+from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _SAME_SCALE = 4.0  # panels share a y axis while their ranges differ by less than this factor
-_HEIGHT = 2.6  # inches
+_MOST_COLUMNS = 4
+_HEIGHT, _LOW, _BELOW = 2.1, 1.45, 1.25  # inches: a panel, one of many, and one of errors below it
+_SCATTER = 2.6
+# Over the mean, since a wide line below it would be hidden by the band.
+_EXACT_ABOVE = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 3.0)), "zorder": 3.0}
 
 
 def plot_predictions(
@@ -48,22 +66,23 @@ def plot_predictions(
     panels: Panels = "auto",
     equal_axes: bool | None = None,
 ) -> Figure:
-    """Draw every member's prediction over the exact solution, with what it was trained on.
+    """Draw every member's prediction over the exact solution, with its training points.
 
-    Local: call it on one rank. Over one coordinate (d = 1): members with the same exact solution
-    share a panel, others get a panel each (at most 16). Sub-domains are shaded; ticks at the lower
-    edge are training points. The y axis shows the range of the exact solution; a prediction may
-    leave it where it was not trained. For one prediction with several shards the colours stand
-    for the shards.
+    Local: call it on one rank. Over one coordinate (d = 1): members with the same exact solution at
+    the same points share a panel, others get a panel each (at most 16). Sub-domains are shaded;
+    ticks at the lower edge are training points. The y axis shows the range of the exact solution; a
+    prediction may leave it where it was not trained. For one prediction with several shards the
+    colours stand for the shards. If an estimated error is known, a panel below shows |estimated
+    error|, and |true error| if the exact solution is known.
 
     Four or more sound members that share a panel, x, and the region they were trained on are drawn
     as their mean ± two sample standard deviations (2σ, divisor M − 1) above at most eight of them.
     A panel below shows 2σ and the error |mean − u*| on one log scale, and the share of the points
     at which 2σ covers the error. Members that are not sound are named and are not in the mean.
 
-    Over two coordinates (d = 2): panels of prediction, exact solution and error, a row a member
-    and component, at most four rows; or, for four or more members as above, of mean, exact
-    solution, error of the mean and 2σ. Several outputs (m > 1) take one row each.
+    Over two coordinates (d = 2): panels of prediction, exact solution, error and estimated error, a
+    row a member and component, at most four rows; or, for four or more members as above, of mean,
+    exact solution, error of the mean and 2σ. Several outputs (m > 1) take one row each.
 
     Over more (d > 2): the predicted over the exact values, where these are known.
 
@@ -94,121 +113,170 @@ def plot_predictions(
     one, dimension = share_panel(found, panels), found[0].dimension
     if dimension > 2 and not any(curve.known for curve in found):
         raise too_many_dimensions(found[0], "plot_predictions")
+    mean = one and has_mean(found)
     with paper_style():
         if dimension > 2:
-            return scatter_predictions(found, title)
-        if dimension == 2 and one and has_mean(found):
-            return plane_ensemble(found, title, equal_axes)
+            return _scatter(found, title)
         if dimension == 2:
-            return plane_predictions(found, title, equal_axes)
-        if one and has_mean(found):
-            return ensemble_lines(found, title)
-        return _shared(found, title) if one else _separate(found, title)
+            return (plane_ensemble if mean else plane_predictions)(found, title, equal_axes)
+        if one:
+            return _blocks([found], title, mean=mean)
+        shown = found[:MOST_PANELS]
+        title = shown_of(len(shown), len(found), title)
+        return _blocks([[curve] for curve in shown], title, mean=False)
 
 
-def _shared(curves: Sequence[Prediction], title: str | None) -> Figure:
-    components, named = curves[0].components, by_shard(curves)
-    grid = make_grid([2.1] * components, 1, [(c, 0) for c in range(components)])
-    entries: list[Entry] = []
-    for (component, _), axes in grid.panels.items():
-        exact, members, marks = _draw_panel(axes, curves, range(len(curves)), component, named)
-        axes.set_ylabel(value_label(curves[0], component))
-        # Of many members, the legend leaves out the last.
-        entries = entries or exact + (members + marks if named else marks + members)
-    grid.label_x(coordinate(curves[0], 0))
-    return grid.finish(entries, title=title)
+def _blocks(blocks: Sequence[Sequence[Prediction]], title: str | None, *, mean: bool) -> Figure:
+    """Draw a block for each group of members: a row a component, and one below it for errors."""
+    m, first, several = blocks[0][0].components, blocks[0][0], len(blocks) > 1
+    down = -(-len(blocks) // _MOST_COLUMNS)
+    columns = -(-len(blocks) // down)
+    below = mean or any(c.estimated_error is not None for block in blocks for c in block)
+    heights = [_LOW if columns > 2 else _HEIGHT] + [_BELOW] * below
+    tall = m * len(heights)
+    places = [divmod(i, columns) for i in range(len(blocks))]
+    cells = [(row * tall + k, column) for row, column in places for k in range(tall)]
+    grid = make_grid(heights * (m * down), columns, cells)
+    for k in range(m):
+        values = []
+        for block, (place, column) in zip(blocks, places, strict=True):
+            row = place * tall + k * len(heights)
+            axes = grid.panels[row, column]
+            (_draw_mean if mean else _draw_members)(axes, block, k, several)
+            if several and k == 0:
+                grid.title(axes, name_of(block[0], block))
+            if below:
+                under = grid.panels[row + 1, column]
+                (_draw_widths if mean else _draw_errors)(under, block, k)
+                under.set_xlim(axes.get_xlim())
+            values.append(axes)
+        _align(values, value_label(first, k))
+    grid.label_x(coordinate(first, 0))
+    return grid.finish(title)
 
 
-def _separate(curves: Sequence[Prediction], title: str | None) -> Figure:
-    shown, m = curves[:MOST_PANELS], curves[0].components
-    blocks, columns = grid_shape(len(shown))
-    place = {
-        ((i // columns) * m + c, i % columns): (i, c) for i in range(len(shown)) for c in range(m)
-    }
-    grid = make_grid([2.1 if columns < 3 else 1.45] * blocks * m, columns, list(place))
-    exacts: list[Entry] = []
-    samples: list[Entry] = []
-    others: list[Entry] = []
-    for cell, (i, component) in place.items():
-        axes, own = grid.panels[cell], shown[i : i + 1]
-        exact, members, marks = _draw_panel(axes, own, [i], component, False)
-        exacts, samples, others = exacts + exact, samples + members, others + marks
-        if component == 0:
-            grid.title(axes, name_of(shown[i], own))
-    for component in range(m):
-        row = {cell: axes for cell, axes in grid.panels.items() if place[cell][1] == component}
-        _align(row, value_label(shown[0], component))
-    grid.label_x(coordinate(shown[0], 0))
-    prediction = ([line for line, _ in samples[: 3 * m : m]], "prediction")
-    title = shown_of(len(shown), len(curves), title)
-    return grid.finish([*_once(exacts), prediction, *_once(others)], title=title)
-
-
-def _once(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the first entry of each label."""
-    found: dict[str, Entry] = {}
-    for entry in entries:
-        found.setdefault(entry[1], entry)
-    return list(found.values())
-
-
-def _draw_panel(
-    axes: Axes,
-    curves: Sequence[Prediction],
-    indices: Sequence[int],
-    component: int,
-    named: bool,
-) -> tuple[list[Entry], list[Entry], list[Entry]]:
-    """Draw a panel; return what the legend says of exact solution, members and marks."""
-    marks = marks_of(curves, indices)
-    set_limits(axes, curves, component, marks)
-    members = draw_members(axes, curves, indices, component)
-    exact = draw_exact(axes, curves, component)
-    return exact, members, draw_marks(axes, marks, named=named)
-
-
-def _align(cells: dict[tuple[int, int], Axes], label: str) -> None:
+def _align(panels: Sequence[Axes], label: str) -> None:
     """Give panels of like range the same limits; label the left ones."""
-    limits = np.array([axes.get_ylim() for axes in cells.values()])
+    limits = np.array([axes.get_ylim() for axes in panels])
     spans = limits[:, 1] - limits[:, 0]
     alike = spans.max() <= _SAME_SCALE * spans.min()
-    for (_, column), axes in cells.items():
+    for axes in panels:
+        spec = axes.get_subplotspec()
+        left = spec is None or spec.is_first_col()
         if alike:
             axes.set_ylim(limits[:, 0].min(), limits[:, 1].max())
-            axes.tick_params(labelleft=column == 0)
-        if column == 0:
-            axes.set_ylabel(label)
+            axes.tick_params(labelleft=left)
+        axes.set_ylabel(label if left else "")
 
 
-def scatter_predictions(curves: Sequence[Prediction], title: str | None) -> Figure:
+def _draw_members(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) -> None:
+    """Draw a line a member; with `several` panels, their titles name the members."""
+    _set_limits(axes, curves, k)
+    _draw_exact(axes, curves, k, **EXACT)
+    for i, curve in enumerate(curves):
+        look = line_of(i, of=len(curves))
+        if by_shard(curves):
+            look["color"] = INK
+        line = _line(curve, curves, k)
+        draw_line(axes, line.x, line.y, "prediction" if several else line.label, **look)
+    draw_marks(axes, curves)
+
+
+def _draw_errors(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
+    """Draw |e| and, where u* is known, |u − u*| of each member on one log scale."""
+    drawn: list[tuple[int, bool, np.ndarray]] = []
+    for i, curve in enumerate(curves):
+        if curve.known:
+            drawn.append((i, True, pointwise_error(curve.u[:, k], curve.exact[:, k])))
+        if curve.estimated_error is not None:
+            drawn.append((i, False, np.abs(curve.estimated_error[:, k])))
+    low, high = error_limits([e for *_, e in drawn], [curves[i].trained for i, *_ in drawn])
+    log_axis(axes, low, high, only_decades=True)
+    for i, true, error in drawn:
+        order = in_order(curves[i])
+        look: dict[str, Any] = dict(EXACT, alpha=0.35) if true else {"linewidth": 1.0}
+        look["color"] = color_of(i) if len(curves) > 1 else ERROR
+        name = TRUE_ERROR if true else ESTIMATED
+        draw_line(axes, curves[i].x[order, 0], np.maximum(error[order], low), name, **look)
+    axes.set_ylabel("error")
+
+
+def _draw_mean(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) -> None:
+    """Draw mean ± 2 deviations above a few members; others, and those off scale, in colours."""
+    _set_limits(axes, curves, k)
+    spread, order = spread_of(curves, k), in_order(curves[0])
+    x, mean, width = curves[0].x[order, 0], spread.mean[order], spread.width[order]
+    lines = [_line(curve, curves, k) for curve in curves]
+    draw_line(axes, x, mean, "mean", color=MEAN, linewidth=1.5, zorder=2.8)
+    draw_band(axes, x, mean - width, mean + width, "± 2 deviations ($2\\sigma$)")
+    for edge in (mean - width, mean + width):
+        draw_line(axes, x, edge, "_edge", color=MEAN, linewidth=0.7, zorder=2.6)
+    _draw_exact(axes, curves, k, **_EXACT_ABOVE)
+    draw_pale(axes, [line for line in lines if not line.odd])
+    draw_marks(axes, curves)
+    for i, line in enumerate(lines):
+        if line.odd:
+            draw_line(axes, line.x, line.y, line.label, **line_of(i))
+
+
+def _draw_widths(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
+    """Draw 2σ and |mean − u*| on one log scale, so that one sees whether the one covers the other.
+
+    Both are cut at the lower edge: an error that changes sign dips towards zero.
+    """
+    spread, first = spread_of(curves, k), curves[0]
+    low, high = error_limits(spread.drawn, [first.trained] * len(spread.drawn))
+    log_axis(axes, low, high, only_decades=True)
+    order = in_order(first)
+    x, width = first.x[order, 0], np.maximum(spread.width[order], low)
+    draw_band(axes, x, np.full(x.shape, low / 1.3), width, "_band")
+    draw_line(axes, x, width, "_two deviations", color=MEAN, linewidth=0.7)
+    axes.set_ylabel("$2\\sigma$" if len(spread.drawn) == 1 else "$2\\sigma$, error")
+    axes.set_title(spread.coverage, loc="right", fontsize="small", pad=2.0)
+    if spread.error is not None:
+        error = np.maximum(spread.error[order], low)
+        draw_line(axes, x, error, "|mean − exact|", color=ERROR, linewidth=1.2, zorder=3.0)
+    if spread.estimate is not None:
+        estimate = np.maximum(spread.estimate[order], low)
+        draw_line(axes, x, estimate, LARGEST, color=INK, linestyle=":", zorder=3.0)
+
+
+def _line(curve: Prediction, curves: Sequence[Prediction], k: int) -> Line:
+    order, name = in_order(curve), name_of(curve, curves)
+    u = near(curve.u[order, k], value_limits(curves, k))
+    return Line(name, curve.x[order, 0], u, odd=not curve.sound or name != curve.label)
+
+
+def _set_limits(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
+    axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
+    axes.set_ylim(value_limits(curves, k))
+
+
+def _draw_exact(axes: Axes, curves: Sequence[Prediction], k: int, **look: Any) -> None:
+    """Draw the exact solutions, each once."""
+    different = {c.x.tobytes() + c.exact.tobytes(): c for c in curves if c.known}
+    for curve in different.values():
+        order = in_order(curve)
+        draw_line(axes, curve.x[order, 0], curve.exact[order, k], "exact solution", **look)
+
+
+def _scatter(curves: Sequence[Prediction], title: str | None) -> Figure:
     """Draw u over u* at every point, in a colour a member, with the diagonal; a row a component."""
     known = [curve for curve in curves if curve.known]
-    shown = [known[i] for i in a_few(len(known))] if len(known) > FEW else known
+    shown = [known[i] for i in a_few(len(known))]
     m = known[0].components
-    grid = make_grid([_HEIGHT] * m, 1, [(row, 0) for row in range(m)])
-    for (component, _), axes in grid.panels.items():
-        ends = range_of([curve.exact[:, component] for curve in shown])
-        axes.plot(ends, ends, label="_exact solution", **EXACT)
+    grid = make_grid([_SCATTER] * m, 1)
+    for (k, _), axes in grid.panels.items():
+        ends = range_of([curve.exact[:, k] for curve in shown])
+        axes.plot(ends, ends, label="exact solution", **EXACT)
         axes.set_xlim(ends)
-        axes.set_ylim(value_limits(shown, component))
-        for index, curve in enumerate(shown):
-            axes.plot(
-                curve.exact[:, component],
-                curve.u[:, component],
-                color=color_of(index),
-                label=curve.label,
-                linestyle="",
-                marker=".",
-                markersize=2.0,
-                markeredgewidth=0.0,
-                rasterized=True,
-                zorder=2.0,
-            )
-        axes.set_ylabel(f"${symbol(curves[0].fields[component])}$")
-        axes.set_xlabel(exact_label(curves[0], component))
-    entries: list[Entry] = [
-        line_entry(curve.label, color=color_of(i), linestyle="", marker=".")
-        for i, curve in enumerate(shown)
-    ]
-    title = shown_of(len(shown), len(curves), title)
-    return grid.finish([line_entry("exact solution", **EXACT), *entries], title=title)
+        axes.set_ylim(value_limits(shown, k))
+        for i, curve in enumerate(shown):
+            # The points are dots in the PDF as well; the legend has a larger one.
+            look: dict[str, Any] = {"color": color_of(i), "markeredgewidth": 0.0}
+            points, hidden = (curve.exact[:, k], curve.u[:, k]), f"_{curve.label}"
+            axes.plot(*points, ".", label=hidden, markersize=2.0, rasterized=True, **look)
+            axes.plot([], [], ".", label=curve.label, markersize=8.0, **look)
+        axes.set_ylabel(f"${symbol(curves[0].fields[k])}$")
+        axes.set_xlabel(exact_label(curves[0], k))
+    return grid.finish(shown_of(len(shown), len(curves), title))

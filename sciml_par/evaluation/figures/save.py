@@ -73,7 +73,7 @@ def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) ->
 
 @contextmanager
 def _as_it_was(figure: Figure) -> Iterator[None]:
-    """Give a figure its canvas, resolution and layout back; `Figure.savefig` draws all twice."""
+    """Restore a figure's canvas, resolution and layout; `Figure.savefig` draws all twice."""
     canvas, dpi, engine = figure.canvas, figure.dpi, figure.get_layout_engine()
     colour = figure.get_facecolor()
     try:

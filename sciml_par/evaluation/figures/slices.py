@@ -12,37 +12,27 @@ from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.layout import (
-    TWO_COLUMNS,
-    Entry,
-    Grid,
-    draw_line,
-    line_entry,
-    patch_entry,
-)
+from sciml_par.evaluation.figures.parts.layout import TWO_COLUMNS, Grid
 from sciml_par.evaluation.figures.parts.limits import value_limits
+from sciml_par.evaluation.figures.parts.lines import draw_band, draw_line
 from sciml_par.evaluation.figures.parts.members import DEVIATIONS, check_curves, has_mean
 from sciml_par.evaluation.figures.parts.style import (
-    BAND,
     INK,
     MEAN,
+    TIMES,
     coordinate,
     paper_style,
     symbol,
     value_label,
 )
 
-TIMES = ("t", "time", "$t$")
-"""Names of coordinates that are drawn as time."""
-
 _SLICES = 4
 _MAP, _LINES = 1.5, 1.55  # inches, the heights of a map and of the slices below it
 _DASHED = {"color": INK, "linewidth": 1.0, "linestyle": (0, (4.0, 2.5)), "zorder": 3.0}
-_COLORS = "viridis"
 
 
 def in_space_and_time(curve: Prediction) -> bool:
-    """Tell whether the points are a grid over one coordinate of space and then the time."""
+    """Return whether the points are a grid over one coordinate of space and then the time."""
     if curve.dimension != 2 or curve.coordinates[1].lower() not in TIMES:
         return False
     x, t = (np.unique(curve.x[:, axis]) for axis in (0, 1))
@@ -79,8 +69,7 @@ def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Fi
             "plot_slices: expected predictions at a grid of points over two coordinates, of which "
             f"the second is named {TIMES[0]!r} or {TIMES[1]!r}."
         )
-    several = has_mean(found)
-    members = [curve for curve in found if curve.sound] if several else found[:1]
+    members = [curve for curve in found if curve.sound] if has_mean(found) else found[:1]
     m = found[0].components
     with paper_style():
         figure = Figure((TWO_COLUMNS, m * (_MAP + _LINES)))
@@ -91,63 +80,54 @@ def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Fi
         for k in range(m):
             on_map = figure.add_subplot(layout[2 * k, :])
             lines = [figure.add_subplot(layout[2 * k + 1, i]) for i in range(_SLICES)]
-            _draw_component(figure, on_map, lines, members, k)
-            panels |= {(2 * k, 0): on_map}
+            _draw_component(on_map, lines, members, k)
             panels |= {(2 * k + 1, i): axes for i, axes in enumerate(lines)}
-        grid = Grid(figure, panels, 2 * m, _SLICES)
-        return grid.finish(_entries(members), title=title)
+        return Grid(figure, panels, _SLICES).finish(title)
 
 
 def _draw_component(
-    figure: Figure, on_map: Axes, lines: Sequence[Axes], members: Sequence[Prediction], k: int
+    on_map: Axes, lines: Sequence[Axes], members: Sequence[Prediction], k: int
 ) -> None:
-    first = members[0]
-    x, t, order = _grid(first)
+    first, several = members[0], len(members) > 1
+    x, t = np.unique(first.x[:, 0]), np.unique(first.x[:, 1])
+    order = np.lexsort((first.x[:, 0], first.x[:, 1]))
     values = np.stack([curve.u[order, k] for curve in members]).reshape(-1, t.size, x.size)
-    mean = values.mean(axis=0)
-    chosen = np.round(np.linspace(0, t.size - 1, _SLICES + 1)).astype(int)[1:]
-    norm = Normalize(*value_limits(members, k))
-    image = on_map.pcolormesh(
-        t, x, mean.T, norm=norm, cmap=_COLORS, shading="gouraud", rasterized=True
-    )
-    figure.colorbar(image, ax=on_map, pad=0.01, aspect=18, label=f"${symbol(first.fields[k])}$")
-    on_map.set_xlabel(coordinate(first, 1), labelpad=1.0)
-    on_map.set_ylabel(coordinate(first, 0))
-    on_map.set_xlim(t[0], t[-1])
-    low, high = value_limits(members, k)
+    exact = first.exact[order, k].reshape(t.size, x.size)
+    mean, (low, high) = values.mean(axis=0), value_limits(members, k)
+    _draw_map(on_map, first, k, (t, x, mean), Normalize(low, high))
     room = 0.06 * (high - low)
-    for axes, at in zip(lines, chosen, strict=True):
+    for i, axes in enumerate(lines, start=1):
+        at = round(i * (t.size - 1) / _SLICES)
         on_map.axvline(t[at], color="white", linewidth=1.0, linestyle=(0, (1.5, 1.5)))
-        if len(members) > 1:
+        name = f"mean of {len(members)}" if several else first.label
+        draw_line(axes, x, mean[at], name, color=MEAN, linewidth=1.8)
+        if several:
             width = DEVIATIONS * values[:, at].std(axis=0, ddof=1)
-            axes.fill_between(
-                x, mean[at] - width, mean[at] + width, color=MEAN, alpha=BAND, linewidth=0.0
-            )
-        draw_line(axes, x, mean[at], label="prediction", color=MEAN, linewidth=1.8)
+            draw_band(axes, x, mean[at] - width, mean[at] + width, "± 2 deviations")
         if first.known:
-            exact = first.exact[order, k].reshape(t.size, x.size)[at]
-            draw_line(axes, x, exact, label="exact", **_DASHED)
+            draw_line(axes, x, exact[at], "exact solution", **_DASHED)
         axes.set_title(f"${symbol(first.coordinates[1])} = {t[at]:.3g}$")
         axes.set_xlim(x[0], x[-1])
         axes.set_ylim(low - room, high + room)
         axes.locator_params(nbins=4)
         axes.set_xlabel(coordinate(first, 0))
-        axes.tick_params(labelleft=axes is lines[0])
-    lines[0].set_ylabel(value_label(first, k).replace(")$", f", {symbol(first.coordinates[1])})$"))
+        axes.tick_params(labelleft=i == 1)
+    lines[0].set_ylabel(value_label(first, k, coordinates=2))
 
 
-def _grid(curve: Prediction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the coordinates x and t of the grid, and the order of the points by t, then x."""
-    order = np.lexsort((curve.x[:, 0], curve.x[:, 1]))
-    return np.unique(curve.x[:, 0]), np.unique(curve.x[:, 1]), order
-
-
-def _entries(members: Sequence[Prediction]) -> list[Entry]:
-    several = len(members) > 1
-    name = f"mean of {len(members)}" if several else members[0].label
-    entries = [line_entry(name, color=MEAN, linewidth=1.8)]
-    if several:
-        entries.append(patch_entry("± 2 deviations", MEAN, BAND))
-    if members[0].known:
-        entries.append(line_entry("exact solution", **_DASHED))
-    return entries
+def _draw_map(
+    axes: Axes,
+    curve: Prediction,
+    k: int,
+    field: tuple[np.ndarray, np.ndarray, np.ndarray],
+    norm: Normalize,
+) -> None:
+    t, x, values = field
+    image = axes.pcolormesh(
+        t, x, values.T, norm=norm, cmap="viridis", shading="gouraud", rasterized=True
+    )
+    name = f"${symbol(curve.fields[k])}$"
+    axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=18, label=name)
+    axes.set_xlabel(coordinate(curve, 1), labelpad=1.0)
+    axes.set_ylabel(coordinate(curve, 0))
+    axes.set_xlim(t[0], t[-1])

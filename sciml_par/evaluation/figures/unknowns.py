@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts.curves import UnknownCurve
-from sciml_par.evaluation.figures.parts.layout import Entry, line_entry, make_grid
-from sciml_par.evaluation.figures.parts.lines import Line, draw_lines
+from sciml_par.evaluation.figures.parts.layout import make_grid
+from sciml_par.evaluation.figures.parts.limits import finite, range_of
+from sciml_par.evaluation.figures.parts.lines import Line, count_steps, draw_lines
 from sciml_par.evaluation.figures.parts.style import INK, paper_style
 
-_HEIGHT = 1.5  # inches of a row
+_HEIGHT, _ALONE = 1.5, 2.3  # inches of a row
 _MOST_PANELS = 8
 _SPREAD_OF_LOG = 100.0
-_MARGIN = 0.05
 _TRUE: dict[str, Any] = {
     "color": INK,
     "linewidth": 0.9,
@@ -29,7 +28,7 @@ _TRUE: dict[str, Any] = {
 
 
 def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -> Figure:
-    """Draw each coefficient over the step, in a panel of its own, with a line for each run.
+    """Draw each coefficient over the step, in a separate panel, with a line for each run.
 
     Local: call it on one rank. The true value is a dashed line. Values that are all positive and
     reach over two decades are on a log scale. Of more than eight coefficients the first eight are
@@ -57,39 +56,24 @@ def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -
     columns = min(2, len(names))
     cells = [divmod(i, columns) for i in range(len(names))]
     rows = cells[-1][0] + 1
-    height = _HEIGHT if rows > 1 else 2 * _HEIGHT - 0.7
     with paper_style():
-        grid = make_grid([height] * rows, columns, cells)
-        entries: list[Entry] = []
-        for name, cell in zip(names, cells, strict=True):
-            axes = grid.panels[cell]
-            entries = _draw(axes, [curve for curve in found if curve.name == name]) or entries
+        grid = make_grid([_HEIGHT if rows > 1 else _ALONE] * rows, columns, cells)
+        for name, axes in zip(names, grid.panels.values(), strict=True):
+            _draw(axes, [curve for curve in found if curve.name == name])
             axes.set_ylabel(name)
-            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        if any(curve.true is not None for curve in found):
-            entries = [*entries, line_entry("true value", **_TRUE)]
+            count_steps(axes)
         grid.label_x("step")
-        return grid.finish(entries, title=title)
+        return grid.finish(title)
 
 
-def _draw(axes: Axes, curves: Sequence[UnknownCurve]) -> list[Entry]:
+def _draw(axes: Axes, curves: Sequence[UnknownCurve]) -> None:
     true = sorted({curve.true for curve in curves if curve.true is not None})
-    values = np.concatenate([*(curve.value for curve in curves), np.array(true)])
-    _set_scale(axes, values[np.isfinite(values)])
-    for value in true:
-        axes.axhline(value, label="_true value", **_TRUE)
-    alike = all(np.array_equal(curve.step, curves[0].step) for curve in curves)
-    lines = [Line(curve.label, curve.step, curve.value) for curve in curves]
-    return draw_lines(axes, lines, alike=alike)
-
-
-def _set_scale(axes: Axes, values: np.ndarray) -> None:
-    if values.size == 0:
-        return
-    low, high = float(values.min()), float(values.max())
-    if low > 0 and high > _SPREAD_OF_LOG * low:
+    values = finite([*(curve.value for curve in curves), np.array(true)])
+    if values.size and values.min() > 0 and values.max() > _SPREAD_OF_LOG * values.min():
         axes.set_yscale("log")
-        return
-    pad = _MARGIN * (high - low) or _MARGIN * (abs(high) or 1.0)
-    axes.set_ylim(low - pad, high + pad)
+    elif values.size:
+        axes.set_ylim(range_of([values], margin=0.05))
+    alike = all(np.array_equal(curve.step, curves[0].step) for curve in curves)
+    draw_lines(axes, [Line(curve.label, curve.step, curve.value) for curve in curves], alike=alike)
+    for value in true:
+        axes.axhline(value, label="true value", **_TRUE)

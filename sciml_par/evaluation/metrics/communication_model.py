@@ -1,4 +1,4 @@
-"""What an allreduce costs by latency and bandwidth, fitted to measurements, and what follows."""
+"""The time of an allreduce from latency and bandwidth, fitted to measurements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sciml_par.evaluation._arrays import as_real
 class CommunicationModel:
     """The time of an allreduce of n bytes among P ranks, T(P, n) = α log₂ P + β n (P − 1)/P.
 
-    The first term is the latency of as many rounds of messages as a binary tree is deep. The second
+    The first term is the latency of log₂ P rounds of messages. The second
     is the bandwidth, with n (P − 1)/P the bytes that a rank sends in a reduce-scatter. A
     reduce-scatter by halving and an allgather by doubling take 2 log₂ P messages and send 2 n
     (P − 1)/P bytes (Thakur, Rabenseifner and Gropp 2005, Int. J. High Performance Computing
@@ -52,7 +52,7 @@ class CommunicationModel:
                 raise InputError(f"CommunicationModel: expected {name} ≥ 0; got {value}.")
 
     def seconds(self, ranks: ArrayLike, nbytes: ArrayLike) -> np.ndarray:
-        """T(P, n); one rank needs none (local).
+        """Return T(P, n), which is 0 for one rank (local).
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class CommunicationModel:
     def efficiency(
         self, ranks: ArrayLike, nbytes: float, computation: float, *, scaling: str
     ) -> np.ndarray:
-        """E_P = T₁ / T_P in weak and T₁ / (P T_P) in strong scaling (local).
+        """Return E_P = T₁ / T_P in weak and T₁ / (P T_P) in strong scaling (local).
 
         A step computes and then adds up the gradient, and the two do not overlap:
         T_P = t + T(P, n) in weak scaling, where each rank has the work of one, and
@@ -97,7 +97,7 @@ class CommunicationModel:
         Raises
         ------
         InputError
-            If a number is none of those above, or `scaling` is unknown.
+            If a number is out of its range, or `scaling` is unknown.
         """
         if scaling not in ("weak", "strong"):
             raise InputError(f"efficiency: expected scaling 'weak' or 'strong'; got {scaling!r}.")
@@ -112,7 +112,7 @@ class CommunicationModel:
 def fit_communication(
     ranks: ArrayLike, nbytes: ArrayLike, seconds: ArrayLike
 ) -> CommunicationModel:
-    """Return the model that is nearest to measured times of allreduces.
+    """Fit the model to measured times of allreduces.
 
     Minimizes Σ_k (T(P_k, n_k)/T_k − 1)² over α, β ≥ 0: relative errors, because times of small and
     of large arrays differ by orders of magnitude.
@@ -133,7 +133,7 @@ def fit_communication(
     Raises
     ------
     InputError
-        If the shapes differ, a number is none of those above, or there are too few to tell
+        If the shapes differ, a number is out of its range, or there are too few to separate
         latency from bandwidth.
 
     Examples
@@ -169,7 +169,7 @@ def fit_communication(
 
 
 def _terms(p: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What α and β are multiplied by."""
+    """Return the factors of α and β."""
     return np.broadcast_arrays(np.log2(p), n * (p - 1) / p)  # type: ignore[return-value]
 
 

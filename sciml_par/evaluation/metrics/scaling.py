@@ -1,4 +1,4 @@
-"""How a program scales with the number of ranks: speed-up, efficiency, mean and deviation."""
+"""Speed-up, parallel efficiency, mean and deviation of measured times."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def speed_up(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
     Parameters
     ----------
     ranks : array [k]
-        The numbers of ranks P; each is a whole number ≥ 1, and none comes twice.
+        The numbers of ranks P; different whole numbers ≥ 1.
     seconds : array [k]
-        The time T_P > 0 for the same work. Where each rank has work of its own, give the time
-        for a unit of it: the reciprocal of the throughput of all ranks together.
+        The time T_P > 0 for the same work. If the work grows with P, give the time for a unit
+        of it: the reciprocal of the throughput of all ranks together.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def speed_up(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
     Raises
     ------
     InputError
-        If the shapes differ, or a number is none of those above.
+        If the shapes differ, or a number is out of its range.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def parallel_efficiency(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
     Parameters
     ----------
     ranks : array [k]
-        The numbers of ranks P; each is a whole number ≥ 1, and none comes twice.
+        The numbers of ranks P; different whole numbers ≥ 1.
     seconds : array [k]
         The time T_P > 0 for the same work, or for a unit of work.
 
@@ -61,7 +61,7 @@ def parallel_efficiency(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
     Raises
     ------
     InputError
-        If the shapes differ, or a number is none of those above.
+        If the shapes differ, or a number is out of its range.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def mean_and_deviation(values: ArrayLike) -> tuple[float, float]:
     Returns
     -------
     (float, float)
-        In the units of the values. Of a single one the deviation is nan: it is not known.
+        In the units of the values. The deviation of a single value is nan.
 
     Raises
     ------
@@ -116,9 +116,7 @@ def _measured(ranks: ArrayLike, seconds: ArrayLike) -> tuple[np.ndarray, np.ndar
     # Written so that a nan fails, as no comparison with it is true.
     whole = np.all((p >= 1) & (p % 1 == 0)) and np.unique(p).size == p.size
     if not whole:
-        raise InputError(
-            f"ranks: expected whole numbers ≥ 1, none of them twice; got {p.tolist()}."
-        )
+        raise InputError(f"ranks: expected different whole numbers ≥ 1; got {p.tolist()}.")
     if not np.all((t > 0) & np.isfinite(t)):
         raise InputError(f"seconds: expected finite times > 0; got {t.tolist()}.")
     return p, t

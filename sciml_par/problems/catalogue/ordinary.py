@@ -74,9 +74,9 @@ def lorenz(
 ) -> Problem:
     """x′ = σ (y − x), y′ = x (ρ − z) − y, z′ = x y − β z on [0, end], from (−8, 7, 27).
 
-        The initial values are built in: w = w₀ + 10 t N(t). The residual is multiplied by e^{−κt},
+    The initial values are built in: w = w₀ + 10 t N(t). The residual is multiplied by e^{−κt},
     since an early error grows later. The reference is `references.spectral.trajectory`
-        (Lorenz 1963, J. Atmos. Sci. 20, 130–141).
+    (Lorenz 1963, J. Atmos. Sci. 20, 130–141).
 
     Parameters
     ----------

@@ -21,6 +21,7 @@ from sciml_par.results.member import (
     DIVERGED,
     FINISHED,
     NOT_FINITE,
+    FloatArray,
     Member,
     in_the_mean,
     ranks_of,
@@ -34,6 +35,8 @@ _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (
 def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: str | None) -> None:
     """Write prediction, error, loss and, if there are any, unknowns as PNG and PDF.
 
+    Histories of a single record, as of a solution without steps, are not drawn.
+
     Each unknown function of one or two inputs, or with a known truth, has a separate figure. A
     single member with a strategy of weights has a figure of these weights. In more than two
     dimensions, there are the loss and, if an exact solution is known, the predicted over the exact
@@ -41,18 +44,9 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     plane, such as a velocity, streamlines.
     """
     labels = labels_of(members, mode=mode)
-    losses = [_loss_curve(each, label) for label, each in zip(labels, members, strict=True)]
-    save_figure(plot_losses(losses, title=title), folder, "loss")
-    sought = [
-        curve
-        for label, member in zip(labels, members, strict=True)
-        for curve in _unknown_curves(member, label)
-    ]
-    if sought:
-        save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
+    if any(len(member.losses) > 1 for member in members):
+        _write_histories(members, labels, folder, title)
     _write_functions(members, labels, folder, title)
-    if len(members) == 1 and members[0].term_weights.size:
-        save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
     drawn = [
         drawn_prediction(member, label, sound=enters)
         for member, label, enters in zip(members, labels, in_the_mean(members), strict=True)
@@ -66,6 +60,20 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(plot_slices(drawn, title=title), folder, "slices")
     if vector_of(drawn[0]) is not None:
         save_figure(plot_flow(drawn, title=title), folder, "flow")
+
+
+def _write_histories(
+    members: Sequence[Member], labels: Sequence[str], folder: Path, title: str | None
+) -> None:
+    """Write loss, unknowns and weights over the step."""
+    named = list(zip(members, labels, strict=True))
+    losses = [_loss_curve(member, label) for member, label in named]
+    save_figure(plot_losses(losses, title=title), folder, "loss")
+    sought = [curve for member, label in named for curve in _unknown_curves(member, label)]
+    if sought:
+        save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
+    if len(members) == 1 and members[0].term_weights.size:
+        save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
 
 
 def _write_functions(
@@ -124,7 +132,24 @@ def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:
         label=label,
         shards=tuple(each.shard for each in member.contributions),
         sound=sound,
+        estimated_error=_estimated_error(member),
     )
+
+
+def _estimated_error(member: Member) -> FloatArray | None:
+    """Return the estimated error at the points of the prediction, [n, m], if it is known there.
+
+    At rounding, `ErrorEstimate.absolute` is a bound above the root mean square of the values; they
+    are drawn in its size.
+    """
+    error, prediction = member.error, member.prediction
+    if error is None or not error.known or error.values.shape != prediction.u.shape:
+        return None
+    if not np.array_equal(member.on_own_domain.x, prediction.x):
+        return None
+    mean = np.sqrt(np.mean(error.values[prediction.inside] ** 2, axis=0))
+    scale = np.divide(error.absolute, mean, out=np.ones_like(mean), where=mean > 0.0)
+    return error.values * scale
 
 
 def labels_of(members: Sequence[Member], *, mode: str) -> list[str]:

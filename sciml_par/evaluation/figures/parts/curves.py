@@ -1,4 +1,4 @@
-"""What is drawn over steps, epochs or ranks: losses, accuracies and times, as plain arrays."""
+"""Losses, accuracies and times over steps, epochs or ranks, as plain arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LossCurve:
     loss : array [s]
         The loss (dimensionless). Values that are not finite are kept, and named in the legend.
     terms : mapping of str to array [s], optional
-        The terms that the loss is the sum of, by name; by default none are known.
+        The terms of the loss by name; their sum is the loss.
     best_step, best_loss : float, optional
         The step of the least loss, and that loss; without it, that of the nearest record is taken.
     phases : sequence of (step, str)
@@ -52,14 +52,14 @@ class LossCurve:
     def __post_init__(self) -> None:
         check_label(self.label, "LossCurve.label")
         where = f"LossCurve {self.label!r}"
-        step, loss = _over_steps(self.step, self.loss, where, "loss")
+        step = _steps(self.step, f"{where}, step")
         object.__setattr__(self, "step", step)
-        object.__setattr__(self, "loss", loss)
-        given = self.terms or {}
-        terms = {name: _like(step, given[name], f"{where}, {name}") for name in given}
+        object.__setattr__(self, "loss", _numbers(self.loss, f"{where}, loss", step))
+        given = (self.terms or {}).items()
+        terms = {name: _numbers(values, f"{where}, {name}", step) for name, values in given}
         object.__setattr__(self, "terms", MappingProxyType(terms))
         if self.learning_rate is not None:
-            rate = _like(step, self.learning_rate, f"{where}, learning_rate")
+            rate = _numbers(self.learning_rate, f"{where}, learning_rate", step)
             object.__setattr__(self, "learning_rate", rate)
         object.__setattr__(self, "phases", _phases(self.phases, where))
 
@@ -79,7 +79,7 @@ class UnknownCurve:
     value : array [s]
         In the unit of the coefficient.
     true : float, optional
-        What it is known to be.
+        The known value.
 
     Raises
     ------
@@ -97,9 +97,9 @@ class UnknownCurve:
         check_label(self.name, "UnknownCurve.name")
         check_label(self.label, "UnknownCurve.label")
         where = f"UnknownCurve {self.name!r}"
-        step, value = _over_steps(self.step, self.value, where, "value")
+        step = _steps(self.step, f"{where}, step")
         object.__setattr__(self, "step", step)
-        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "value", _numbers(self.value, f"{where}, value", step))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,14 +111,14 @@ class AccuracyCurve:
     label : str
         Name in the legend, such as "2 ranks".
     accuracy : array [e]
-        The share of the test data that is classified rightly, 0 to 1, after epochs 1 to e.
+        The share of the test data that is classified correctly, 0 to 1, after epochs 1 to e.
     training_accuracy : array [e], optional
         The same of the training data.
 
     Raises
     ------
     InputError
-        If an array is empty or of another shape, or a value is no share.
+        If an array is empty or of another shape, or a value is not a share.
     """
 
     label: str
@@ -130,15 +130,9 @@ class AccuracyCurve:
         where = f"AccuracyCurve {self.label!r}"
         accuracy = _shares(self.accuracy, f"{where}, accuracy")
         object.__setattr__(self, "accuracy", accuracy)
-        if self.training_accuracy is None:
-            return
-        training = _shares(self.training_accuracy, f"{where}, training_accuracy")
-        if training.shape != accuracy.shape:
-            raise InputError(
-                f"{where}: expected both accuracies after the same epochs; got "
-                f"{accuracy.size} and {training.size} of them."
-            )
-        object.__setattr__(self, "training_accuracy", training)
+        if self.training_accuracy is not None:
+            training = _shares(self.training_accuracy, f"{where}, training_accuracy", accuracy)
+            object.__setattr__(self, "training_accuracy", training)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +150,10 @@ class ScalingCurve:
     time : array [r], optional
         Seconds a step.
     kind : {"measured", "modelled", "published"}
-        What the numbers are: told apart by the marks.
+        The origin of the numbers; the marks differ.
     scaling : {"weak", "strong"}, optional
         Whether each rank, or all ranks together, have a given amount of work; each kind of scaling
-        has panels of its own.
+        has separate panels.
 
     Raises
     ------
@@ -188,40 +182,44 @@ class ScalingCurve:
             raise InputError(
                 f"{where}: expected scaling 'weak', 'strong' or None; got {self.scaling!r}."
             )
-        ranks = as_real(self.ranks, f"{where}, ranks")
-        increasing = ranks.ndim == 1 and ranks.size > 0 and np.all(np.diff(ranks) > 0)
-        if not increasing or not np.all((ranks >= 1) & np.isfinite(ranks)):
+        ranks = _numbers(self.ranks, f"{where}, ranks")
+        if not np.all((ranks >= 1) & np.isfinite(ranks)) or np.any(np.diff(ranks) <= 0):
             raise InputError(
-                f"{where}, ranks: expected increasing numbers of ranks [r], from 1 on; got "
-                f"{ranks.tolist()}."
+                f"{where}, ranks: expected increasing numbers, from 1 on; got {ranks.tolist()}."
             )
-        object.__setattr__(self, "ranks", _frozen(ranks))
+        object.__setattr__(self, "ranks", ranks)
         name = "efficiency" if self.time is None else "time"
-        values = _like(ranks, getattr(self, name), f"{where}, {name}")
+        values = _numbers(getattr(self, name), f"{where}, {name}", ranks)
         if not np.all((values > 0) & np.isfinite(values)):
             raise InputError(f"{where}, {name}: expected positive numbers; got {values.tolist()}.")
         object.__setattr__(self, name, values)
 
 
-def _frozen(values: np.ndarray) -> np.ndarray:
-    values.flags.writeable = False
-    return values
-
-
-def _over_steps(
-    step: np.ndarray, values: np.ndarray, where: str, name: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the steps and the values recorded at them, both of shape [s]."""
-    step, values = as_real(step, f"{where}, step"), as_real(values, f"{where}, {name}")
-    if step.ndim != 1 or step.shape != values.shape or step.size == 0:
+def _numbers(values: np.ndarray, where: str, like: np.ndarray | None = None) -> np.ndarray:
+    """Return a read-only vector, at least one number or as many as in `like`."""
+    found = as_real(values, where)
+    if found.ndim != 1 or found.size == 0 or (like is not None and found.size != like.size):
+        number = "one or more" if like is None else like.size
         raise InputError(
-            f"{where}: expected step and {name} of one shape [s], s >= 1; got "
-            f"{list(step.shape)} and {list(values.shape)}. Record one {name} for each step."
+            f"{where}: expected {number} numbers in one axis; got shape {list(found.shape)}."
         )
-    check_finite(step, f"{where}, step")
-    if np.any(np.diff(step) < 0):
-        raise InputError(f"{where}, step: expected steps that never decrease. Sort them.")
-    return _frozen(step), _frozen(values)
+    found.flags.writeable = False
+    return found
+
+
+def _steps(values: np.ndarray, where: str) -> np.ndarray:
+    steps = _numbers(values, where)
+    check_finite(steps, where)
+    if np.any(np.diff(steps) < 0):
+        raise InputError(f"{where}: expected steps that never decrease. Sort them.")
+    return steps
+
+
+def _shares(values: np.ndarray, where: str, like: np.ndarray | None = None) -> np.ndarray:
+    found = _numbers(values, where, like)
+    if not np.all((found >= 0) & (found <= 1)):
+        raise InputError(f"{where}: expected shares from 0 to 1; got {found.tolist()}.")
+    return found
 
 
 def _phases(phases: Sequence[tuple[float, str]], where: str) -> tuple[tuple[float, str], ...]:
@@ -237,21 +235,3 @@ def _phases(phases: Sequence[tuple[float, str]], where: str) -> tuple[tuple[floa
             f"(5000, 'SGD')]; got {phases!r}."
         )
     return found
-
-
-def _like(places: np.ndarray, values: np.ndarray, where: str) -> np.ndarray:
-    found = as_real(values, where)
-    if found.shape != places.shape:
-        raise InputError(
-            f"{where}: expected {places.size} numbers in one axis; got shape {list(found.shape)}."
-        )
-    return _frozen(found)
-
-
-def _shares(values: np.ndarray, where: str) -> np.ndarray:
-    found = as_real(values, where)
-    if found.ndim != 1 or found.size == 0 or not np.all((found >= 0) & (found <= 1)):
-        raise InputError(
-            f"{where}: expected shares from 0 to 1, one an epoch, shape [e]; got {found.tolist()}."
-        )
-    return _frozen(found)

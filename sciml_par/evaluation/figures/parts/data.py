@@ -1,4 +1,4 @@
-"""What the figures are drawn from: predictions and what they were trained on, as plain arrays."""
+"""Predictions, and the data they were trained on, as plain arrays."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """One trained network, evaluated at points, with what it was trained on.
+    """One trained network, evaluated at points, with the data it was trained on.
 
     An ensemble is drawn from one `Prediction` a member, with one shard each. A model that all
     ranks train together is one `Prediction` with one shard a rank.
@@ -80,9 +80,9 @@ class Prediction:
     u_exact : array [n, m] or [n], optional
         The exact solution u*(x) at the same points; None or all NaN where it is not known.
     shards : tuple of Shard
-        What the network was trained on; may be empty.
+        The parts it was trained on; may be empty.
     sound : bool
-        False leaves it out of the mean over members, as where its training came to no end.
+        False leaves it out of the mean over members, for example if it diverged.
     inside : array [n] of bool, optional
         Whether each point lies in the domain, by default all do. The others are not drawn and
         count in no error.
@@ -91,12 +91,14 @@ class Prediction:
         index after "_", a word, or Matplotlib's mathematics between two "$".
     fields : m names, optional
         Of the outputs, such as ("u", "v", "p"); by default "u", or "u_1", "u_2", ….
+    estimated_error : array [n, m] or [n], optional
+        An estimate of u* − u at the same points, such as `ErrorEstimate.values`; for the figure.
 
     Raises
     ------
     InputError
-        If there are no points, or the shapes of x, u, u_exact, inside, the names and the shards
-        do not agree.
+        If there are no points, or the shapes of x, u, u_exact, estimated_error, inside, the names
+        and the shards do not agree.
 
     Examples
     --------
@@ -119,6 +121,7 @@ class Prediction:
     inside: np.ndarray | None = None
     coordinates: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    estimated_error: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         check_label(self.label, "Prediction.label")
@@ -128,8 +131,9 @@ class Prediction:
         _check_rows(x, u, where)
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "u", u)
-        if self.u_exact is not None:
-            object.__setattr__(self, "u_exact", _exact_like(self.u_exact, u, where))
+        for name in ("u_exact", "estimated_error"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _like_u(given, u, f"{where}, {name}"))
         object.__setattr__(self, "shards", _checked_shards(self.shards, x.shape[1], where))
         object.__setattr__(self, "inside", _mask(self.inside, len(x), where))
         for name, count, letter in (("coordinates", x.shape[1], "x"), ("fields", u.shape[1], "u")):
@@ -182,14 +186,14 @@ def _check_rows(x: np.ndarray, u: np.ndarray, where: str) -> None:
         )
 
 
-def _exact_like(u_exact: ArrayLike, u: np.ndarray, where: str) -> np.ndarray:
-    exact = as_columns(u_exact, f"{where}, u_exact")
-    if exact.shape != u.shape:
+def _like_u(values: ArrayLike, u: np.ndarray, where: str) -> np.ndarray:
+    array = as_columns(values, where)
+    if array.shape != u.shape:
         raise InputError(
-            f"{where}: expected u_exact of the shape of u, {list(u.shape)}; got "
-            f"{list(exact.shape)}. Evaluate the exact solution at every row of x."
+            f"{where}: expected the shape of u, {list(u.shape)}; got {list(array.shape)}. "
+            "Evaluate it at every row of x."
         )
-    return exact
+    return array
 
 
 def _checked_shards(shards: tuple[Shard, ...], dimension: int, where: str) -> tuple[Shard, ...]:

@@ -1,4 +1,4 @@
-"""Axis limits that show what matters: the solution, not the extrapolation beside it."""
+"""Axis limits that show what matters: the solution, and not the extrapolation next to it."""
 
 from __future__ import annotations
 
@@ -80,13 +80,16 @@ def near(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
     return np.asarray(np.clip(values, limits[0] - reach, limits[1] + reach))
 
 
-def remark(values: np.ndarray, limits: tuple[float, float]) -> str:
-    """Return what a legend must add to a name if a line is not, or not wholly, to be seen."""
+def name_of(curve: Prediction, curves: Sequence[Prediction]) -> str:
+    """Return the label, with a remark if a component of the line cannot be seen, or only partly."""
+    values = curve.u[curve.inside]
     if not np.all(np.isfinite(values)):
-        return " (not finite)"
-    if not np.any((values >= limits[0]) & (values <= limits[1])):
-        return " (off scale)"
-    return ""
+        return f"{curve.label} (not finite)"
+    for component in range(curve.components):
+        low, high = value_limits(curves, component)
+        if not np.any((values[:, component] >= low) & (values[:, component] <= high)):
+            return f"{curve.label} (off scale)"
+    return curve.label
 
 
 def _positive(values: np.ndarray) -> np.ndarray:
@@ -96,6 +99,4 @@ def _positive(values: np.ndarray) -> np.ndarray:
 
 def _span(low: float, high: float) -> float:
     size = max(abs(low), abs(high))
-    if high - low > 1e-12 * size:
-        return high - low
-    return size or 1.0
+    return high - low if high - low > 1e-12 * size else size or 1.0

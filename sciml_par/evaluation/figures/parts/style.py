@@ -19,8 +19,12 @@ EXACT: dict[str, Any] = {
     "zorder": 1.5,
 }
 
+TIMES = ("t", "time", "$t$")
+"""Names of coordinates that are drawn as time."""
+
 MEAN, ERROR = "#0072b2", "#d55e00"  # the mean of members with its band; the error of it
 BAND = 0.3  # opacity of a band
+TRUE_ERROR, ESTIMATED, LARGEST = "|true error|", "|estimated error|", "largest |estimated error|"
 PALE: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.5, "alpha": 0.7, "zorder": 2.0}
 """A member among others."""
 
@@ -44,6 +48,8 @@ DASHES: tuple[Any, ...] = (
     (0, (5.0, 1.5, 1.2, 1.5)),
     (0, (8.0, 1.5, 2.5, 1.5)),
 )
+COUNT = "{x:,.0f}"
+"""The format of steps and ranks at an axis."""
 _FEW = 4  # members whose lines are drawn at full width
 
 _RC: Any = {
@@ -64,6 +70,7 @@ _RC: Any = {
     "xtick.minor.width": 0.4,
     "ytick.minor.width": 0.4,
     "lines.linewidth": 1.3,
+    "path.simplify": True,
     "figure.facecolor": "white",
     "axes.facecolor": "white",
     "savefig.facecolor": "white",
@@ -75,7 +82,7 @@ _RC: Any = {
 
 
 def paper_style() -> AbstractContextManager[None]:
-    """Return a context in which Matplotlib draws in this package's style; it restores the old."""
+    """Return a context in which Matplotlib draws in this package's style."""
     return matplotlib.rc_context(_RC)
 
 
@@ -85,7 +92,7 @@ def color_of(index: int) -> str:
 
 
 def line_of(index: int, *, of: int = 1) -> dict[str, Any]:
-    """Return colour, dash pattern and width of member `index` `of` so many in a panel."""
+    """Return colour, dash pattern and width of member `index` of `of` members in a panel."""
     return {
         "color": color_of(index),
         "linestyle": DASHES[index % len(DASHES)],
@@ -109,27 +116,24 @@ def coordinate(curve: Prediction, axis: int) -> str:
     return f"${symbol(curve.coordinates[axis])}$"
 
 
-def value_label(curve: Prediction, component: int) -> str:
-    """Return the label u(x) of an axis over one coordinate."""
-    return f"${symbol(curve.fields[component])}({symbol(curve.coordinates[0])})$"
+def value_label(curve: Prediction, component: int, *, coordinates: int = 1) -> str:
+    """Return the label u(x), or u(x, t), of an axis."""
+    names = ", ".join(symbol(name) for name in curve.coordinates[:coordinates])
+    return f"${symbol(curve.fields[component])}({names})$"
 
 
 def error_label(curve: Prediction, component: int) -> str:
     """Return the label |u − u*| of a pointwise error."""
     name = symbol(curve.fields[component])
-    return f"$|{name} - {_starred(name)}|$"
+    return f"$|{name} - {name}^*|$"
 
 
 def exact_label(curve: Prediction, component: int) -> str:
     """Return the label u* of an exact solution."""
-    return f"${_starred(symbol(curve.fields[component]))}$"
+    return f"${symbol(curve.fields[component])}^*$"
 
 
 def _upright(word: str) -> str:
     if word.isdigit():
         return word
     return "\\text{" + re.sub(r"([\\{}])", r"\\\1", word) + "}"
-
-
-def _starred(name: str) -> str:
-    return f"{name}^*"
