@@ -23,8 +23,8 @@ from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
 
 _POINTS = 8
-_TOLERATED = 1e-3
-"""Relative to the largest value: a measured initial condition has an error."""
+_TOLERATED, _ROUNDING = 1e-3, 1e-6
+"""Differences relative to the largest value, as measured values have errors, and absolute."""
 
 
 def remarks_on_stack(
@@ -59,8 +59,8 @@ def _on_least_squares(phases: Sequence[Phase], precision: str, *, batches: bool)
 
 def _contradictions(problem: Problem, arrays: Sequence[Arrays]) -> Iterator[str]:
     """Yield a sentence for equal conditions, and for values of u that differ at one point."""
-    given = []
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    first = len(problem.residuals)
+    names = [term.name for term in problem.terms[first:]]
     for i, j in combinations(range(len(names)), 2):
         a, b = problem.conditions[i], problem.conditions[j]
         if a is b or (type(a) is type(b) and a == b and a.own is b.own):
@@ -68,27 +68,46 @@ def _contradictions(problem: Problem, arrays: Sequence[Arrays]) -> Iterator[str]
                 f"the conditions {names[i]!r} and {names[j]!r} are the same; leave one of the two "
                 f"out, or give it twice the weight."
             )
-    of_conditions = arrays[len(problem.residuals) :]
-    for name, condition, own in zip(names, problem.conditions, of_conditions, strict=True):
-        of_u = type(condition) is Dirichlet or getattr(condition, "order", None) == 0
-        if of_u and isinstance(condition, (Dirichlet, Initial)) and len(own) > 2:
-            values = np.full((len(own[0]), problem.outputs), np.nan)
-            component: Any = condition.component
-            values[:, slice(None) if component is None else list(component)] = own[2]
-            given.append((name, dict(zip(map(tuple, own[0].tolist()), values, strict=True))))
-    for (one, ours), (other, theirs) in combinations(given, 2):
-        sizes = [np.nanmax(np.abs(u), initial=0.0) for u in (*ours.values(), *theirs.values())]
-        gaps = {x: np.abs(ours[x] - theirs[x]) for x in ours if x in theirs}
-        gaps = {x: gap for x, gap in gaps.items() if np.any(gap > _TOLERATED * max(sizes))}
-        if gaps:
-            x = max(gaps, key=lambda x: float(np.nanmax(gaps[x])))
-            j = int(np.nanargmax(gaps[x]))
-            point = ", ".join(f"{n} = {v:g}" for n, v in zip(problem.domain.names, x, strict=True))
-            yield (
-                f"the conditions {one!r} and {other!r} contradict one another: at {point} they "
-                f"give {problem.output_names[j]} = {ours[x][j]:g} and {theirs[x][j]:g}, so the "
-                f"loss cannot become 0. Restrict them to separate faces with on= or where=."
-            )
+        elif _gives_u(a) and _gives_u(b):
+            ours, theirs = arrays[first + i], arrays[first + j]
+            text = _difference(problem, a, b, ours, theirs)
+            text = text or _difference(problem, b, a, theirs, ours)
+            if text:
+                yield (
+                    f"the conditions {names[i]!r} and {names[j]!r} contradict one another: {text}, "
+                    f"so the loss cannot become 0. Restrict them to separate faces with on= or "
+                    f"where=."
+                )
+
+
+def _gives_u(condition: Any) -> bool:
+    given = type(condition) is Dirichlet or (type(condition) is Initial and condition.order == 0)
+    return given and condition.on_boundary and not isinstance(condition.own, tuple)
+
+
+def _difference(problem: Problem, a: Any, b: Any, ours: Arrays, theirs: Arrays) -> str | None:
+    """Return where, of this rank's points of a, the values of b differ most, if they do."""
+    x, normals, *_ = ours
+    found = []
+    try:
+        scale = max(np.max(np.abs(each[2]), initial=0.0) for each in (ours, theirs))
+        both = b.holds_at(x, problem.domain)
+        for condition in (a, b):
+            values = np.full((int(both.sum()), problem.outputs), np.nan)
+            given = condition.completed((x[both], normals[both]), problem.domain)[2]
+            place: Any = condition.component
+            values[:, slice(None) if place is None else list(place)] = given
+            found.append(values)
+    except Exception:  # unknown values, or values for the condition's points alone
+        return None
+    gaps = np.nan_to_num(np.abs(found[0] - found[1]))
+    if not np.any(gaps > max(_ROUNDING, _TOLERATED * scale)):
+        return None
+    i, j = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
+    domain = problem.domain
+    point = ", ".join(f"{n} = {v:g}" for n, v in zip(domain.names, x[both][i], strict=True))
+    u = problem.output_names[j]
+    return f"at {point} they give {u} = {found[0][i, j]:g} and {found[1][i, j]:g}"
 
 
 def remarks_on_unread_outputs(
