@@ -65,7 +65,7 @@ def test_many_members_are_their_mean_its_error_and_its_deviation(plane, componen
     for k in range(components):
         mean, exact, error, width = found[4 * k : 4 * k + 4]
         assert mean.get_title().startswith("mean of 8: $u")
-        assert width.get_title().split() == "2σ: error ≤ 2σ at 100%".split()
+        assert width.get_title().split() == ["2σ:", "error", "≤", "2σ", "at", "100%"]
         np.testing.assert_allclose(mesh(mean).get_array(), values[..., k].mean(axis=0))
         np.testing.assert_allclose(mesh(exact).get_array(), curves[0].exact[:, k])
         np.testing.assert_allclose(mesh(error).get_array(), 0.045)
