@@ -65,7 +65,7 @@ def test_many_members_are_their_mean_its_error_and_its_deviation(plane, componen
     for k in range(components):
         mean, exact, error, width = found[4 * k : 4 * k + 4]
         assert mean.get_title().startswith("mean of 8: $u")
-        assert width.get_title() == "$2\\sigma$: error $\\leq 2\\sigma$ at 100%"
+        assert width.get_title().split() == ["2σ:", "error", "≤", "2σ", "at", "100%"]
         np.testing.assert_allclose(mesh(mean).get_array(), values[..., k].mean(axis=0))
         np.testing.assert_allclose(mesh(exact).get_array(), curves[0].exact[:, k])
         np.testing.assert_allclose(mesh(error).get_array(), 0.045)
@@ -91,7 +91,7 @@ def test_the_estimated_error_is_next_to_the_true_one_on_one_scale(plane, members
     figure = plot_predictions(curves)
     *_, before, last = panels(figure)
     assert last.get_title().replace("\n", " ") == (
-        "|estimated error|" if members == 1 else "largest |estimated error|"
+        "|estimated error|" if members == 1 else "largest |estimate|"
     )
     np.testing.assert_allclose(mesh(last).get_array(), 0.02 * members)
     assert (mesh(before).norm is mesh(last).norm) == (known or members > 1)

@@ -138,7 +138,7 @@ def test_the_share_of_points_at_which_the_deviation_covers_the_error_is_said():
     x = np.arange(30.0)
     curves = [Prediction(f"a{o}", x, x + o + np.where(x < 20, 0.0, 1.0), x) for o in offsets]
     lower = plot_predictions(curves).axes[1]
-    assert lower.get_title(loc="right") == "error $\\leq 2\\sigma$ at 67%"
+    assert lower.get_title(loc="right") == "error ≤ 2σ at 67%"
     figure = plot_predictions([Prediction(curve.label, x, curve.u) for curve in curves])
     assert figure.axes[1].get_title(loc="right") == ""
     assert not any("exact" in name for name in names(figure))
@@ -177,7 +177,7 @@ def test_the_estimated_error_stands_below_next_to_the_true_one(members, known):
             np.testing.assert_allclose(values(lower, "|true error|"), 1e-3)
         assert len(lines(lower)) == members * (1 + known)
     else:
-        np.testing.assert_allclose(values(lower, "largest |estimated error|"), 2e-3 * members)
+        np.testing.assert_allclose(values(lower, "largest |estimate|"), 2e-3 * members)
     low, high = lower.get_ylim()
     assert 1e-5 < low < 2e-3 < high < 1.0
 

@@ -68,7 +68,9 @@ def draw_panels(
     cells = {(r, c): panel for r, row in enumerate(rows) for c, panel in enumerate(row)}
     groups = [list(cells)] if bar else _of_one_norm(rows)
     equal = _of_like_extent(curve) if equal is None else equal
-    height = _height(curve, columns, max(1, len(groups) // len(rows)), equal)
+    bars = max(1, len(groups) // len(rows))
+    wide = column_width(columns) - _BAR * bars / columns - _GAP
+    height = _height(curve, columns, wide, equal)
     engine: Engine = "compressed" if equal else "constrained"
     grid = make_grid([height] * len(rows), columns, list(cells), engine=engine)
     images = {cell: _draw(grid.panels[cell], panel, equal) for cell, panel in cells.items()}
@@ -84,7 +86,7 @@ def draw_panels(
         )
     grid.label_x(coordinate(curve, 0))
     for (row, column), axes in grid.panels.items():
-        grid.title(axes, cells[row, column].title, cells[row, column].symbol)
+        grid.title(axes, cells[row, column].title, cells[row, column].symbol, wide=wide)
         axes.locator_params(nbins=4 if columns < 4 else 2)
         axes.tick_params(labelleft=column == 0)
         axes.set_ylabel(coordinate(curve, 1) if column == 0 else "")
@@ -162,11 +164,9 @@ def _of_like_extent(curve: Prediction) -> bool:
     return bool(alike) and not any(name.lower() in TIMES for name in curve.coordinates)
 
 
-def _height(curve: Prediction, columns: int, bars: float, equal: bool) -> float:
+def _height(curve: Prediction, columns: int, width: float, equal: bool) -> float:
     """Return the height of a row in inches; if `equal`, a length is as long on either axis."""
     if not equal:
         return _ROW_HEIGHT if columns > 2 else _HIGHER_ROW
     wide, high = np.ptp(curve.x, axis=0)
-    # A little less than there is room for, so that colour bars are no higher than their panels.
-    width = column_width(columns) - _BAR * bars / columns - _GAP
     return float(np.clip(width * high / wide, _LEAST_HEIGHT, _GREATEST_HEIGHT)) + _AROUND

@@ -101,7 +101,7 @@ def _ensemble(curves: Sequence[Prediction], k: int) -> list[Panel]:
         known = next(curve for curve in curves if curve.known)
         row.append(Panel(first, known.exact[:, k], norm, "exact", exact_label(first, k)))
         row.append(Panel(first, spread.error, errors, "|mean − exact|"))
-        row.append(Panel(first, spread.width, errors, "$2\\sigma$", spread.coverage))
+        row.append(Panel(first, spread.width, errors, f"2σ: {spread.coverage}"))
     if spread.estimate is not None:
         row.append(Panel(first, spread.estimate, errors, LARGEST))
     return row

@@ -46,9 +46,9 @@ class Grid:
             # Above an empty cell, the labels have room; reserving more would spread the rows.
             axes.xaxis.set_in_layout(row == last)
 
-    def title(self, axes: Axes, text: str, symbol: str = "") -> None:
-        """Put "text: symbol" above a panel; a text of more than two lines is cut."""
-        wide = column_width(self.columns) - (0.3 if symbol else 0.0)
+    def title(self, axes: Axes, text: str, symbol: str = "", *, wide: float | None = None) -> None:
+        """Put "text: symbol" above a panel `wide` inches; a text of more than two lines is cut."""
+        wide = (wide or column_width(self.columns)) - (0.3 if symbol else 0.0)
         short = wrap(text, wide, size=8.0, lines=2)
         axes.set_title(f"{short}: {symbol}" if symbol else short)
 

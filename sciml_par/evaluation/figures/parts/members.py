@@ -123,7 +123,7 @@ class Spread:
             return ""
         counted = np.isfinite(self.error) & np.isfinite(self.width)
         share = float(np.mean(self.error[counted] <= self.width[counted])) if counted.any() else 0.0
-        return f"error $\\leq 2\\sigma$ at {share:.0%}"
+        return f"error ≤ 2σ at {share:.0%}"
 
 
 def spread_of(curves: Sequence[Prediction], component: int) -> Spread:

@@ -24,7 +24,7 @@ TIMES = ("t", "time", "$t$")
 
 MEAN, ERROR = "#0072b2", "#d55e00"  # the mean of members with its band; the error of it
 BAND = 0.3  # opacity of a band
-TRUE_ERROR, ESTIMATED, LARGEST = "|true error|", "|estimated error|", "largest |estimated error|"
+TRUE_ERROR, ESTIMATED, LARGEST = "|true error|", "|estimated error|", "largest |estimate|"
 PALE: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.5, "alpha": 0.7, "zorder": 2.0}
 """A member among others."""
 
