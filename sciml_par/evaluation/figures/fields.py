@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from matplotlib.tri import Triangulation
 
 from sciml_par.errors import InputError
@@ -75,7 +76,7 @@ def draw_panels(
     grid = make_grid([height] * len(rows), columns, list(cells), engine=engine)
     images = {cell: _draw(grid.panels[cell], panel, equal) for cell, panel in cells.items()}
     for group in groups:
-        grid.figure.colorbar(
+        drawn = grid.figure.colorbar(
             images[group[0]],
             ax=[grid.panels[cell] for cell in group],
             pad=0.02,
@@ -84,6 +85,8 @@ def draw_panels(
             extend=_extension([cells[cell] for cell in group]),
             label=bar,
         )
+        if isinstance(cells[group[0]].norm, LogNorm):
+            drawn.ax.yaxis.set_minor_formatter(NullFormatter())
     grid.label_x(coordinate(curve, 0))
     for (row, column), axes in grid.panels.items():
         grid.title(axes, cells[row, column].title, cells[row, column].symbol, wide=wide)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.layout import make_grid
+from sciml_par.evaluation.figures.parts.layout import column_width, make_grid
 from sciml_par.evaluation.figures.parts.limits import (
     error_limits,
     name_of,
@@ -55,6 +55,7 @@ _SAME_SCALE = 4.0  # panels share a y axis while their ranges differ by less tha
 _MOST_COLUMNS = 4
 _HEIGHT, _LOW, _BELOW = 2.1, 1.45, 1.25  # inches: a panel, one of many, and one of errors below it
 _SCATTER = 2.6
+_SCALE = 0.6  # inches, for the scale of the errors between two columns
 # Over the mean, since a wide line below it would be hidden by the band.
 _EXACT_ABOVE = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 3.0)), "zorder": 3.0}
 
@@ -144,7 +145,8 @@ def _blocks(blocks: Sequence[Sequence[Prediction]], title: str | None, *, mean: 
             axes = grid.panels[row, column]
             (_draw_mean if mean else _draw_members)(axes, block, k, several)
             if several and k == 0:
-                grid.title(axes, name_of(block[0], block))
+                wide = column_width(columns) - (_SCALE if below else 0.0)
+                grid.title(axes, name_of(block[0], block), wide=wide)
             if below:
                 under = grid.panels[row + 1, column]
                 (_draw_widths if mean else _draw_errors)(under, block, k)
