@@ -310,3 +310,15 @@ def test_dimensions_that_cannot_be_drawn_are_refused():
     mixed = [Prediction("a", X, X), Prediction("b", np.ones((4, 2)), ones)]
     with pytest.raises(InputError, match="one \\(d, m\\)"):
         plot_predictions(mixed)
+
+
+@pytest.mark.parametrize("inside", [np.ones(3, bool), np.zeros(101, bool), np.ones(101)])
+def test_a_wrong_mask_is_refused(inside):
+    with pytest.raises(InputError, match="inside: expected an array of 101 bool"):
+        Prediction("a", X, X, inside=inside)
+
+
+@pytest.mark.parametrize("names", [("x", "y"), "x", ("a$b",), ("$",), ("_x",), (1,)])
+def test_wrong_names_of_coordinates_are_refused(names):
+    with pytest.raises(InputError, match="coordinates: expected"):
+        Prediction("a", X, X, coordinates=names)
