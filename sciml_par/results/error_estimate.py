@@ -84,13 +84,13 @@ class ErrorEstimate:
         Raises
         ------
         InputError
-            The error is not known, or the estimate was read from files, which hold its values at
-            the evaluation points only.
+            The error is not known, or the estimate was read from files, which hold its size but no
+            values at points.
         """
         if self.evaluate is None:
             why = self.reason or (
-                "files hold the estimate at the evaluation points only: result.error.values. Train "
-                "with estimate=True and call field before the program ends."
+                "files hold the size of the estimated error, but no values at points. Train with "
+                "estimate=True and call field before the program ends."
             )
             raise InputError(f"ErrorEstimate.field: {why}")
         points = np.asarray(x, np.float64)
