@@ -113,5 +113,5 @@ def test_drift_in_training_is_mended_and_told(capsys: pytest.CaptureFixture[str]
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
 @several
 def test_replicas_that_part_are_an_error_on_all_ranks() -> None:
-    with pytest.raises(TrainingError, match="an optimizer that depends on the rank"):
+    with pytest.raises(TrainingError, match="an optimizer that does not depend on the rank"):
         small(optimizer=Parting())
