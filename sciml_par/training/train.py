@@ -165,12 +165,7 @@ def train(
         arguments, chosen = with_scale(arguments, world)
         ready = prepare(arguments, world, scattered=scattered_before(checkpoint, resume, everyone))
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
-        meeting = Meeting(
-            ready.courses(),
-            rank=everyone.rank,
-            speaks=ready.group.rank == 0,
-            ensemble=ready.settings.mode == ENSEMBLE,
-        )
+        meeting = _meeting(ready, everyone)
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         watchers = [CallbackWatcher(called, everyone), *saver]
         ready = replace(ready, notes=(*chosen, *ready.notes))
@@ -178,11 +173,26 @@ def train(
         for each in saver:
             each.report(everyone)
         result = _result(ready, meeting, arguments, world, estimate)
+    _warn_of_doubts(result, everyone)
+    return result
+
+
+def _warn_of_doubts(result: Result, everyone: Communicator) -> None:
+    """Warn of an unsound or doubtful result, on rank 0 (local)."""
     doubtful = not result.sound or any(member.doubtful for member in result.members)
     if doubtful and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
-        warnings.warn(f"train: {said}", ResultWarning, stacklevel=3)
-    return result
+        warnings.warn(f"train: {said}", ResultWarning, stacklevel=4)
+
+
+def _meeting(ready: Preparation, everyone: Communicator) -> Meeting:
+    """Return the meetings of the ranks between the chunks of steps."""
+    return Meeting(
+        ready.courses(),
+        rank=everyone.rank,
+        speaks=ready.group.rank == 0,
+        ensemble=ready.settings.mode == ENSEMBLE,
+    )
 
 
 def _run(

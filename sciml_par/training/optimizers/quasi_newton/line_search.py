@@ -94,8 +94,7 @@ def strong_wolfe(
     agreed : gives all ranks what the first one has. Processors of different kinds round apart, and
         ranks that decided by their own numbers might not evaluate equally often.
     """
-    dtype = parameters.dtype
-    epsilon = float(np.finfo(dtype.as_numpy_dtype).eps)
+    epsilon = float(np.finfo(parameters.dtype.as_numpy_dtype).eps)
     zero = tf.zeros_like(first)
     value = tf.reduce_sum(losses, axis=1)
     start = Point(zero, value, agreed(tf.reduce_sum(gradient * direction, axis=1)))
@@ -105,11 +104,8 @@ def strong_wolfe(
 
     def evaluated(length: Tensor) -> tuple[Point, Tensor, Tensor]:
         losses, gradient = evaluate(parameters + length[:, None] * direction)
-        value = tf.reduce_sum(losses, axis=1)
         slope = agreed(tf.reduce_sum(gradient * direction, axis=1))
-        finite = tf.math.is_finite(value) & tf.math.is_finite(slope)
-        value = tf.where(finite, value, tf.constant(float("inf"), dtype))
-        return Point(length, value, tf.where(finite, slope, zero)), losses, gradient
+        return _finite_point(length, tf.reduce_sum(losses, axis=1), slope), losses, gradient
 
     def go_on(s: _Search) -> Tensor:
         return tf.reduce_any(s.stage != _DONE) & (s.count < most)
@@ -123,50 +119,50 @@ def strong_wolfe(
         too_far = (point.value > limit) | (point.value > s.low.value + rounding)
         wolfe = active & ~too_far & (tf.abs(point.slope) <= -curvature * start.slope)
         better = (active & (wolfe | (point.value < s.best.value))) | only_here
-        zooming = s.stage == _ZOOMING
-        # While no end has been found, the interval extends to infinity.
-        ahead = tf.where(zooming, tf.sign(s.high.length - s.low.length), tf.ones_like(zero))
-        turned = point.slope * ahead >= 0
-        high = point.where(too_far, s.low.where(turned, s.high))
-        low = s.low.where(too_far, point)
-        zooming |= too_far | turned
-        width = tf.abs(high.length - low.length)
-        halve = zooming & (s.stage == _ZOOMING) & (width > _SLOW * s.width)
-        trial = tf.where(zooming, between(low, high, halve=halve), beyond(s.low, point))
+        low, high, width, zooming, trial = _narrowed(s, point, too_far)
         resolved = tf.abs(low.slope) * width <= epsilon * tf.abs(start.value)
         resolved |= (trial == low.length) | (trial == high.length) | ~tf.math.is_finite(trial)
         ended = ~active | wolfe | (zooming & resolved)
         stage = tf.where(ended, _DONE, tf.where(zooming, _ZOOMING, _BRACKETING))
-        common = agreed(tf.stack([tf.cast(stage, dtype), trial]))
+        common = agreed(tf.stack([tf.cast(stage, trial.dtype), trial]))
         stage, trial = tf.cast(common[0], tf.int32), common[1]
-        found = _Search(
-            stage=stage,
-            trial=trial,
-            low=low,
-            high=high,
-            width=width,
-            best=point.where(better, s.best),
-            losses=tf.where(better[:, None], losses, s.losses),
-            gradient=tf.where(better[:, None], gradient, s.gradient),
-            wolfe=s.wolfe | wolfe,
-            count=s.count + 1,
-        )
-        return (found,)
+        best = point.where(better, s.best)
+        losses = tf.where(better[:, None], losses, s.losses)
+        gradient = tf.where(better[:, None], gradient, s.gradient)
+        wolfe |= s.wolfe
+        count = s.count + 1
+        return (_Search(stage, trial, low, high, width, best, losses, gradient, wolfe, count),)
 
-    begin = _Search(
-        stage=tf.where(possible | only_here, _BRACKETING, _DONE),
-        trial=tf.where(only_here, zero, first),
-        low=start,
-        high=start,
-        width=zero,
-        best=start,
-        losses=losses,
-        gradient=gradient,
-        wolfe=tf.zeros_like(possible),
-        count=tf.constant(0),
-    )
+    stage = tf.where(possible | only_here, _BRACKETING, _DONE)
+    trial, none = tf.where(only_here, zero, first), tf.zeros_like(possible)
+    zeroth = tf.constant(0)
+    begin = _Search(stage, trial, start, start, zero, start, losses, gradient, none, zeroth)
     (end,) = tf.while_loop(go_on, body, (begin,))
     return Found(end.best.length, end.losses, end.gradient, end.wolfe, end.count)
+
+
+def _finite_point(length: Tensor, value: Tensor, slope: Tensor) -> Point:
+    """Return a point; without a finite loss or slope its value is infinite and its slope zero."""
+    finite = tf.math.is_finite(value) & tf.math.is_finite(slope)
+    value = tf.where(finite, value, tf.constant(float("inf"), value.dtype))
+    return Point(length, value, tf.where(finite, slope, tf.zeros_like(slope)))
+
+
+def _narrowed(
+    s: _Search, point: Point, too_far: Tensor
+) -> tuple[Point, Point, Tensor, Tensor, Tensor]:
+    """Return the ends of the interval after a trial, its width, who zooms, and the next trial."""
+    zooming = s.stage == _ZOOMING
+    # While no end has been found, the interval extends to infinity.
+    ahead = tf.where(zooming, tf.sign(s.high.length - s.low.length), tf.ones_like(s.width))
+    turned = point.slope * ahead >= 0
+    high = point.where(too_far, s.low.where(turned, s.high))
+    low = s.low.where(too_far, point)
+    zooming |= too_far | turned
+    width = tf.abs(high.length - low.length)
+    halve = zooming & (s.stage == _ZOOMING) & (width > _SLOW * s.width)
+    trial = tf.where(zooming, between(low, high, halve=halve), beyond(s.low, point))
+    return low, high, width, zooming, trial
 
 
 # How far a point may lie beyond the last one, in units of the last step along the line.
