@@ -142,7 +142,7 @@ def test_the_rounding_of_a_prediction_in_single_precision_is_part_of_it():
     """Features that are too smooth have large coefficients, and these large rounding errors."""
     result = trained(
         poisson(k=1),
-        network=RandomFeatures,
+        network=partial(RandomFeatures, scale=4.0),
         optimizer=LeastSquares(),
         points=Points(800, method="sobol"),
         precision="float32",
