@@ -201,13 +201,13 @@ def test_precision_and_batches_are_told_once_on_rank_0() -> None:
     ("options", "kind", "reason"),
     [
         ({}, "LevenbergMarquardt", "13 parameters, 39 residuals, float64"),
-        ({"precision": "float32"}, "Adam", "precision='float64' would allow"),
+        ({"precision": "float32"}, "Adam", "precision='float64' allows"),
         ({"points": Points(36, batch_size=12)}, "Adam", "minibatches"),
         ({"network": partial(MLP, width=60, depth=2)}, "Adam, then LBFGS", "than 2,000 parameters"),
         (
             {"points": 2_000_000, "network": partial(MLP, width=40, depth=1)},
             "Adam, then SSB",
-            "long",
+            "slow",
         ),
         ({"mode": Ensemble(members_per_rank=2)}, "LevenbergMarquardt", "13 parameters"),
         (
