@@ -74,7 +74,7 @@ def boundary_values_divided_by_their_maximum() -> Any:
     return found.predict(at).mean, at[:, :1] / 2
 
 
-@table.says("what the ansatz gives at one point depends on the other points")
+@table.says("the ansatz at a point depends on the other points")
 def an_ansatz_that_subtracts_the_mean() -> Any:
     gauge = lambda N, x: N(x) - tf.reduce_mean(N(x))
     problem = rod(conditions=[Neumann(0.0)], ansatz=gauge)

@@ -50,7 +50,7 @@ def checked_factor(model: str, name: str, value: Any) -> float:
 
 def checked_slopes(kind: Any, factor: Any) -> float:
     """Check which trained slopes an `MLP` has, and return their factor n."""
-    if kind is not None and kind not in (LAYER, UNIT):
+    if kind is not None and not (isinstance(kind, str) and kind in (LAYER, UNIT)):
         raise InputError(f"MLP: adaptive must be {LAYER!r}, {UNIT!r} or None, got {kind!r}")
     n = checked_factor("MLP", "slope_factor", factor)
     if kind is None and n != 1.0:

@@ -190,13 +190,21 @@ def _of_network(network: Any, variables: Sequence[Any]) -> Description:
 
 
 def _config(network: Any) -> dict[str, Any]:
-    """Return the numbers and names of the configuration that Keras saves."""
+    """Return the numbers and texts of the configuration that Keras saves.
+
+    Configurations of layers are left out: Keras numbers layers, so their names differ.
+    """
     try:
         config = network.get_config()
     except Exception:  # Keras raises several, for models that it cannot save
         return {}
-    simple = (bool, int, float, str, tuple, list, np.generic)
-    found = {name: value for name, value in config.items() if isinstance(value, simple)}
+    found = {name: value for name, value in config.items() if _is_plain(value)}
     if isinstance(config.get("embedding"), dict):  # of networks of this package
         found["embedding"] = json.dumps(config["embedding"], sort_keys=True, default=repr)
     return found
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str | np.generic)
