@@ -6,6 +6,7 @@ import warnings
 from functools import partial
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -196,7 +197,17 @@ def one_seed(d: int, m: int, *, dtype: str) -> MLP:
     return MLP(d, m, width=4, depth=1, seed=3, dtype=dtype)
 
 
-@pytest.mark.parametrize("network", [one_seed, partial(tiny, seed=3)])
+def one_seed_by_keras() -> keras.Model:
+    """Its layers have other names in each call."""
+    initial = keras.initializers.GlorotNormal(seed=1)
+    return keras.Sequential([keras.layers.Dense(4, "tanh", kernel_initializer=initial), dense()])
+
+
+def dense() -> keras.Layer:
+    return keras.layers.Dense(1, kernel_initializer=keras.initializers.GlorotNormal(seed=2))
+
+
+@pytest.mark.parametrize("network", [one_seed, partial(tiny, seed=3), one_seed_by_keras])
 def test_members_that_are_copies_of_one_are_named(network: Any) -> None:
     count = 2 * sp.size()
     with warned("are copies of one model") as said:
