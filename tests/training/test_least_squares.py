@@ -189,6 +189,8 @@ def test_what_cannot_be_solved_for_is_refused():
         LeastSquares(cutoff=2.0)
     with pytest.raises(InputError, match="scale"):
         RandomFeatures(2, 1, scale=-1.0)
+    with pytest.raises(InputError, match="RandomFeatures: features must be an integer"):
+        solved(poisson(), network=partial(RandomFeatures, features=0))
 
 
 def test_a_residual_that_is_not_finite_ends_the_training():

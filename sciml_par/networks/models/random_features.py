@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer
 from sciml_par._other_names import by_name
 from sciml_par._tensorflow import import_module
 from sciml_par.networks.layers.initial_weights import checked_box
@@ -80,7 +81,7 @@ class RandomFeatures(MLP):
         super().__init__(
             inputs,
             outputs,
-            width=features,
+            width=checked_integer(features, "RandomFeatures: features", least=1),
             depth=1,
             activation=activation,
             seed=seed,

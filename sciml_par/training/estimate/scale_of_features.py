@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from sciml_par._checks import is_integer
 from sciml_par._tensorflow import import_module
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -28,9 +29,8 @@ def with_scale(given: Arguments, world: World) -> tuple[Arguments, tuple[str, ..
     if not all(everyone.allgather_object(_is_open(given))):
         return given, ()
     network: Any = given.network
-    chosen = dict(getattr(network, "keywords", {}))
-    features, activation = chosen.get("features", 300), chosen.get("activation", "sin")
-    seed = chosen.get("seed", given.seed)
+    features, seed = _numbers(given)
+    activation = _chosen(given).get("activation", "sin")
     candidates = Candidates([(activation, scale) for scale in SCALES], features, seed)
     solved = solve_side_by_side(
         given.problem,
@@ -49,15 +49,31 @@ def with_scale(given: Arguments, world: World) -> tuple[Arguments, tuple[str, ..
 
 
 def _is_open(given: Arguments) -> bool:
-    """Return whether the network is a `RandomFeatures` without a scale, to be solved for."""
+    """Return whether the network is a `RandomFeatures` without a scale, to be solved for.
+
+    Wrong numbers are left to the training, whose errors name them.
+    """
     features = import_module("sciml_par.networks").RandomFeatures
     network: Any = given.network
     kind = network.func if isinstance(network, partial) else network
-    scale = network.keywords.get("scale") if isinstance(network, partial) else None
+    number, seed = _numbers(given)
     return (
         kind is features
-        and scale is None
+        and _chosen(given).get("scale") is None
         and isinstance(given.optimizer, LeastSquares)
         and given.phases is None
         and isinstance(given.problem, Problem)
+        and (is_integer(number) and number >= 1)
+        and (is_integer(seed) and seed >= 0)
     )
+
+
+def _numbers(given: Arguments) -> tuple[Any, Any]:
+    """Return the number of features and the seed of their draw."""
+    chosen = _chosen(given)
+    return chosen.get("features", 300), chosen.get("seed", given.seed)
+
+
+def _chosen(given: Arguments) -> dict[str, Any]:
+    """Return the arguments that a `functools.partial` binds."""
+    return given.network.keywords if isinstance(given.network, partial) else {}
