@@ -40,8 +40,9 @@ class ErrorEstimate:
     values : e at the evaluation points, [k, m].
     unknowns : the estimated error of each unknown, by name, in its own units.
     seconds : duration of the estimate.
-    foreseen : whether the estimate is that of the solution before it, with fewer features, divided
-        by the factor by which the residual has fallen since; an order of magnitude.
+    foreseen : whether the estimate is the change since the solution before it, with fewer features,
+        divided by the factor by which the residual has fallen since, or by its square root if
+        richer features could not confirm it; an order of magnitude.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
         nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
         relative to that of u = 0.

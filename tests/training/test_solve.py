@@ -42,6 +42,22 @@ def test_an_inverse_problem():
 
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_the_error_of_a_layer_is_not_claimed_too_small():
+    """With 300 features the residual falls by 225, and the error by less."""
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x: 0.01 * derivative(u, x, 0, 0) + derivative(u, x, 0),
+        conditions=[Dirichlet(lambda x: (1 - np.exp(-100 * x)) / (1 - np.exp(-100)))],
+        exact=lambda x: (1 - np.exp(-100 * x)) / (1 - np.exp(-100)),
+    )
+    result = solve(problem, tolerance=1e-6, seconds=300, progress=False)
+    true = result.members[0].prediction.relative_l2_error
+    assert result.error.known
+    assert true / 3 < result.error.relative < 30 * true
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_tolerance_that_is_not_met_is_told():
     # A layer of width 1e-4, and hardly any time.
     problem = Problem(

@@ -253,7 +253,9 @@ class Ladder:
             return
         if otherwise is not None and not result.error.known:
             (member,) = result.members
-            result = replace(result, members=(replace(member, error=otherwise),))
+            # Richer features have not confirmed it: the error may have fallen by less.
+            taken = _cautious(otherwise) if estimate else otherwise
+            result = replace(result, members=(replace(member, error=taken),))
         self._say(method, size, result.members[0].validation_loss, result.error)
         if self.best is None or _better(result, self.best):
             self.best = result
@@ -307,6 +309,14 @@ class Ladder:
                 ResultWarning,
                 stacklevel=5,
             )
+
+
+def _cautious(foreseen: ErrorEstimate) -> ErrorEstimate:
+    """Return a foreseen error for an error that has fallen by √q where the residual fell by q."""
+    factor = math.sqrt(max(foreseen.reliability, 1.0))
+    return replace(
+        foreseen, relative=factor * foreseen.relative, absolute=factor * foreseen.absolute
+    )
 
 
 def _size(candidates: Candidates, number: int) -> str:
