@@ -68,7 +68,7 @@ def test_files_hold_it(result: Result, tmp_path: Path):
     loaded = Result.load(result.save(tmp_path / "run", plots=False))
     assert loaded.error.relative == result.error.relative
     assert str(loaded.error) == str(result.error)
-    with pytest.raises(InputError, match="evaluation points"):
+    with pytest.raises(InputError, match="no values at points"):
         loaded.error.field([[0.5]])
 
 
