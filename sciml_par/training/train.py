@@ -15,7 +15,7 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.arguments.arguments import Arguments, texts_of
-from sciml_par.training.arguments.ensemble import ENSEMBLE, Ensemble
+from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE, Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
 from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
@@ -162,13 +162,17 @@ def train(
     called = everyone.attempt(lambda: as_callbacks(callbacks))
     with signals_caught(world) as signals:
         compare_checkpoints(checkpoint, resume, everyone)
-        arguments, chosen = with_scale(arguments, world)
-        ready = prepare(arguments, world, scattered=scattered_before(checkpoint, resume, everyone))
+        scattered = scattered_before(checkpoint, resume, everyone)
+        ready = prepare(arguments, world, scattered=scattered)
+        if ready.settings.mode == DATA:  # else every rank may have another problem
+            arguments, chosen = with_scale(arguments, world)
+            if chosen:
+                ready = prepare(arguments, world, scattered=scattered)
+                ready = replace(ready, notes=(*chosen, *ready.notes))
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
         meeting = _meeting(ready, everyone)
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         watchers = [CallbackWatcher(called, everyone), *saver]
-        ready = replace(ready, notes=(*chosen, *ready.notes))
         _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)

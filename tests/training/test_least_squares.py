@@ -103,6 +103,16 @@ def test_kinds_of_problems(problem: Problem, features: int, error: float):
     assert member.on_own_domain.relative_l2_error < error
 
 
+@pytest.mark.ranks(least=2, most=2, reason="ranks may differ in an ensemble, and only there")
+def test_ranks_with_problems_of_their_own_choose_no_common_scale():
+    problem = poisson(k=1 + sp.rank(), domain=Interval(0, 1))
+    network = partial(RandomFeatures, features=40)
+    result = solved(problem, network=network, mode="ensemble")
+    assert max(m.prediction.relative_l2_error for m in result.members) < 1e-4
+    with pytest.raises(InputError, match="(?s)the ranks differ in problem.*In mode 'data'"):
+        solved(problem, network=network)
+
+
 @pytest.mark.ranks(most=2, reason="all ranks choose together, or none does")
 def test_the_scale_of_features_is_chosen_by_unseen_points(capsys: pytest.CaptureFixture[str]):
     """u = sin 9πx needs phases of 28; with the usual scale of 4 nothing is right."""

@@ -9,21 +9,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Engine
+from test_rank_invariance import plate, poisson, relative
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import (
     Box,
-    Dirichlet,
     Interval,
-    Neumann,
     Observations,
     Problem,
     Unknown,
     jacobian,
-    laplacian,
 )
-from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import (
     LBFGS,
     SGD,
@@ -55,25 +52,6 @@ OPTIMIZERS: dict[str, Any] = {
 }
 
 
-def interval() -> Problem:
-    """Not on [-1, 1]: there, by symmetry, some gradients are zero, and Adam makes whole steps of
-    their rounding errors, so that no two programs agree."""
-    return poisson_on(domain=Interval(0, 1))
-
-
-def plate() -> Problem:
-    """Two dimensions, two kinds of conditions, a residual that is not linear."""
-    return Problem(
-        Box([0, 0], [1, 2]),
-        lambda u, x: laplacian(u, x) - u(x) ** 3 + x[:, 0:1] * x[:, 1:2],
-        conditions=[
-            Dirichlet(0.3, where=lambda x: x[:, 0] == 0.0, weight=3.0),
-            Neumann(0.1, where=lambda x: x[:, 1] == 2.0),
-        ],
-        name="plate",
-    )
-
-
 def inverse() -> Problem:
     """Two outputs, an unknown coefficient, and observations of one output."""
     x = np.linspace(0, 1, 7)[:, None]
@@ -94,7 +72,7 @@ def inverse() -> Problem:
 
 
 PROBLEMS: dict[str, tuple[Problem, Any]] = {
-    "one point in all": (interval(), Interval(0, 1).sample(1, seed=1)),
+    "one point in all": (poisson(), Interval(0, 1).sample(1, seed=1)),
     "plate": (plate(), Points(Box([0, 0], [1, 2]).sample(31, seed=2), 13)),
     "inverse": (inverse(), 23),
     "batches": (plate(), Points(64, method="sobol", batch_size=10)),
@@ -119,10 +97,6 @@ def engine(name: str, case: str, group: Any, **options: Any) -> Engine:
     model = MLP(d, m, width=6, depth=1, seed=7, dtype="float64")
     optimizer = as_optimizer(OPTIMIZERS[name])
     return Engine(problem, group, model, points=points, optimizer=optimizer, log_every=1, **options)
-
-
-def relative(a: Any, b: Any) -> float:
-    return float(np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(np.asarray(b)))
 
 
 @pytest.mark.parametrize(("name", "case"), grid())

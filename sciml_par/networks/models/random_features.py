@@ -41,8 +41,9 @@ class RandomFeatures(MLP):
         One of `sciml_par.networks.ACTIVATIONS`.
     scale : float, optional
         Largest component of w_j, dimensionless: the phase across one side of the box, in radians
-        for "sin". By default `sciml_par.train` with `LeastSquares` tries 2, 4, 8, 16 and 32, and
-        the residual at unseen points decides; elsewhere it is 4 for "sin" and 3 for others.
+        for "sin". By default `sciml_par.train` with `LeastSquares` in mode "data" tries 2, 4, 8, 16
+        and 32, and the residual at unseen points decides; elsewhere it is 4 for "sin" and 3 for
+        others.
     seed : int
         Non-negative. The same seed gives the same features.
     box : pair (lower, upper) of sequences of d numbers, optional

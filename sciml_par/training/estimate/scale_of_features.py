@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sciml_par._checks import is_integer
 from sciml_par._tensorflow import import_module
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -23,18 +22,17 @@ def with_scale(given: Arguments, world: World) -> tuple[Arguments, tuple[str, ..
 
     Features of all scales are solved for side by side, and the residual at unseen points decides.
     A scale that the user gives stays, and so does the network of every optimizer but
-    `LeastSquares`.
+    `LeastSquares`. The arguments have been checked, and are the same on all ranks.
     """
-    everyone = world.communicator
-    if not all(everyone.allgather_object(_is_open(given))):
+    if not all(world.communicator.allgather_object(_is_open(given))):
         return given, ()
     network: Any = given.network
-    features, seed = _numbers(given)
-    activation = _chosen(given).get("activation", "sin")
-    candidates = Candidates([(activation, scale) for scale in SCALES], features, seed)
+    chosen = _chosen(network)
+    kinds = [(chosen.get("activation", "sin"), scale) for scale in SCALES]
+    drawn = chosen.get("seed", given.seed)
     solved = solve_side_by_side(
         given.problem,
-        candidates,
+        Candidates(kinds, chosen.get("features", 300), drawn),
         steps=given.steps or LeastSquares.default_steps,
         seed=given.seed,
         precision=given.precision,
@@ -49,31 +47,18 @@ def with_scale(given: Arguments, world: World) -> tuple[Arguments, tuple[str, ..
 
 
 def _is_open(given: Arguments) -> bool:
-    """Return whether the network is a `RandomFeatures` without a scale, to be solved for.
-
-    Wrong numbers are left to the training, whose errors name them.
-    """
+    """Return whether the network is a `RandomFeatures` without a scale, to be solved for."""
     features = import_module("sciml_par.networks").RandomFeatures
     network: Any = given.network
     kind = network.func if isinstance(network, partial) else network
-    number, seed = _numbers(given)
     return (
         kind is features
-        and _chosen(given).get("scale") is None
+        and _chosen(network).get("scale") is None
         and isinstance(given.optimizer, LeastSquares)
-        and given.phases is None
         and isinstance(given.problem, Problem)
-        and (is_integer(number) and number >= 1)
-        and (is_integer(seed) and seed >= 0)
     )
 
 
-def _numbers(given: Arguments) -> tuple[Any, Any]:
-    """Return the number of features and the seed of their draw."""
-    chosen = _chosen(given)
-    return chosen.get("features", 300), chosen.get("seed", given.seed)
-
-
-def _chosen(given: Arguments) -> dict[str, Any]:
+def _chosen(network: Any) -> dict[str, Any]:
     """Return the arguments that a `functools.partial` binds."""
-    return given.network.keywords if isinstance(given.network, partial) else {}
+    return network.keywords if isinstance(network, partial) else {}
