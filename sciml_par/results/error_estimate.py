@@ -40,9 +40,9 @@ class ErrorEstimate:
     values : e at the evaluation points, [k, m].
     unknowns : the estimated error of each unknown, by name, in its own units.
     seconds : duration of the estimate.
-    foreseen : whether the estimate is the change since the solution before it, with fewer features,
-        divided by the factor by which the residual has fallen since, or by its square root if
-        richer features could not confirm it; an order of magnitude.
+    between : whether the estimate is the difference of two solutions with different features, each
+        at its own points, which is an order of magnitude; `reliability` is then the factor by which
+        the residual has fallen since there were fewer features.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
         nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
         relative to that of u = 0.
@@ -56,7 +56,7 @@ class ErrorEstimate:
     unknowns: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = math.nan
     at_rounding: bool = False
-    foreseen: bool = False
+    between: bool = False
     evaluate: Callable[[FloatArray], FloatArray] | None = None
 
     @classmethod
@@ -104,11 +104,10 @@ class ErrorEstimate:
             return f"the error is not known: {self.reason}"
         if self.at_rounding:
             return f"u is right to better than {self.relative:.0e} (its residual is at rounding)"
-        if self.foreseen:
+        if self.between:
             return (
-                f"u is right to about {self.relative:.0e} (an order of magnitude: more features "
-                f"lowered the residual at unseen points by a factor of {self.reliability:.1f}, and "
-                f"the solution has changed accordingly)"
+                f"u is right to about {self.relative:.0e} (an order of magnitude: by so much two "
+                f"solutions differ that have different random features and points)"
             )
         if self.reliability < SURE:
             return (

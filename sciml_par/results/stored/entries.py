@@ -41,7 +41,7 @@ _OF_MEMBER = (
     "rank problem seed ended steps steps_asked loss best_loss best_step validation_loss zero_loss "
     "kept terms times_brought_together largest_drift stacked_with architecture"
 )
-_OF_ERROR = "relative absolute reliability reason seconds at_rounding foreseen"
+_OF_ERROR = "relative absolute reliability reason seconds at_rounding between"
 _OF_CONTRIBUTION = "rank points seconds_compile seconds_train"
 _OF_FUNCTION = "start lower upper scale"
 _TOLD = "status points seconds_compile seconds_train microseconds_per_step"

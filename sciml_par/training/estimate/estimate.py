@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -27,7 +27,6 @@ from sciml_par.training.estimate.side_by_side import (
     solve_side_by_side,
 )
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.outcome.evaluate import values_of
 
 Array = npt.NDArray[Any]
 
@@ -47,7 +46,7 @@ _FREE = 1e5
 """A correction of more than this multiple of a residual at rounding is not one of rounding."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
-_ROUNDING = 1e-10
+ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
 
 
@@ -59,6 +58,7 @@ def estimate_error(
     *,
     seed: int,
     world: World,
+    kinds: Sequence[Kind] = (),
 ) -> ErrorEstimate:
     """Return the estimated error of a member that all ranks have trained (collective).
 
@@ -68,13 +68,16 @@ def estimate_error(
     setup : the member, whose network has the weights that are kept.
     kept : its parameters, [p].
     prediction : of the member, at the evaluation points.
+    kinds : of features that are known to suit the solution; by default many are tried.
     """
     began, m = time.perf_counter(), problem.outputs
     why = _obstacle(problem, setup.network.model)
     if why is not None:
         return ErrorEstimate.not_known(m, why)
     try:
-        best, converges = _best_correction(problem, setup, kept, seed=seed, world=world)
+        best, converges = _best_correction(
+            problem, setup, kept, seed=seed, world=world, suitable=kinds
+        )
         return _estimate(problem, best, prediction, began, converges=converges)
     except Exception as error:  # a training of days is not to be lost for its estimate
         alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
@@ -85,7 +88,13 @@ def estimate_error(
 
 
 def _best_correction(
-    problem: Problem, setup: MemberSetup, kept: Array, *, seed: int, world: World
+    problem: Problem,
+    setup: MemberSetup,
+    kept: Array,
+    *,
+    seed: int,
+    world: World,
+    suitable: Sequence[Kind],
 ) -> tuple[Solved, bool]:
     """Return the correction that lowers the residual most, and whether more features lower it."""
     base = _in_double_precision(setup.network.model)
@@ -104,6 +113,8 @@ def _best_correction(
         )
 
     few, many = _FEATURES
+    if suitable:
+        return best_of(solved(suitable, many)), False
     first = solved(KINDS, few)
     best = best_of(first)
     if _reliability(best) >= SURE:
@@ -134,7 +145,7 @@ def _estimate(
 ) -> ErrorEstimate:
     """Return the estimate that a correction gives, or why the error is not known."""
     q, seconds = _reliability(solved), time.perf_counter() - began
-    at_rounding = q < SURE and solved.before <= _ROUNDING**2 * solved.of_zero
+    at_rounding = q < SURE and solved.before <= ROUNDING**2 * solved.of_zero
     # Near a layer that no point sees, the residual falls a little and then no further.
     doubtful = q < KNOWN or (q < SURE and not converges)
     correction = Correction(solved)
@@ -177,30 +188,29 @@ class Correction:
 
     def __call__(self, x: Array) -> Array:
         """Return e at x: [n, d] -> [n, m]."""
-        return self.corrected(x) - self._values(x, self.solved.start)
+        return self.corrected(x) - self.solved.field_values(x, self.solved.start)
 
     def corrected(self, x: Array) -> Array:
         """Return u + e at x: [n, d] -> [n, m]."""
-        return self._values(x, self.solved.end)
+        return self.solved.field_values(x)
 
     def of_unknowns(self, problem: Problem) -> dict[str, Any]:
         """Return the size of the change of each unknown, by name."""
-        layout, found, taken = self.solved.stack.layout, {}, 0
-        first, last = (
-            numbers_of(problem.unknowns, theta[layout.size_of_network :])
-            for theta in (self.solved.start, self.solved.end)
+        behind = self.solved.stack.layout.size_of_network
+        return differences_of_unknowns(
+            problem, self.solved.start[behind:], self.solved.end[behind:]
         )
-        for name, unknown in problem.unknowns.items():
-            part = np.abs(last - first)[taken : taken + unknown.size]
-            found[name] = part.reshape(unknown.shape)[()]
-            taken += unknown.size
-        return found
 
-    def _values(self, x: Array, theta: Array) -> Array:
-        setup, layout = self.solved.setup, self.solved.stack.layout
-        u = values_of(setup.problem, setup.network)
-        values = u(layout.unflatten(tf.constant(theta)), tf.constant(x, theta.dtype))
-        return np.asarray(values.numpy(), np.float64)
+
+def differences_of_unknowns(problem: Problem, first: Array, last: Array) -> dict[str, Any]:
+    """Return by how much each unknown differs, by name, for its parameters [q] twice."""
+    found, taken = {}, 0
+    before, after = (numbers_of(problem.unknowns, each) for each in (first, last))
+    for name, unknown in problem.unknowns.items():
+        part = np.abs(after - before)[taken : taken + unknown.size]
+        found[name] = part.reshape(unknown.shape)[()]
+        taken += unknown.size
+    return found
 
 
 def _reason(problem: Problem, q: float) -> str:

@@ -30,6 +30,9 @@ from sciml_par.training.points.feed import Batch
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
+_LITTLE_GAIN = 0.5
+"""Two whole steps that leave more than this share of the loss are the last ones."""
+
 
 class GaussNewton:
     """Solves for the output layers of the networks of a stack, one after another."""
@@ -51,11 +54,13 @@ class GaussNewton:
         """Return θ: [p] after so many steps, or fewer if the loss falls no further (collective)."""
         if self._jacobian is None:
             self._here(lambda: self._trace(tf.constant(theta), batch))
-        loss = self._loss(theta, batch)
+        loss, little = self._loss(theta, batch), 0
         for _ in range(steps):
             before = loss
-            theta, loss = self._step(theta, batch, before)
-            if not loss < LEAST_GAIN * before:
+            theta, loss, size = self._step(theta, batch, before)
+            # Whole steps that gain little have come to rounding, or to what the features can.
+            little = little + 1 if size == 1.0 and loss > _LITTLE_GAIN * before else 0
+            if not loss < LEAST_GAIN * before or little > 1:
                 break
         return theta
 
@@ -66,14 +71,16 @@ class GaussNewton:
             for function in (self._objective.jacobian, self._objective.residuals)
         )
 
-    def _step(self, theta: Array, batch: Batch, before: float) -> tuple[Array, float]:
+    def _step(self, theta: Array, batch: Batch, before: float) -> tuple[Array, float, float]:
+        """Return θ after a step, its loss, and the size of the step, of which 1 is the whole."""
         direction = self._direction(theta, batch)
         for halvings in range(self._method.halvings):
-            moved = (theta - 0.5**halvings * direction).astype(theta.dtype)
+            size = 0.5**halvings
+            moved = (theta - size * direction).astype(theta.dtype)
             loss = self._loss(moved, batch)
             if loss < before:
-                return moved, loss
-        return theta, before
+                return moved, loss, size
+        return theta, before, 0.0
 
     def _direction(self, theta: Array, batch: Batch) -> Array:
         """Return J⁺ r over the rows of all ranks, at the places of θ: [p]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -19,11 +21,14 @@ from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.gauss_newton import GaussNewton
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.outcome.evaluate import values_of
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import prepare
 
 Array = npt.NDArray[Any]
+
+_SEED, _CUTOFF = 613, 1e-12
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,28 @@ class Solved:
     after: float
     of_zero: float
 
+    @property
+    def size_of_own(self) -> int:
+        """How many of its parameters are those of the network itself."""
+        return sum(math.prod(v.shape) for v in self.setup.network.own_variables)
+
+    def assign(self) -> None:
+        """Give the model the parameters after the solution (local)."""
+        values = self.stack.layout.unflatten(tf.constant(self.end))
+        for variable, value in zip(self.setup.network.trainable_variables, values, strict=False):
+            variable.assign(value)
+
+    def network_values(self, x: Array) -> Array:
+        """Return the values of the network itself at x: [n, d] -> [n, m] (local)."""
+        return _own_values(self.stack, self.end, x)
+
+    def field_values(self, x: Array, theta: Array | None = None) -> Array:
+        """Return u at x: [n, d] -> [n, m], by default after the solution (local)."""
+        at = self.end if theta is None else theta
+        u = values_of(self.setup.problem, self.setup.network)
+        values = u(self.stack.layout.unflatten(tf.constant(at)), tf.constant(x, at.dtype))
+        return np.asarray(values.numpy(), np.float64)
+
 
 def solve_side_by_side(
     problem: Problem,
@@ -58,6 +85,7 @@ def solve_side_by_side(
     precision: str,
     world: World,
     known: Array | None = None,
+    like: Solved | None = None,
 ) -> list[Solved]:
     """Solve for all candidates by `LeastSquares` on all ranks together (collective).
 
@@ -65,6 +93,8 @@ def solve_side_by_side(
     ----------
     known : the parameters behind those of the network itself to begin with, of unknown functions
         and unknowns; by default their own.
+    like : a solution with other features to begin with. From zeros, Gauss–Newton steps may end in
+        another minimum, or take many steps more.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
     arguments = Arguments(
@@ -88,6 +118,9 @@ def solve_side_by_side(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the training itself has said what there is to say
         ready = prepare(arguments, world)
+        if like is not None:
+            known = like.end[like.size_of_own :]
+            everyone.attempt(lambda: [_fit(stack, like, points) for stack in ready.stacks])
         if known is not None and len(known):
             for stack in ready.stacks:
                 stack.parameters[:, -len(known) :] = known
@@ -123,6 +156,27 @@ def _solved(
         )
         for j, setup in enumerate(stack.setups)
     ]
+
+
+def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
+    own, *_ = stack.network.parts(stack.layout.unflatten(tf.constant(theta)))
+    return np.asarray(stack.network.apply(own, tf.constant(x, theta.dtype)).numpy(), np.float64)
+
+
+def _fit(stack: Stack, like: Solved, points: Points) -> None:
+    """Let the features of a stack begin with the values of another solution (local)."""
+    from scipy.linalg import lstsq
+
+    x = stack.problem.domain.sample(int(points.interior), seed=_SEED, method="sobol")
+    values = like.network_values(x)
+    for setup, theta in zip(stack.setups, stack.parameters, strict=True):
+        kernel, bias, *output = (np.asarray(each) for each in setup.network.own_variables)
+        ones = [kernel, bias, np.eye(len(bias)), np.zeros(len(bias))]
+        hidden = setup.network.apply([tf.constant(w, theta.dtype) for w in ones], tf.constant(x))
+        columns = np.column_stack([hidden.numpy(), np.ones(len(x))])
+        fitted = lstsq(columns, values, cond=_CUTOFF, lapack_driver="gelsy")[0]
+        first, own = kernel.size + bias.size, sum(each.size for each in output)
+        theta[first : first + own] = fitted.ravel()
 
 
 def in_order(solved: list[Solved]) -> list[Solved]:

@@ -1,4 +1,4 @@
-"""The optimizer that leaves a solution as it is, so that `train` makes a result of it."""
+"""The optimizer that ends with given parameters, so that `train` makes a result of them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Keep(Optimizer):
-    """Evaluates the loss and ends. Conditions have the weights that `LeastSquares` gives them."""
+    """Takes the parameters θ: [p] that it is given, and evaluates the loss before and there.
+
+    Conditions have the weights that `LeastSquares` gives them.
+    """
 
     needs = Value
     condition_weight = 100.0
-    default_steps = 1
+    default_steps = 2
     second_order = True
+
+    parameters: tuple[float, ...] = ()
 
     def init(self, objective: Objective, parameters: Tensor) -> Tensor:
         """See `Optimizer`."""
-        return tf.fill([parameters.shape[0]], True)
+        return tf.fill([parameters.shape[0]], False)
 
     def report(self, state: Tensor) -> Report:
         """See `Optimizer`."""
@@ -33,4 +38,5 @@ class Keep(Optimizer):
         self, objective: Objective, parameters: Tensor, state: Tensor, batch: Batch, at: At
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Optimizer`."""
-        return parameters, state, objective.evaluate(Value, parameters, batch).terms
+        terms = objective.evaluate(Value, parameters, batch).terms
+        return tf.constant([self.parameters], parameters.dtype), state, terms

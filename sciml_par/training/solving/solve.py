@@ -11,6 +11,8 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
+from sciml_par.training.solving.by_features import climb_by_features
+from sciml_par.training.solving.by_networks import climb_by_corrections, climb_by_networks
 from sciml_par.training.solving.ladder import Ladder
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
@@ -69,7 +71,11 @@ def solve(
     world = current_world()
     world.communicator.attempt(lambda: _check(problem, tolerance, seconds, precision))
     ladder = Ladder(problem, tolerance, seconds, precision, seed, world, shown=progress)
-    return ladder.climb()
+    why = None
+    for climb in (climb_by_features, climb_by_corrections, climb_by_networks):
+        if why is None and not ladder.met:
+            why = climb(ladder)
+    return ladder.end(why)
 
 
 def _check(problem: Any, tolerance: Any, seconds: Any, precision: Any) -> None:

@@ -1,0 +1,176 @@
+"""The stages of `solve` by random features of growing number."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.training.estimate.candidates import Candidates, Kind
+from sciml_par.training.estimate.estimate import estimate_error
+from sciml_par.training.estimate.side_by_side import Solved, in_order
+from sciml_par.training.estimate.two_solutions import error_by_two
+from sciml_par.training.solving.keep import Keep
+from sciml_par.training.solving.ladder import Ladder
+
+_KINDS: tuple[Kind, ...] = tuple(
+    (activation, scale) for activation in ("sin", "tanh") for scale in (2.0, 4.0, 8.0, 16.0, 32.0)
+)
+_SIZES = {1: (40, 100, 300, 600), 2: (100, 300, 800, 1500), 3: (200, 600, 1500)}
+_SIZES_OTHERWISE = (300, 1000)
+_MOST_COLUMNS = 1_600
+"""Features times components of u, whose QR factors take some seconds."""
+_FALL = 3.0
+"""A stage after which the residual at unseen points has not fallen by this factor is the last."""
+_STEEPER = 1.5
+_GROWTH = 2.5
+"""The time of a stage grows with this power of the number of features."""
+_SHARE = 0.25
+"""Of the time that is left, which one stage may take."""
+_MOST_KINDS = 3
+_RICHER = 300
+"""Up to this number of features, richer ones estimate the error; above, a second solution does."""
+_TINY, _APART = 1e-6, 0.1
+"""Residuals, relative to those of u = 0, and the relative difference of two solutions."""
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """The best features of one number.
+
+    Attributes
+    ----------
+    solved : the solution.
+    candidates : of which it is one.
+    fall : the factor by which the residual has fallen since there were fewer; 1 for the first.
+    """
+
+    solved: Solved
+    candidates: Candidates
+    fall: float
+
+    @property
+    def kind(self) -> Kind:
+        """The activation and scale."""
+        return self.candidates.kinds[self.solved.number]
+
+    def text(self) -> str:
+        """Return number, activation and scale."""
+        activation, scale = self.kind
+        return f"{self.candidates.features:,} {activation}, scale {scale:g}"
+
+
+def climb_by_features(ladder: Ladder) -> str | None:
+    """Solve with more and more random features (collective); why all ends, if it does."""
+    best: _Stage | None = None
+    concluded, each, smaller = None, 0.0, 1
+    kinds: Sequence[Kind] = _KINDS
+    for features in _sizes(ladder.problem):
+        each *= (features / smaller) ** _GROWTH
+        if best is not None:
+            count = int(_SHARE * ladder.left() / max(each, 1e-9))
+            if count < 1:
+                break
+            kinds = _next_kinds(kinds, count)
+        began = time.perf_counter()
+        stage, kinds = _stage(ladder, Candidates(kinds, features, ladder.drawn), best)
+        each, smaller = ladder.longest(time.perf_counter() - began) / len(kinds), features
+        if best is None:
+            best = stage
+            continue
+        small = _foreseen(ladder, best, stage) <= ladder.tolerance
+        best = stage if stage.fall > 1.0 else best
+        if small and best is stage:
+            concluded = best
+            _conclude(ladder, best)
+        if ladder.met or stage.fall < _FALL:
+            break
+    assert best is not None
+    return None if concluded is best else _conclude(ladder, best)
+
+
+def _sizes(problem: Problem) -> list[int]:
+    """Return growing numbers of features."""
+    most = _MOST_COLUMNS // problem.outputs
+    sizes = _SIZES.get(problem.domain.dimension, _SIZES_OTHERWISE)
+    return sorted({min(size, most) for size in sizes})
+
+
+def _stage(
+    ladder: Ladder, candidates: Candidates, best: _Stage | None
+) -> tuple[_Stage, list[Kind]]:
+    """Solve for all candidates; return the best of them, and their kinds in order (collective)."""
+    solved = ladder.solved(candidates, None if best is None else best.solved)
+    first, *_ = in_order(solved)
+    stage = _Stage(first, candidates, 1.0 if best is None else _fall(best.solved, first))
+    ladder.say("random features", stage.text(), first.after, "")
+    return stage, [candidates.kinds[each.number] for each in in_order(solved)]
+
+
+def _fall(before: Solved, after: Solved) -> float:
+    """Return the factor by which the residual at unseen points falls."""
+    ratio = before.after / after.after if after.after > 0 else math.nan
+    return math.sqrt(ratio) if math.isfinite(ratio) else 1.0
+
+
+def _foreseen(ladder: Ladder, before: _Stage, after: _Stage) -> float:
+    """Return the change since fewer features, divided by the fall of the residual (local)."""
+    x, inside = ladder.at
+    u, former = (stage.solved.field_values(x[inside]) for stage in (after, before))
+    return float(np.linalg.norm(u - former) / np.linalg.norm(u)) / max(after.fall, 1e-9)
+
+
+def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
+    """Return the best kind with a larger scale, the best one, and the second one, or fewer."""
+    (activation, scale), *others = kinds
+    wanted = [(activation, _STEEPER * scale), (activation, scale), *others]
+    return tuple(wanted[: min(count, _MOST_KINDS)])
+
+
+def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
+    """Make a result of a solution, with its error (collective); why all ends, if it does."""
+    began = time.perf_counter()
+    number = stage.candidates.features
+    other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
+    (second,) = ladder.solved(other, stage.solved)
+    seconds = ladder.longest(time.perf_counter() - began)
+    first = stage.solved
+    error = error_by_two(ladder.problem, first, second, ladder.at, fall=stage.fall, seconds=seconds)
+    if number <= _RICHER and error.known:
+        error = _by_richer(ladder, stage, error)
+    ladder.train(
+        "features, and error",
+        stage.text(),
+        network=stage.candidates.only(first.number),
+        points=stage.candidates.points,
+        optimizer=Keep(parameters=tuple(map(float, first.end))),
+        keep="last",
+        estimate=False,
+        error=error,
+    )
+    return None
+
+
+def _by_richer(ladder: Ladder, stage: _Stage, otherwise: ErrorEstimate) -> ErrorEstimate:
+    """Return the error by richer features of the same kind, where these say more (collective)."""
+    activation, scale = stage.kind
+    x, inside = ladder.at
+    first = stage.solved
+    prediction = Prediction("prediction", x, first.field_values(x), inside=inside)
+    first.assign()
+    found = estimate_error(
+        first.setup.problem,
+        first.setup,
+        first.end,
+        prediction,
+        seed=ladder.seed,
+        world=ladder.world,
+        kinds=[(activation, scale), (activation, _STEEPER * scale)],
+    )
+    return found if found.known and not found.at_rounding else otherwise
