@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.dense_model import dense_chain
+from sciml_par.networks.layers.model_arguments import checked_factor
 from sciml_par.networks.propagation.dense_chain import DenseChain, RecordOf
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _SIZES = ("input_size", "output_size")
 
 @keras.saving.register_keras_serializable(package="sciml_par")
 class Corrected(keras.Model):
-    """A network u(x) = a(x) + b(x), of which training changes b only.
+    """A network u(x) = a(x) + s b(x), of which training changes b only.
 
     Parameters
     ----------
@@ -29,6 +30,9 @@ class Corrected(keras.Model):
         a, with the weights that it has.
     correction : MLP or RandomFeatures
         b, for the same points and components.
+    scale : float
+        Factor s of the correction, positive and dimensionless: about the size of what it corrects,
+        so that b is of size one.
     name : str, optional
         Name of the Keras model.
 
@@ -47,7 +51,9 @@ class Corrected(keras.Model):
 
     sees_scaled_inputs = False
 
-    def __init__(self, base: Any, correction: Any, *, name: str | None = None) -> None:
+    def __init__(
+        self, base: Any, correction: Any, *, scale: float = 1.0, name: str | None = None
+    ) -> None:
         chain = dense_chain(correction)
         sizes = [tuple(getattr(m, n, 0) for n in _SIZES) for m in (base, correction)]
         if chain is None or sizes[0] != sizes[1] or not hasattr(base, "jet"):
@@ -58,6 +64,7 @@ class Corrected(keras.Model):
             )
         super().__init__(name=name, dtype=correction.dtype_policy.name)
         self.base, self.correction = base, correction
+        self.scale = checked_factor("Corrected", "scale", scale)
         self.input_size, self.output_size = sizes[0]
         self._chain: DenseChain = chain
         self.built = True
@@ -68,7 +75,7 @@ class Corrected(keras.Model):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
-        return self.base(inputs) + self.correction(inputs)
+        return self.base(inputs) + self.scale * self.correction(inputs)
 
     @property
     def summands(self) -> tuple[Any, Any]:
@@ -92,7 +99,7 @@ class Corrected(keras.Model):
     def apply(self, parameters: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
         """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
         of_base, of_correction = self._parts(parameters)
-        return self.base.apply(of_base, x) + self.correction.apply(of_correction, x)
+        return self.base.apply(of_base, x) + self.scale * self.correction.apply(of_correction, x)
 
     def recorded_apply(
         self, parameters: Sequence[Any], x: tf.Tensor, record_of: RecordOf | None = None
@@ -100,7 +107,7 @@ class Corrected(keras.Model):
         """Evaluate as `apply`; `record_of` makes a record of the correction's products."""
         of_base, of_correction = self._parts(parameters)
         own = self._chain.recorded_apply(of_correction, x, self._shifted(record_of))
-        return self.base.apply(of_base, x) + own
+        return self.base.apply(of_base, x) + self.scale * own
 
     def jet(
         self,
@@ -119,18 +126,20 @@ class Corrected(keras.Model):
             self.base.jet(of_base, x, second, **more),
             self._chain.jet(of_correction, x, second, shifted, **more),
         )
-        return tuple(a + b for a, b in zip(*both, strict=True))
+        return tuple(a + self.scale * b for a, b in zip(*both, strict=True))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
         base, correction = map(keras.saving.serialize_keras_object, self.summands)
-        return {"base": base, "correction": correction, "name": self.name}
+        return {"base": base, "correction": correction, "scale": self.scale, "name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Corrected:
         """Return a model of what `get_config` gives."""
         parts = (config["base"], config["correction"])
-        return cls(*map(keras.saving.deserialize_keras_object, parts), name=config["name"])
+        scale = config.get("scale", 1.0)
+        parts = map(keras.saving.deserialize_keras_object, parts)
+        return cls(*parts, scale=scale, name=config["name"])
 
     def _parts(self, parameters: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         count = len(self.base.trainable_variables)

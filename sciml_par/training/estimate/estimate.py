@@ -58,7 +58,7 @@ def estimate_error(
     *,
     seed: int,
     world: World,
-    kinds: Sequence[Kind] = (),
+    suitable: tuple[Sequence[Kind], int] | None = None,
 ) -> ErrorEstimate:
     """Return the estimated error of a member that all ranks have trained (collective).
 
@@ -68,7 +68,8 @@ def estimate_error(
     setup : the member, whose network has the weights that are kept.
     kept : its parameters, [p].
     prediction : of the member, at the evaluation points.
-    kinds : of features that are known to suit the solution; by default many are tried.
+    suitable : kinds and number of features that are known to suit the solution; by default many
+        are tried.
     """
     began, m = time.perf_counter(), problem.outputs
     why = _obstacle(problem, setup.network.model)
@@ -76,7 +77,7 @@ def estimate_error(
         return ErrorEstimate.not_known(m, why)
     try:
         best, converges = _best_correction(
-            problem, setup, kept, seed=seed, world=world, suitable=kinds
+            problem, setup, kept, seed=seed, world=world, suitable=suitable
         )
         return _estimate(problem, best, prediction, began, converges=converges)
     except Exception as error:  # a training of days is not to be lost for its estimate
@@ -94,7 +95,7 @@ def _best_correction(
     *,
     seed: int,
     world: World,
-    suitable: Sequence[Kind],
+    suitable: tuple[Sequence[Kind], int] | None,
 ) -> tuple[Solved, bool]:
     """Return the correction that lowers the residual most, and whether more features lower it."""
     base = _in_double_precision(setup.network.model)
@@ -112,9 +113,9 @@ def _best_correction(
             known=kept[size_of_own:],
         )
 
+    if suitable is not None:
+        return best_of(solved(*suitable)), False
     few, many = _FEATURES
-    if suitable:
-        return best_of(solved(suitable, many)), False
     first = solved(KINDS, few)
     best = best_of(first)
     if _reliability(best) >= SURE:

@@ -84,6 +84,13 @@ class GaussNewton:
 
     def _direction(self, theta: Array, batch: Batch) -> Array:
         """Return J⁺ r over the rows of all ranks, at the places of θ: [p]."""
+        factor = self.factor(theta, batch)
+        cutoff = self._method.cutoff_in(theta.dtype)
+        solution = self._communicator.on_root(lambda: least_squares(factor, cutoff))
+        return np.asarray(self._layout.spread(tf.constant(solution[None]))[0].numpy())
+
+    def factor(self, theta: Array, batch: Batch) -> Array:
+        """Return R of [J r] = Q R over the rows of all ranks, on the first rank (collective)."""
 
         def factor_here() -> Any:
             residuals, jacobian = self._jacobian(tf.constant(theta), batch)
@@ -91,16 +98,10 @@ class GaussNewton:
             r = np.concatenate([each.numpy() for each in residuals])
             return np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
 
-        everyone: list[Any] = self._communicator.allgather_object(self._here(factor_here))
-
-        def solve() -> Array:
-            factor: Any = everyone[0]
-            if len(everyone) > 1:
-                factor = np.linalg.qr(np.vstack(everyone), mode="r")
-            return least_squares(factor, self._method.cutoff_in(theta.dtype))
-
-        solution = self._communicator.on_root(solve)
-        return np.asarray(self._layout.spread(tf.constant(solution[None]))[0].numpy())
+        parts: list[Any] = self._communicator.allgather_object(self._here(factor_here))
+        if len(parts) > 1 and self._communicator.rank == 0:
+            return np.linalg.qr(np.vstack(parts), mode="r")
+        return np.asarray(parts[0])
 
     def _loss(self, theta: Array, batch: Batch) -> float:
         def loss_here() -> float:

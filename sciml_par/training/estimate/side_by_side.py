@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.networks.keras.network import Network
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -23,6 +24,7 @@ from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import values_of
 from sciml_par.training.outcome.validation import at_other_points
+from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import prepare
 
@@ -39,6 +41,7 @@ class Solved:
     ----------
     number : that of its kind.
     setup, stack : its member of the training, and the computation that it was part of.
+    method, batch : what solved for it, and the points on this rank.
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
     of_zero : the loss at unseen points of a network of zeros.
@@ -47,6 +50,8 @@ class Solved:
     number: int
     setup: MemberSetup
     stack: Stack
+    method: GaussNewton
+    batch: Batch
     start: Array
     end: Array
     before: float
@@ -148,6 +153,8 @@ def _solved(
             setup.number,
             setup,
             stack,
+            method,
+            setup.feed.whole(0),
             starts[j],
             ends[j],
             before[j].validation_loss,
@@ -170,13 +177,19 @@ def _fit(stack: Stack, like: Solved, points: Points) -> None:
     x = stack.problem.domain.sample(int(points.interior), seed=_SEED, method="sobol")
     values = like.network_values(x)
     for setup, theta in zip(stack.setups, stack.parameters, strict=True):
-        kernel, bias, *output = (np.asarray(each) for each in setup.network.own_variables)
-        ones = [kernel, bias, np.eye(len(bias)), np.zeros(len(bias))]
-        hidden = setup.network.apply([tf.constant(w, theta.dtype) for w in ones], tf.constant(x))
-        columns = np.column_stack([hidden.numpy(), np.ones(len(x))])
-        fitted = lstsq(columns, values, cond=_CUTOFF, lapack_driver="gelsy")[0]
-        first, own = kernel.size + bias.size, sum(each.size for each in output)
-        theta[first : first + own] = fitted.ravel()
+        columns = columns_of(setup.network, x, theta.dtype)
+        fitted = lstsq(columns, values, cond=_CUTOFF, lapack_driver="gelsy")[0].ravel()
+        first = sum(np.asarray(each).size for each in setup.network.own_variables[:2])
+        theta[first : first + fitted.size] = fitted
+
+
+def columns_of(network: Network, x: Array, dtype: Any) -> Array:
+    """Return the features at x, and ones: [n, d] -> [n, features + 1] (local)."""
+    kernel, bias = (tf.constant(np.asarray(each), dtype) for each in network.own_variables[:2])
+    count = int(bias.shape[0])
+    single = [kernel, bias, tf.eye(count, dtype=kernel.dtype), tf.zeros([count], kernel.dtype)]
+    features = network.apply(single, tf.constant(x, kernel.dtype)).numpy()
+    return np.column_stack([features, np.ones(len(x))]).astype(np.float64)
 
 
 def in_order(solved: list[Solved]) -> list[Solved]:

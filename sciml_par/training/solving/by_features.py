@@ -16,6 +16,7 @@ from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.estimate import estimate_error
 from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import error_by_two
+from sciml_par.training.estimate.uniqueness import free_function
 from sciml_par.training.solving.keep import Keep
 from sciml_par.training.solving.ladder import Ladder
 
@@ -34,10 +35,8 @@ _GROWTH = 2.5
 _SHARE = 0.25
 """Of the time that is left, which one stage may take."""
 _MOST_KINDS = 3
-_RICHER = 300
-"""Up to this number of features, richer ones estimate the error; above, a second solution does."""
-_TINY, _APART = 1e-6, 0.1
-"""Residuals, relative to those of u = 0, and the relative difference of two solutions."""
+_RICHER = {40: 300, 100: 300}
+"""Numbers of features that estimate the error of fewer; 1.9 times as many otherwise."""
 
 
 @dataclass(frozen=True)
@@ -135,42 +134,54 @@ def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
 
 def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     """Make a result of a solution, with its error (collective); why all ends, if it does."""
-    began = time.perf_counter()
-    number = stage.candidates.features
-    other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
-    (second,) = ladder.solved(other, stage.solved)
-    seconds = ladder.longest(time.perf_counter() - began)
-    first = stage.solved
-    error = error_by_two(ladder.problem, first, second, ladder.at, fall=stage.fall, seconds=seconds)
-    if number <= _RICHER and error.known:
-        error = _by_richer(ladder, stage, error)
+    found = stage.solved
+    why = free_function(found, ladder.world.communicator)
+    if why is not None:
+        error: ErrorEstimate | None = ErrorEstimate.not_known(ladder.problem.outputs, why)
+    else:
+        error = _by_richer(ladder, stage)
+        if error is None or not error.known or error.at_rounding:
+            error = _by_second(ladder, stage)
     ladder.train(
         "features, and error",
         stage.text(),
-        network=stage.candidates.only(first.number),
+        network=stage.candidates.only(found.number),
         points=stage.candidates.points,
-        optimizer=Keep(parameters=tuple(map(float, first.end))),
+        optimizer=Keep(parameters=tuple(map(float, found.end))),
         keep="last",
         estimate=False,
         error=error,
     )
-    return None
+    return None if why is None else "no other method can decide between these"
 
 
-def _by_richer(ladder: Ladder, stage: _Stage, otherwise: ErrorEstimate) -> ErrorEstimate:
-    """Return the error by richer features of the same kind, where these say more (collective)."""
-    activation, scale = stage.kind
+def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
+    """Return the error by richer features of the same kind (collective); None for too many."""
+    (activation, scale), features = stage.kind, stage.candidates.features
+    most = _MOST_COLUMNS // ladder.problem.outputs
+    number = min(_RICHER.get(features, int(1.9 * features)), most)
+    if number < 1.5 * features:
+        return None
     x, inside = ladder.at
-    first = stage.solved
-    prediction = Prediction("prediction", x, first.field_values(x), inside=inside)
-    first.assign()
-    found = estimate_error(
-        first.setup.problem,
-        first.setup,
-        first.end,
-        prediction,
+    found = stage.solved
+    found.assign()
+    return estimate_error(
+        found.setup.problem,
+        found.setup,
+        found.end,
+        Prediction("prediction", x, found.field_values(x), inside=inside),
         seed=ladder.seed,
         world=ladder.world,
-        kinds=[(activation, scale), (activation, _STEEPER * scale)],
+        suitable=([(activation, scale), (activation, _STEEPER * scale)], number),
     )
-    return found if found.known and not found.at_rounding else otherwise
+
+
+def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
+    """Return the error by a solution with other features of the same kind (collective)."""
+    began = time.perf_counter()
+    other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
+    (second,) = ladder.solved(other, stage.solved)
+    seconds = ladder.longest(time.perf_counter() - began)
+    return error_by_two(
+        ladder.problem, stage.solved, second, ladder.at, fall=stage.fall, seconds=seconds
+    )

@@ -1,0 +1,76 @@
+"""Whether the equation and its conditions determine the solution, by the features that solved it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.estimate.side_by_side import Solved, columns_of
+
+Array = npt.NDArray[Any]
+
+_SMALL = 1e-5
+"""The residual of a free function, relative to that of a usual one of the same size."""
+_FREE = 0.3
+"""The share of a smooth function from which it is called free."""
+_POINTS = 300
+
+
+def free_function(solved: Solved, communicator: Communicator) -> str | None:
+    """Return that a function can be added to u without a residual, if so (collective).
+
+    With J the derivatives of all residuals by the c_j of u = Σ c_j φ_j, and g smooth functions,
+
+        min |J c|² + δ² |Σ c_j φ_j − g|²        δ small
+
+    has Σ c_j φ_j ≈ 0 if the solution is unique, and otherwise the part of g that is free.
+    """
+    x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
+    factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
+    share = communicator.on_root(lambda: _free_share(factor, solved, x))
+    if share < _FREE:
+        return None
+    return (
+        f"the equation and its conditions do not determine the solution: a function of the size of "
+        f"{share:.0%} of a smooth one can be added and leaves all residuals as they are; add "
+        f"boundary or initial conditions."
+    )
+
+
+def _free_share(factor: Array, solved: Solved, x: Array) -> float:
+    from scipy.linalg import lstsq
+
+    values = _values_by_parameters(solved, x, factor.shape[1])
+    smooth = _smooth(solved, x)
+    fitted = lstsq(values, smooth, cond=1e-10, lapack_driver="gelsy")[0]
+    usual = np.median(np.linalg.norm(factor @ fitted, axis=0) / np.linalg.norm(smooth, axis=0))
+    delta = _SMALL * usual
+    rows = np.vstack([factor, delta * values])
+    wanted = np.vstack([np.zeros((len(factor), smooth.shape[1])), delta * smooth])
+    scale = np.linalg.norm(rows, axis=0)
+    scale[scale == 0.0] = 1.0
+    found = lstsq(rows / scale, wanted, cond=1e-15, lapack_driver="gelsy")[0] / scale[:, None]
+    sizes = np.linalg.norm(values @ found, axis=0) / np.linalg.norm(smooth, axis=0)
+    return float(np.max(sizes))
+
+
+def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:
+    """Return the derivatives of all components at x by the parameters solved for, [n m, q]."""
+    columns = columns_of(solved.setup.network, x, solved.end.dtype)
+    (n, count), m = columns.shape, solved.setup.problem.outputs
+    found = np.zeros((n, m, q))
+    for component in range(m):
+        found[:, component, component : count * m : m] = columns
+    return found.reshape(n * m, q)
+
+
+def _smooth(solved: Solved, x: Array) -> Array:
+    """Return smooth functions of each component at x, [n m, K]."""
+    domain, m = solved.setup.problem.domain, solved.setup.problem.outputs
+    lower, upper = np.asarray(domain.lower), np.asarray(domain.upper)
+    t = (x - lower) / (upper - lower)
+    scalar = np.column_stack([np.ones(len(x)), t - 0.5, np.cos(np.pi * t), np.cos(2 * np.pi * t)])
+    return np.einsum("nk,ij->nikj", scalar, np.eye(m)).reshape(len(x) * m, -1)
