@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -99,6 +100,6 @@ def _abscissae(curves: Sequence[Prediction], k: int) -> tuple[list[np.ndarray], 
 
 def _draw_dots(axes: Axes, x: np.ndarray, y: np.ndarray, label: str, color: str) -> None:
     """Draw a dot a point, which is one in the PDF as well; the legend has a larger one."""
-    look = {"color": color, "markeredgewidth": 0.0}
+    look: dict[str, Any] = {"color": color, "markeredgewidth": 0.0}
     axes.plot(x, y, ".", label=f"_{label}", markersize=2.0, rasterized=True, **look)
     axes.plot([], [], ".", label=label, markersize=8.0, **look)
