@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sciml_par import _tape
+from sciml_par._partial_operators import checked_operators
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.dense_model import dense_chain
+from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.propagation.dense_chain import DenseChain, RecordOf
 
 if TYPE_CHECKING:
@@ -25,8 +31,8 @@ class Corrected(keras.Model):
 
     Parameters
     ----------
-    base : a model with `apply` and `jet`, such as `MLP`, `RandomFeatures` or another `Corrected`
-        a, with the weights that it has.
+    base : Keras 3 model
+        a, with the weights that it has; any model that `train` takes.
     correction : MLP or RandomFeatures
         b, for the same points and components.
     name : str, optional
@@ -35,7 +41,8 @@ class Corrected(keras.Model):
     Raises
     ------
     InputError
-        A model without `apply` and `jet`, or another number of inputs or outputs.
+        The correction is another model; or the base is one that `train` refuses, has another
+        number of inputs or outputs, or computes in another precision.
 
     Examples
     --------
@@ -48,17 +55,21 @@ class Corrected(keras.Model):
     sees_scaled_inputs = False
 
     def __init__(self, base: Any, correction: Any, *, name: str | None = None) -> None:
-        chain = dense_chain(correction)
-        sizes = [tuple(getattr(m, n, 0) for n in _SIZES) for m in (base, correction)]
-        if chain is None or sizes[0] != sizes[1] or not hasattr(base, "jet"):
+        chain = dense_chain(correction) if isinstance(correction, keras.Model) else None
+        if chain is None or not all(hasattr(correction, name) for name in _SIZES):
             raise InputError(
-                f"Corrected: expected two networks of sciml_par with the same inputs and outputs, "
-                f"such as MLP and RandomFeatures; got {type(base).__name__} and "
-                f"{type(correction).__name__}."
+                f"Corrected: expected the correction to be a network of sciml_par, such as MLP or "
+                f"RandomFeatures; got {type(correction).__name__}."
             )
-        super().__init__(name=name, dtype=correction.dtype_policy.name)
+        if not isinstance(base, keras.Model):
+            raise InputError(
+                f"Corrected: expected the base to be a Keras 3 model; got {type(base).__name__}."
+            )
+        dtype = correction.dtype_policy.name
+        super().__init__(name=name, dtype=dtype)
         self.base, self.correction = base, correction
-        self.input_size, self.output_size = sizes[0]
+        self.input_size, self.output_size = (getattr(correction, name) for name in _SIZES)
+        self._of_base = as_network(base, self.input_size, self.output_size, dtype=dtype)
         self._chain: DenseChain = chain
         self.built = True
 
@@ -71,9 +82,9 @@ class Corrected(keras.Model):
         return self.base(inputs) + self.correction(inputs)
 
     @property
-    def summands(self) -> tuple[Any, Any]:
-        """Both networks."""
-        return self.base, self.correction
+    def base_key(self) -> Any:
+        """Hashable; bases of equal keys are the same functions of their weights."""
+        return self._of_base.key
 
     @property
     def frozen_variables(self) -> list[Any]:
@@ -92,7 +103,7 @@ class Corrected(keras.Model):
     def apply(self, parameters: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
         """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
         of_base, of_correction = self._parts(parameters)
-        return self.base.apply(of_base, x) + self.correction.apply(of_correction, x)
+        return self._of_base.apply(of_base, x) + self.correction.apply(of_correction, x)
 
     def recorded_apply(
         self, parameters: Sequence[Any], x: tf.Tensor, record_of: RecordOf | None = None
@@ -100,7 +111,7 @@ class Corrected(keras.Model):
         """Evaluate as `apply`; `record_of` makes a record of the correction's products."""
         of_base, of_correction = self._parts(parameters)
         own = self._chain.recorded_apply(of_correction, x, self._shifted(record_of))
-        return self.base.apply(of_base, x) + own
+        return self._of_base.apply(of_base, x) + own
 
     def jet(
         self,
@@ -113,17 +124,20 @@ class Corrected(keras.Model):
     ) -> tuple[tf.Tensor, ...]:
         """Compute value and derivatives, as `MLP.jet` (pure, local)."""
         of_base, of_correction = self._parts(parameters)
-        more = {"higher": higher} if higher else {}
-        shifted = self._shifted(record_of)
+        apply, own = self._of_base.apply, self._of_base.jet
+        matrices = np.asarray(second, np.float64)
+        operators = checked_operators(higher, self.input_size, "Corrected.jet")
         both = (
-            self.base.jet(of_base, x, second, **more),
-            self._chain.jet(of_correction, x, second, shifted, **more),
+            _tape.jet_at(
+                partial(apply, of_base), own and partial(own, of_base), x, matrices, operators
+            ),
+            self._chain.jet(of_correction, x, matrices, self._shifted(record_of), higher=operators),
         )
         return tuple(a + b for a, b in zip(*both, strict=True))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
-        base, correction = map(keras.saving.serialize_keras_object, self.summands)
+        base, correction = map(keras.saving.serialize_keras_object, (self.base, self.correction))
         return {"base": base, "correction": correction, "name": self.name}
 
     @classmethod
