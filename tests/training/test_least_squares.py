@@ -195,7 +195,9 @@ def test_the_base_of_a_correction_may_be_any_keras_model():
     hidden = keras.layers.Dense(4, "tanh", dtype="float64")(x)
     joined = keras.layers.Concatenate(dtype="float64")([hidden, x])
     base = keras.Model(x, keras.layers.Dense(1, dtype="float64")(joined))
-    weights = base.get_weights()
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=w.shape) for w in base.get_weights()]
+    base.set_weights(weights)
 
     def make(d: int, m: int, *, seed: int, dtype: str, box: Any) -> Any:
         return Corrected(base, RandomFeatures(d, m, features=60, scale=14.0, box=box, dtype=dtype))
