@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_weight
 from sciml_par._other_names import ByName
+from sciml_par._tape import Function
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import (
     Equation,
@@ -29,7 +30,6 @@ from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field, JetFunction
-from sciml_par.problems.fields.tape import Function
 from sciml_par.problems.fields.transformed import Ansatz, AnsatzFunction, InputScaling, is_unusual
 from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.residual import Residual

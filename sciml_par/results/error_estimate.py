@@ -17,8 +17,32 @@ FloatArray = npt.NDArray[np.float64]
 _CAUTION = 3.0
 """The relative error of an estimate is about 1/q, and is given as this multiple of it."""
 
+_SAME_POINT = 1e-6
+"""Points this near, in extents of all, are one: those of single precision are rounded."""
+
+_FAR = 1e9
+
 KNOWN, SURE = 2.0, 10.0
 """Reliabilities from which the order of magnitude, and the number itself, are claimed."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValuesAt:
+    """e(x) at the evaluation points, as files hold it: x: [k, d], values: [k, m]."""
+
+    x: FloatArray
+    values: FloatArray
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Return the values at x: [n, d] -> [n, m]; NaN where x is not an evaluation point."""
+        from scipy.spatial import KDTree
+
+        low, high = self.x.min(axis=0), self.x.max(axis=0)
+        size = np.where(high > low, high - low, 1.0)
+        # A point that is not finite is far from all others.
+        wanted = np.nan_to_num((x - low) / size, nan=_FAR, posinf=_FAR, neginf=_FAR)
+        distance, nearest = KDTree((self.x - low) / size).query(wanted)
+        return np.where((distance <= _SAME_POINT)[:, None], self.values[nearest], np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,22 +104,48 @@ class ErrorEstimate:
         """Return e at points x: [n, d], or [n] where d = 1 -> [n, m] (local).
 
         It is that of the network in double precision; `values` and `relative` hold the rounding of
-        a prediction in single precision as well.
+        a prediction in single precision as well. Of a loaded result it is `values`.
 
         Raises
         ------
         InputError
-            The error is not known, or the estimate was read from files, which hold its size but no
-            values at points.
+            The error is not known, or known by its size alone, or the estimate was read from files,
+            which hold its values at the evaluation points, and x are others.
         """
         if self.evaluate is None:
-            why = self.reason or (
-                "files hold the size of the estimated error, but no values at points. Train with "
-                "estimate=True and call field before the program ends."
-            )
-            raise InputError(f"ErrorEstimate.field: {why}")
+            raise InputError(f"ErrorEstimate.field: {self.reason or self._without_values}")
         points = np.asarray(x, np.float64)
-        return self.evaluate(points[:, None] if points.ndim == 1 else points)
+        points = points[:, None] if points.ndim == 1 else points
+        if isinstance(self.evaluate, ValuesAt):
+            return self._stored(self.evaluate, points)
+        return self.evaluate(points)
+
+    @property
+    def _without_values(self) -> str:
+        if self.foreseen:
+            return "a foreseen error has a size, but no values at points."
+        return (
+            "these files hold the size of the estimated error, but no values at points. Train with "
+            "estimate=True and call field before the program ends."
+        )
+
+    @staticmethod
+    def _stored(evaluate: ValuesAt, points: FloatArray) -> FloatArray:
+        d = evaluate.x.shape[1]
+        if points.ndim != 2 or points.shape[1] != d:
+            raise InputError(
+                f"ErrorEstimate.field: expected points x of the shape [n, {d}]; got "
+                f"{list(points.shape)}."
+            )
+        values = evaluate(points)
+        if others := int(np.isnan(values).any(axis=1).sum()):
+            raise InputError(
+                f"ErrorEstimate.field: files hold the estimated error at the evaluation points "
+                f"only (on_own_domain.x of a member of result.members), and {others} of these "
+                f"{len(points)} points are others. Train with estimate=True and call field "
+                f"before the program ends."
+            )
+        return values
 
     @property
     def sentence(self) -> str:

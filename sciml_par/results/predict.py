@@ -60,7 +60,10 @@ class EnsemblePrediction:
 
     @cached_property
     def error(self) -> Array:
-        """The estimated error |e| of the mean at x, [n, m]; NaN where it is not known."""
+        """The estimated error |e| of the mean at x, [n, m]; NaN where it is not known.
+
+        Of a loaded result, it is known at the evaluation points.
+        """
         return self._predictor.error(self.x)
 
     def __repr__(self) -> str:
@@ -98,7 +101,7 @@ class Predictor:
         """Return the estimated error of a single member at x, [n, m], or NaN."""
         if self._error is None or self._error.evaluate is None:
             return np.full((len(x), self.outputs), np.nan)
-        return np.abs(self._error.field(x))
+        return np.abs(self._error.evaluate(np.asarray(x, np.float64)))
 
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
         """Yield up to `size` rows of x: [n, d] at a time, and all members' values [M, rows, m]."""

@@ -301,6 +301,50 @@ def test_over_three_coordinates_predicted_stand_over_exact_values():
     assert names(figure)[0] == "exact solution" and names(figure)[-1] == "rank 11"
 
 
+def in_three_dimensions(known=True, estimated=True, names=("x", "y", "t")):
+    x = np.random.default_rng(0).random((50, 3))
+    u = np.stack([x.sum(axis=1), x.prod(axis=1)], axis=1)
+    e = 0.1 * x[:, :2]
+    exact, estimate = u + e if known else None, 0.9 * e if estimated else None
+    return Prediction("a", x, u, exact, coordinates=names, estimated_error=estimate)
+
+
+def test_over_three_coordinates_the_estimated_error_stands_over_the_true_one():
+    curve = in_three_dimensions()
+    figure = plot_predictions([curve])
+    check_texts(figure)
+    assert len(figure.axes) == 4 and names(figure) == [
+        "exact solution",
+        "a",
+        "estimated = true error",
+    ]
+    for k, axes in enumerate(figure.axes[1::2]):
+        true, estimated = line(axes, "_a").get_xydata().T
+        np.testing.assert_allclose(estimated, 0.9 * true)
+        assert true.max() == pytest.approx(np.abs(curve.u_exact - curve.u)[:, k].max())
+        assert axes.get_xlabel() == "|true error|"
+        assert axes.get_ylabel() == f"|estimated error| of $u_{{{k + 1}}}$"
+        assert axes.get_xscale() == axes.get_yscale() == "log"
+
+
+@pytest.mark.parametrize("time", [True, False])
+def test_without_an_exact_solution_it_stands_over_the_time_or_the_values(time):
+    curve = in_three_dimensions(known=False, names=("x", "y", "t" if time else "z"))
+    figure = plot_predictions([curve])
+    assert len(figure.axes) == 2 and names(figure) == ["a"]
+    for k, axes in enumerate(figure.axes):
+        drawn = line(axes, "_a").get_xydata()
+        across = curve.x[:, 2] if time else curve.u[:, k]
+        np.testing.assert_allclose(drawn[:, 0], across)
+        assert axes.get_xlabel() == ("$t$" if time else f"$u_{{{k + 1}}}$")
+
+
+def test_members_without_an_estimate_stand_over_exact_values_only():
+    curves = [in_three_dimensions(), in_three_dimensions(estimated=False)]
+    figure = plot_predictions(curves)
+    assert [len(lines(axes)) for axes in figure.axes] == [3, 2, 3, 2]
+
+
 def test_dimensions_that_cannot_be_drawn_are_refused():
     three, ones = np.ones((4, 3)), np.ones(4)
     with pytest.raises(InputError, match="plot_errors: .*d = 3"):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
+from sciml_par import _tape
 from sciml_par.errors import InputError
 from sciml_par.networks import (
     MLP,
@@ -21,7 +22,6 @@ from sciml_par.networks import (
     as_network,
     make_network,
 )
-from sciml_par.problems.fields import tape as _tape
 
 FOURIER = partial(FourierFeatures, 3, scale=[0.2, 0.4])
 PERIODIC = partial(PeriodicEmbedding, {0: 2.0, 2: 1.5}, harmonics=2)

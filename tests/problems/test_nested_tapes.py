@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
+from sciml_par import _tape
 from sciml_par._tensorflow import is_recorded
-from sciml_par.problems.fields import tape as _tape
 
 
 def answers():

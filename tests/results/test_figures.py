@@ -84,7 +84,7 @@ def test_labels_say_no_more_than_is_needed() -> None:
     assert figures.labels_of(one_model().members, mode="data") == ["prediction"]
 
 
-@pytest.mark.parametrize("dimension", [1, 2])
+@pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_the_estimated_error_is_in_the_figure_of_the_prediction(
     drawn: dict[str, Any], dimension: int
 ) -> None:
@@ -105,6 +105,15 @@ def test_the_estimated_error_is_in_the_figure_of_the_prediction(
         assert shown == (estimate is not None) == (error in (known, bound))
         sizes[error] = 0.0 if estimate is None else np.abs(estimate).max()
     assert sizes[known] == pytest.approx(0.01) and sizes[bound] == pytest.approx(0.1)
+
+
+def test_an_estimated_error_alone_has_a_figure_in_three_dimensions(drawn: dict[str, Any]) -> None:
+    domain = Box([0.0] * 3, [1.0] * 3)
+    prediction = wave(0, domain, known=False, points=27)
+    error = ErrorEstimate(0.01, np.array([0.01]), 50.0, values=0.01 + 0 * prediction.u)
+    draw(ensemble(make_member(0, domain=domain, prediction=prediction, error=error)))
+    assert set(drawn) == {"loss", "prediction"}
+    assert "|estimated error|" in texts_of(drawn["prediction"])
 
 
 def test_a_single_record_has_no_figure_of_the_loss(drawn: dict[str, Any]) -> None:

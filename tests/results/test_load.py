@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from made_by_hand import (
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Interval, Problem, laplacian, poisson
-from sciml_par.results import Member, Result
+from sciml_par.results import ErrorEstimate, Member, Result
+from sciml_par.results.stored.figures import drawn_prediction
+from sciml_par.results.stored.files import digest_of
 from sciml_par.results.stored.keras_models import flat_weights
 from sciml_par.results.trained_field import form_of
 
@@ -288,11 +291,80 @@ def _with(prediction: Any, factor: Any) -> Any:
     )
 
 
+def estimated(number: int, *, values: bool = True, **changes: Any) -> Member:
+    member = trained(number, **changes)
+    u = member.on_own_domain.u
+    e = 1e-3 * (1 + number) * np.linspace(-1, 1, u.size).reshape(u.shape)
+    return replace(
+        member, error=ErrorEstimate(1e-3, np.array([1e-3]), 40.0, values=e if values else e[:0])
+    )
+
+
+@pytest.fixture
+def with_estimates(tmp_path: Path) -> tuple[Result, Path]:
+    own = wave(1, Box([-1.0], [0.0]), points=8)
+    not_known = trained(3, error=ErrorEstimate.not_known(1, "a corner"))
+    members = estimated(0), estimated(1, on_own_domain=own), estimated(2, values=False), not_known
+    result = Result("ensemble", (*members, trained(4)), [])
+    return result, result.save(tmp_path / "estimated", plots=False)
+
+
+def test_the_values_of_an_estimate_are_loaded(with_estimates: tuple[Result, Path]) -> None:
+    result, folder = with_estimates
+    loaded = Result.load(folder)
+    for saved, found in zip(result.members, loaded.members, strict=True):
+        if saved.error is None:
+            assert found.error is None
+        elif saved.number < 2:
+            np.testing.assert_array_equal(found.error.values, saved.error.values)
+            x = found.on_own_domain.x
+            np.testing.assert_array_equal(found.error.field(x[::-1]), found.error.values[::-1])
+        else:
+            assert found.error.values.size == 0
+        drawn = [drawn_prediction(m, "a", sound=True).estimated_error for m in (saved, found)]
+        np.testing.assert_array_equal(*drawn)
+        assert (drawn[0] is not None) == (saved.number == 0)
+    again = Result.load(loaded.save(folder.parent / "again", plots=False))
+    np.testing.assert_array_equal(again.members[1].error.values, result.members[1].error.values)
+
+
+def test_a_loaded_estimate_is_known_at_the_evaluation_points(
+    with_estimates: tuple[Result, Path],
+) -> None:
+    loaded = Result.load(with_estimates[1])
+    one = Result("data", loaded.members[:1], [])
+    error, x = one.error, one.members[0].prediction.x
+    wanted = np.concatenate([x[2:4], [[0.1234], [np.nan], [np.inf]]])
+    found = one.predict(wanted).error
+    np.testing.assert_array_equal(found[:2], np.abs(error.values[2:4]))
+    assert np.isnan(found[2:]).all()
+    with pytest.raises(InputError, match="3 of these 5 points are others"):
+        error.field(wanted)
+    with pytest.raises(InputError, match="shape \\[n, 1\\]; got \\[1, 2\\]"):
+        error.field([[0.1, 0.2]])
+    with pytest.raises(InputError, match="size of the estimated error, but no values"):
+        loaded.members[2].error.field(x)
+
+
+def test_files_without_the_values_of_estimates_are_read(
+    with_estimates: tuple[Result, Path],
+) -> None:
+    folder = with_estimates[1]
+    path = folder / "predictions.npz"
+    with np.load(path) as file:
+        arrays = {name: array for name, array in file.items() if name != "error_own"}
+    np.savez(path, **arrays)
+    hashes = json.loads((folder / "results.json").read_text())["sha256"]
+    change(folder, sha256={**hashes, path.name: digest_of(path)})
+    error = Result.load(folder).members[0].error
+    assert error.known and error.values.size == 0
+    with pytest.raises(InputError, match="no values"):
+        error.field(X)
+
+
 def test_a_network_file_that_keras_cannot_read_here_is_said(copy: Path) -> None:
     path = copy / "network-0.keras"
     path.write_text("not of Keras")
-    from sciml_par.results.stored.files import digest_of
-
     summary = json.loads((copy / "results.json").read_text())
     change(copy, sha256={**summary["sha256"], path.name: digest_of(path)})
     found = Result.load(copy)

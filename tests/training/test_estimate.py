@@ -68,8 +68,12 @@ def test_files_hold_it(result: Result, tmp_path: Path):
     loaded = Result.load(result.save(tmp_path / "run", plots=False))
     assert loaded.error.relative == result.error.relative
     assert str(loaded.error) == str(result.error)
-    with pytest.raises(InputError, match="no values at points"):
-        loaded.error.field([[0.5]])
+    x = result.members[0].prediction.x
+    np.testing.assert_array_equal(loaded.error.values, result.error.values)
+    np.testing.assert_allclose(loaded.error.field(x), result.error.field(x), rtol=1e-3)
+    np.testing.assert_array_equal(loaded.predict(x[::7]).error, np.abs(result.error.values[::7]))
+    with pytest.raises(InputError, match="1 of these 2 points are others"):
+        loaded.error.field([x[3], [0.123]])
 
 
 def test_it_belongs_to_the_weights_that_it_was_made_for(result: Result):

@@ -188,6 +188,26 @@ def test_a_correction_leaves_its_base_alone():
     assert all(np.array_equal(a, b) for a, b in zip(weights, kept, strict=True))
 
 
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_the_base_of_a_correction_may_be_any_keras_model():
+    """Here one that is not a chain of layers, whose derivatives are those of tapes."""
+    x = keras.Input((1,), dtype="float64")
+    hidden = keras.layers.Dense(4, "tanh", dtype="float64")(x)
+    joined = keras.layers.Concatenate(dtype="float64")([hidden, x])
+    base = keras.Model(x, keras.layers.Dense(1, dtype="float64")(joined))
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=w.shape) for w in base.get_weights()]
+    base.set_weights(weights)
+
+    def make(d: int, m: int, *, seed: int, dtype: str, box: Any) -> Any:
+        return Corrected(base, RandomFeatures(d, m, features=60, scale=14.0, box=box, dtype=dtype))
+
+    result = solved(poisson(domain=Interval(0, 1)), network=make)
+    assert result.members[0].prediction.relative_l2_error < 1e-8
+    kept = result.networks[0].base.get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(weights, kept, strict=True))
+
+
 @pytest.mark.ranks(most=1, reason="the check is local")
 def test_what_cannot_be_solved_for_is_refused():
     def bounded() -> Any:

@@ -22,7 +22,6 @@ from sciml_par.evaluation.figures.parts.lines import Line, draw_band, draw_line,
 from sciml_par.evaluation.figures.parts.members import (
     MOST_PANELS,
     Panels,
-    a_few,
     check_curves,
     has_mean,
     in_order,
@@ -42,19 +41,17 @@ from sciml_par.evaluation.figures.parts.style import (
     TRUE_ERROR,
     color_of,
     coordinate,
-    exact_label,
     line_of,
     paper_style,
-    symbol,
     value_label,
 )
 from sciml_par.evaluation.figures.planes import plane_ensemble, plane_predictions
+from sciml_par.evaluation.figures.scatters import can_be_scattered, scatter
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _SAME_SCALE = 4.0  # panels share a y axis while their ranges differ by less than this factor
 _MOST_COLUMNS = 4
 _HEIGHT, _LOW, _BELOW = 2.1, 1.45, 1.25  # inches: a panel, one of many, and one of errors below it
-_SCATTER = 2.6
 _SCALE = 0.6  # inches, for the scale of the errors between two columns
 # Over the mean, since a wide line below it would be hidden by the band.
 _EXACT_ABOVE = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 3.0)), "zorder": 3.0}
@@ -85,7 +82,9 @@ def plot_predictions(
     row a member and component, at most four rows; or, for four or more members as above, of mean,
     exact solution, error of the mean and 2σ. Several outputs (m > 1) take one row each.
 
-    Over more (d > 2): the predicted over the exact values, where these are known.
+    Over more (d > 2): the predicted over the exact values, and |estimated error| over |true error|,
+    a dot a point. If the exact solution is not known, |estimated error| over the time or, without a
+    coordinate that is named "t" or "time", over the predicted values. At most eight members.
 
     Parameters
     ----------
@@ -108,16 +107,17 @@ def plot_predictions(
     Raises
     ------
     InputError
-        If there are no curves, they differ in d or m, or d > 2 and no exact solution is known.
+        If there are no curves, they differ in d or m, or d > 2 and neither an exact solution nor an
+        estimated error is known.
     """
     found = check_curves(curves, "plot_predictions")
     one, dimension = share_panel(found, panels), found[0].dimension
-    if dimension > 2 and not any(curve.known for curve in found):
+    if dimension > 2 and not any(can_be_scattered(curve) for curve in found):
         raise too_many_dimensions(found[0], "plot_predictions")
     mean = one and has_mean(found)
     with paper_style():
         if dimension > 2:
-            return _scatter(found, title)
+            return scatter(found, title)
         if dimension == 2:
             return (plane_ensemble if mean else plane_predictions)(found, title, equal_axes)
         if one:
@@ -260,25 +260,3 @@ def _draw_exact(axes: Axes, curves: Sequence[Prediction], k: int, **look: Any) -
     for curve in different.values():
         order = in_order(curve)
         draw_line(axes, curve.x[order, 0], curve.exact[order, k], "exact solution", **look)
-
-
-def _scatter(curves: Sequence[Prediction], title: str | None) -> Figure:
-    """Draw u over u* at every point, in a colour a member, with the diagonal; a row a component."""
-    known = [curve for curve in curves if curve.known]
-    shown = [known[i] for i in a_few(len(known))]
-    m = known[0].components
-    grid = make_grid([_SCATTER] * m, 1)
-    for (k, _), axes in grid.panels.items():
-        ends = range_of([curve.exact[:, k] for curve in shown])
-        axes.plot(ends, ends, label="exact solution", **EXACT)
-        axes.set_xlim(ends)
-        axes.set_ylim(value_limits(shown, k))
-        for i, curve in enumerate(shown):
-            # The points are dots in the PDF as well; the legend has a larger one.
-            look: dict[str, Any] = {"color": color_of(i), "markeredgewidth": 0.0}
-            points, hidden = (curve.exact[:, k], curve.u[:, k]), f"_{curve.label}"
-            axes.plot(*points, ".", label=hidden, markersize=2.0, rasterized=True, **look)
-            axes.plot([], [], ".", label=curve.label, markersize=8.0, **look)
-        axes.set_ylabel(f"${symbol(curves[0].fields[k])}$")
-        axes.set_xlabel(exact_label(curves[0], k))
-    return grid.finish(shown_of(len(shown), len(curves), title))

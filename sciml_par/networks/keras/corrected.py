@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sciml_par import _tape
+from sciml_par._partial_operators import checked_operators
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.dense_model import dense_chain
-from sciml_par.networks.layers.model_arguments import checked_factor
+from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.propagation.dense_chain import DenseChain, RecordOf
 
 if TYPE_CHECKING:
@@ -22,24 +27,22 @@ _SIZES = ("input_size", "output_size")
 
 @keras.saving.register_keras_serializable(package="sciml_par")
 class Corrected(keras.Model):
-    """A network u(x) = a(x) + s b(x), of which training changes b only.
+    """A network u(x) = a(x) + b(x), of which training changes b only.
 
     Parameters
     ----------
-    base : a model with `apply` and `jet`, such as `MLP`, `RandomFeatures` or another `Corrected`
-        a, with the weights that it has.
+    base : Keras 3 model
+        a, with the weights that it has; any model that `train` takes.
     correction : MLP or RandomFeatures
         b, for the same points and components.
-    scale : float
-        Factor s of the correction, positive and dimensionless: about the size of what it corrects,
-        so that b is of size one.
     name : str, optional
         Name of the Keras model.
 
     Raises
     ------
     InputError
-        A model without `apply` and `jet`, or another number of inputs or outputs.
+        The correction is another model; or the base is one that `train` refuses, has another
+        number of inputs or outputs, or computes in another precision.
 
     Examples
     --------
@@ -51,21 +54,22 @@ class Corrected(keras.Model):
 
     sees_scaled_inputs = False
 
-    def __init__(
-        self, base: Any, correction: Any, *, scale: float = 1.0, name: str | None = None
-    ) -> None:
-        chain = dense_chain(correction)
-        sizes = [tuple(getattr(m, n, 0) for n in _SIZES) for m in (base, correction)]
-        if chain is None or sizes[0] != sizes[1] or not hasattr(base, "jet"):
+    def __init__(self, base: Any, correction: Any, *, name: str | None = None) -> None:
+        chain = dense_chain(correction) if isinstance(correction, keras.Model) else None
+        if chain is None or not all(hasattr(correction, name) for name in _SIZES):
             raise InputError(
-                f"Corrected: expected two networks of sciml_par with the same inputs and outputs, "
-                f"such as MLP and RandomFeatures; got {type(base).__name__} and "
-                f"{type(correction).__name__}."
+                f"Corrected: expected the correction to be a network of sciml_par, such as MLP or "
+                f"RandomFeatures; got {type(correction).__name__}."
             )
-        super().__init__(name=name, dtype=correction.dtype_policy.name)
+        if not isinstance(base, keras.Model):
+            raise InputError(
+                f"Corrected: expected the base to be a Keras 3 model; got {type(base).__name__}."
+            )
+        dtype = correction.dtype_policy.name
+        super().__init__(name=name, dtype=dtype)
         self.base, self.correction = base, correction
-        self.scale = checked_factor("Corrected", "scale", scale)
-        self.input_size, self.output_size = sizes[0]
+        self.input_size, self.output_size = (getattr(correction, name) for name in _SIZES)
+        self._of_base = as_network(base, self.input_size, self.output_size, dtype=dtype)
         self._chain: DenseChain = chain
         self.built = True
 
@@ -75,12 +79,12 @@ class Corrected(keras.Model):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
-        return self.base(inputs) + self.scale * self.correction(inputs)
+        return self.base(inputs) + self.correction(inputs)
 
     @property
-    def summands(self) -> tuple[Any, Any]:
-        """Both networks."""
-        return self.base, self.correction
+    def base_key(self) -> Any:
+        """Hashable; bases of equal keys are the same functions of their weights."""
+        return self._of_base.key
 
     @property
     def frozen_variables(self) -> list[Any]:
@@ -99,7 +103,7 @@ class Corrected(keras.Model):
     def apply(self, parameters: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
         """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
         of_base, of_correction = self._parts(parameters)
-        return self.base.apply(of_base, x) + self.scale * self.correction.apply(of_correction, x)
+        return self._of_base.apply(of_base, x) + self.correction.apply(of_correction, x)
 
     def recorded_apply(
         self, parameters: Sequence[Any], x: tf.Tensor, record_of: RecordOf | None = None
@@ -107,7 +111,7 @@ class Corrected(keras.Model):
         """Evaluate as `apply`; `record_of` makes a record of the correction's products."""
         of_base, of_correction = self._parts(parameters)
         own = self._chain.recorded_apply(of_correction, x, self._shifted(record_of))
-        return self.base.apply(of_base, x) + self.scale * own
+        return self._of_base.apply(of_base, x) + own
 
     def jet(
         self,
@@ -120,26 +124,27 @@ class Corrected(keras.Model):
     ) -> tuple[tf.Tensor, ...]:
         """Compute value and derivatives, as `MLP.jet` (pure, local)."""
         of_base, of_correction = self._parts(parameters)
-        more = {"higher": higher} if higher else {}
-        shifted = self._shifted(record_of)
+        apply, own = self._of_base.apply, self._of_base.jet
+        matrices = np.asarray(second, np.float64)
+        operators = checked_operators(higher, self.input_size, "Corrected.jet")
         both = (
-            self.base.jet(of_base, x, second, **more),
-            self._chain.jet(of_correction, x, second, shifted, **more),
+            _tape.jet_at(
+                partial(apply, of_base), own and partial(own, of_base), x, matrices, operators
+            ),
+            self._chain.jet(of_correction, x, matrices, self._shifted(record_of), higher=operators),
         )
-        return tuple(a + self.scale * b for a, b in zip(*both, strict=True))
+        return tuple(a + b for a, b in zip(*both, strict=True))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
-        base, correction = map(keras.saving.serialize_keras_object, self.summands)
-        return {"base": base, "correction": correction, "scale": self.scale, "name": self.name}
+        base, correction = map(keras.saving.serialize_keras_object, (self.base, self.correction))
+        return {"base": base, "correction": correction, "name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Corrected:
         """Return a model of what `get_config` gives."""
         parts = (config["base"], config["correction"])
-        scale = config.get("scale", 1.0)
-        parts = map(keras.saving.deserialize_keras_object, parts)
-        return cls(*parts, scale=scale, name=config["name"])
+        return cls(*map(keras.saving.deserialize_keras_object, parts), name=config["name"])
 
     def _parts(self, parameters: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         count = len(self.base.trainable_variables)

@@ -64,9 +64,8 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     """
     mlp: Any = import_module("sciml_par.networks.models.mlp").MLP
     propagated: Any = import_module("sciml_par.networks.propagation.propagated_model")
-    corrected: Any = import_module("sciml_par.networks.keras.corrected")
     plain = all(getattr(type(model), name, 0) is getattr(mlp, name) for name in _OF_MLP)
-    if plain or isinstance(model, (propagated.PropagatedModel, corrected.Corrected)):
+    if plain or isinstance(model, propagated.PropagatedModel) or _is_corrected(model):
         return _network_of_ours(model, d, m, dtype)
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
@@ -97,6 +96,11 @@ def _network_of_ours(model: Any, d: int, m: int, dtype: str) -> Network:
     )
 
 
+def _is_corrected(model: Any) -> bool:
+    """Return whether it is a `Corrected`, whose module takes this one for its base."""
+    return hasattr(type(model), "base_key")
+
+
 def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
     """Return which of the variables some of them are."""
     found = {id(variable) for variable in some}
@@ -104,9 +108,8 @@ def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _key(model: Any) -> Any:
-    summands = getattr(model, "summands", None)
-    if summands is not None:
-        return (type(model), *map(_key, summands))
+    if _is_corrected(model):
+        return (type(model), model.base_key, _key(model.correction))
     try:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par import _tape
 from sciml_par._partial_operators import (
     HIGHEST,
     Axes,
@@ -30,12 +31,11 @@ from sciml_par._partial_operators import (
     operator_of_matrix,
     order_of,
 )
+from sciml_par._tape import Function, Jet, Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.problems.fields import answers as _given
-from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Coefficients
-from sciml_par.problems.fields.tape import Function, Jet, Tensor
 
 _VALUE: Operator = (((), 1.0),)
 

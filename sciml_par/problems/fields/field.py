@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from sciml_par import _tape
 from sciml_par._partial_operators import Operator
+from sciml_par._tape import Function, Jet
 from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import places_of
 from sciml_par.problems.fields import answers as _given
-from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_coefficients, as_matrices
-from sciml_par.problems.fields.tape import Function, Jet
 
 JetFunction = Callable[..., Jet]
 Selection = int | str | tuple[int | str, ...]
@@ -115,7 +114,7 @@ class Field:
         if self._parent is not None:
             return self._parent.has_jet_to(order)
         own = self._source.jet
-        return own is not None and (order <= 2 or _takes_higher(own))
+        return own is not None and (order <= 2 or _tape.takes_higher(own))
 
     def with_plan(self, plan: Plan) -> Field:
         """Return the same field with another plan, for one evaluation of a residual."""
@@ -249,13 +248,7 @@ class _Source:
         return _tape.checked_output(self.function(x), x)
 
     def jet_at(self, x: tf.Tensor, second: Coefficients, higher: tuple[Operator, ...] = ()) -> Jet:
-        if higher and self.jet is not None and _takes_higher(self.jet):
-            return self.jet(x, second, higher=higher)
-        if higher:
-            return *self.jet_at(x, second), _tape.higher(self.jet_at, x, higher)
-        if self.jet is None:
-            return _tape.jet(self.function, x, second)
-        return self.jet(x, second)
+        return _tape.jet_at(self.function, self.jet, x, second, higher)
 
 
 class _AtPoints:
@@ -312,13 +305,6 @@ def _columns(values: tf.Tensor, places: tuple[int, ...]) -> tf.Tensor:
             f"there is no component {last}: the field has {m}, with the numbers 0 to {m - 1}"
         )
     return tf.concat([values[:, c : c + 1] for c in places], axis=1)
-
-
-def _takes_higher(jet: JetFunction) -> bool:
-    try:
-        return "higher" in inspect.signature(jet).parameters
-    except (TypeError, ValueError):  # some functions made in C have none
-        return False
 
 
 def cache_key(x: tf.Tensor) -> tuple[Key, Any]:

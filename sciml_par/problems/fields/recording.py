@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par import _tape
 from sciml_par._graph_digest import GraphDigest, digest_of_graph
 from sciml_par._partial_operators import Operator
+from sciml_par._tape import Jet
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.functions import UNKNOWNS_REMEDY
 from sciml_par.problems.fields import answers as _given
-from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.fields.field import Field, Key, cache_key
 from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_matrices
-from sciml_par.problems.fields.tape import Jet
 
 _WHAT_IS_TRIED = (
     "Residuals, conditions and the ansatz are run once, for all points together, before training: "

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par import _tape
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
@@ -23,7 +24,6 @@ from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.imposition.distance import Factor, product_of
 from sciml_par.problems.imposition.imposed_conditions import Imposed, ImposedComponent, OnFace
 

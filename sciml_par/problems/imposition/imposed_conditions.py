@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sciml_par import _tape
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.imposition.distance import Distance
 
 Tensor = Any

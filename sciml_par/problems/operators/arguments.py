@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tape import Function, Jet
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import places_of
 from sciml_par.problems.fields.composition import as_field
 from sciml_par.problems.fields.field import Field, Selection, as_points
-from sciml_par.problems.fields.tape import Function, Jet
 
 FieldLike = Field | Function
 Axis = int | str

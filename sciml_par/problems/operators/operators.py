@@ -44,10 +44,10 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par import _tape
 from sciml_par._partial_operators import HIGHEST, Operator, operator_of
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.fields.field import Field, Selection
 from sciml_par.problems.operators.arguments import (
     Axis,

@@ -30,6 +30,7 @@ _FIRST = ("step", "member", "loss")
 # The attributes of a prediction, and what files call them on own domains and of functions.
 _PREDICTION = ("x", "u", "exact", "inside")
 _OWN = ("x_own", "u_own", "u_own_exact", "inside_own")
+_ERROR = "error_own"
 _FUNCTION = ("x", "k", "true", "inside")
 
 
@@ -69,7 +70,27 @@ def arrays_of_predictions(members: Sequence[Member]) -> dict[str, Array]:
         "rank": np.array([m.rank for m in members]),
         "member": np.array([m.number for m in members]),
         "finished": np.array([m.status == FINISHED for m in members]),
+        **_estimates(members),
     }
+
+
+def _estimates(members: Sequence[Member]) -> dict[str, Array]:
+    """Return the estimated errors at the points of the own domains, if there are values."""
+    found, any_of_them = [], False
+    for member in members:
+        u, error = member.on_own_domain.u, member.error
+        here = error is not None and error.values.shape == u.shape
+        found.append(error.values if error is not None and here else np.full_like(u, np.nan))
+        any_of_them |= here
+    return {_ERROR: np.concatenate(found)} if any_of_them else {}
+
+
+def estimate_of(arrays: Arrays, number: int) -> Array | None:
+    """Return the estimated error of a member at the points of its own domain, [k, m], if stored."""
+    if _ERROR not in arrays:
+        return None
+    values = arrays[_ERROR][arrays["member_own"] == number]
+    return None if np.isnan(values).all() else values
 
 
 def predictions_of(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.problems.unknowns.placed_function import Input, PlacedFunction
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
-from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.error_estimate import ErrorEstimate, ValuesAt
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.stored.arrays import (
@@ -25,6 +25,7 @@ from sciml_par.results.stored.arrays import (
     WEIGHTS,
     Arrays,
     Recorded,
+    estimate_of,
     prediction_of_function,
     predictions_of,
     sample_of,
@@ -120,7 +121,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
             for each in entry["unknown_functions"]
         ),
         form=_read_form(entry["field"]),
-        error=_read_error(entry["error"]),
+        error=_read_error(entry["error"], own.x, estimate_of(seen, number)),
     )
 
 
@@ -132,13 +133,15 @@ def _write_error(error: ErrorEstimate | None) -> Entry | None:
     return {**_written(error, _OF_ERROR), "absolute": absolute, "unknowns": unknowns}
 
 
-def _read_error(entry: Entry | None) -> ErrorEstimate | None:
+def _read_error(entry: Entry | None, x: Array, values: Array | None) -> ErrorEstimate | None:
+    """Return an estimate with its values at x, which older files do not hold."""
     if entry is None:
         return None
     absolute = np.array([_from_json(each) for each in entry["absolute"]], np.float64)
-    return ErrorEstimate(
+    found = ErrorEstimate(
         **{**_read(entry, _OF_ERROR), "absolute": absolute}, unknowns=entry["unknowns"]
     )
+    return found if values is None else replace(found, values=values, evaluate=ValuesAt(x, values))
 
 
 def _read_form(entry: Entry) -> FieldForm:

@@ -15,6 +15,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.planes import plot_flow, vector_of
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
+from sciml_par.evaluation.figures.scatters import can_be_scattered
 from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
 from sciml_par.evaluation.figures.unknowns import plot_unknowns
 from sciml_par.results.member import (
@@ -39,9 +40,9 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
 
     Each unknown function of one or two inputs, or with a known truth, has a separate figure. A
     single member with a strategy of weights has a figure of these weights. In more than two
-    dimensions, there are the loss and, if an exact solution is known, the predicted over the exact
-    values. A field over space and time also has slices at several times, and a vector field in the
-    plane, such as a velocity, streamlines.
+    dimensions, there are the loss and, if an exact solution or an estimated error is known, the
+    predicted over the exact values and the estimated error. A field over space and time also has
+    slices at several times, and a vector field in the plane, such as a velocity, streamlines.
     """
     labels = labels_of(members, mode=mode)
     if any(len(member.losses) > 1 for member in members):
@@ -52,7 +53,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         for member, label, enters in zip(members, labels, in_the_mean(members), strict=True)
     ]
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
-    if known or in_full:
+    if in_full or any(can_be_scattered(each) for each in drawn):
         save_figure(plot_predictions(drawn, title=title), folder, "prediction")
     if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")

@@ -1,4 +1,4 @@
-"""Whether the equation and its conditions determine the solution, by the features that solved it."""
+"""Whether equation and conditions determine the solution, by the features that solved it."""
 
 from __future__ import annotations
 
