@@ -64,9 +64,10 @@ class ErrorEstimate:
     values : e at the evaluation points, [k, m].
     unknowns : the estimated error of each unknown, by name, in its own units.
     seconds : duration of the estimate.
-    between : whether the estimate is the difference of two solutions with different features, each
-        at its own points, which is an order of magnitude; `reliability` is then the factor by which
-        the residual has fallen since there were fewer features.
+    between : whether the estimate is the difference of two solutions of the same kind, each with
+        random weights and points of its own, which is an order of magnitude; `reliability` is then
+        the factor by which the residual has fallen since there were fewer features, or, for trained
+        networks, since u = 0.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
         nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
         relative to that of u = 0.
@@ -109,25 +110,20 @@ class ErrorEstimate:
         Raises
         ------
         InputError
-            The error is not known, or known by its size alone, or the estimate was read from files,
-            which hold its values at the evaluation points, and x are others.
+            The error is not known; or the estimate was read from files, which hold its values at
+            the evaluation points, and x are others.
         """
         if self.evaluate is None:
-            raise InputError(f"ErrorEstimate.field: {self.reason or self._without_values}")
+            why = self.reason or (
+                "these files hold the size of the estimated error, but no values at points. Train "
+                "with estimate=True and call field before the program ends."
+            )
+            raise InputError(f"ErrorEstimate.field: {why}")
         points = np.asarray(x, np.float64)
         points = points[:, None] if points.ndim == 1 else points
         if isinstance(self.evaluate, ValuesAt):
             return self._stored(self.evaluate, points)
         return self.evaluate(points)
-
-    @property
-    def _without_values(self) -> str:
-        if self.foreseen:
-            return "a foreseen error has a size, but no values at points."
-        return (
-            "these files hold the size of the estimated error, but no values at points. Train with "
-            "estimate=True and call field before the program ends."
-        )
 
     @staticmethod
     def _stored(evaluate: ValuesAt, points: FloatArray) -> FloatArray:
@@ -157,7 +153,7 @@ class ErrorEstimate:
         if self.between:
             return (
                 f"u is right to about {self.relative:.0e} (an order of magnitude: by so much two "
-                f"solutions differ that have different random features and points)"
+                f"solutions differ that have different random weights and points)"
             )
         if self.reliability < SURE:
             return (

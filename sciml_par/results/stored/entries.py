@@ -137,6 +137,7 @@ def _read_error(entry: Entry | None, x: Array, values: Array | None) -> ErrorEst
     """Return an estimate with its values at x, which older files do not hold."""
     if entry is None:
         return None
+    entry = {"between": False, **entry}
     absolute = np.array([_from_json(each) for each in entry["absolute"]], np.float64)
     found = ErrorEstimate(
         **{**_read(entry, _OF_ERROR), "absolute": absolute}, unknowns=entry["unknowns"]

@@ -29,6 +29,8 @@ from sciml_par.results.member import (
 )
 
 _DRAWN_DIMENSIONS = 2
+_FEW = 2
+"""Losses, of a solution that was not trained."""
 _ONE = "prediction"  # what that of a single model is called
 _REMARKS = {FINISHED: "", NOT_FINITE: " (ended at step {step:,})", DIVERGED: " (diverged)"}
 
@@ -45,7 +47,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     slices at several times, and a vector field in the plane, such as a velocity, streamlines.
     """
     labels = labels_of(members, mode=mode)
-    if any(len(member.losses) > 1 for member in members):
+    if any(len(member.losses) > _FEW for member in members):
         _write_histories(members, labels, folder, title)
     _write_functions(members, labels, folder, title)
     drawn = [

@@ -17,7 +17,6 @@ from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.side_by_side import (
@@ -40,10 +39,12 @@ _MOST_COLUMNS = 2_400
 """Features times components of u, at most: about 0.1 GB for the derivatives of the residuals."""
 _BEST_KINDS = 2
 _SEED = 977
-_MOST_DIMENSIONS = 3
+MOST_DIMENSIONS = 3
 _MARGIN = 10.0
 _FREE = 1e5
 """A correction of more than this multiple of a residual at rounding is not one of rounding."""
+_HOPE = 1.2
+"""The least factor by which the residual must fall for more features to be tried."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
 ROUNDING = 1e-10
@@ -118,7 +119,7 @@ def _best_correction(
     few, many = _FEATURES
     first = solved(KINDS, few)
     best = best_of(first)
-    if _reliability(best) >= SURE:
+    if _reliability(best) >= SURE or _reliability(best) < _HOPE:
         return best, True
     richer = best_of(solved([KINDS[each.number] for each in in_order(first)[:_BEST_KINDS]], many))
     converges = richer.after * _CONVERGENCE**2 < best.after
@@ -197,26 +198,15 @@ class Correction:
 
     def of_unknowns(self, problem: Problem) -> dict[str, Any]:
         """Return the size of the change of each unknown, by name."""
-        behind = self.solved.stack.layout.size_of_network
-        return differences_of_unknowns(
-            problem, self.solved.start[behind:], self.solved.end[behind:]
+        start, end = (
+            self.solved.unknowns_of(each) for each in (self.solved.start, self.solved.end)
         )
-
-
-def differences_of_unknowns(problem: Problem, first: Array, last: Array) -> dict[str, Any]:
-    """Return by how much each unknown differs, by name, for its parameters [q] twice."""
-    found, taken = {}, 0
-    before, after = (numbers_of(problem.unknowns, each) for each in (first, last))
-    for name, unknown in problem.unknowns.items():
-        part = np.abs(after - before)[taken : taken + unknown.size]
-        found[name] = part.reshape(unknown.shape)[()]
-        taken += unknown.size
-    return found
+        return {name: np.abs(end[name] - start[name]) for name in problem.unknowns}
 
 
 def _reason(problem: Problem, q: float) -> str:
     d = problem.domain.dimension
-    if d > _MOST_DIMENSIONS:
+    if d > MOST_DIMENSIONS:
         why = f"random features hardly resolve functions of {d} coordinates"
     else:
         why = (

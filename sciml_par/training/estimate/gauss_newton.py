@@ -100,7 +100,7 @@ class GaussNewton:
 
         parts: list[Any] = self._communicator.allgather_object(self._here(factor_here))
         if len(parts) > 1 and self._communicator.rank == 0:
-            return np.linalg.qr(np.vstack(parts), mode="r")
+            return np.asarray(np.linalg.qr(np.vstack(parts), mode="r"))
         return np.asarray(parts[0])
 
     def _loss(self, theta: Array, batch: Batch) -> float:

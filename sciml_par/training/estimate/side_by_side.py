@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from sciml_par.networks.keras.network import Network
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import numbers_of
+from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Ensemble
 from sciml_par.training.arguments.settings import LAST, Settings
@@ -68,6 +71,12 @@ class Solved:
         values = self.stack.layout.unflatten(tf.constant(self.end))
         for variable, value in zip(self.setup.network.trainable_variables, values, strict=False):
             variable.assign(value)
+
+    def unknowns_of(self, theta: Array) -> dict[str, Any]:
+        """Return the values of the problem's unknowns in parameters [p], by name."""
+        sought, behind = self.setup.problem.unknowns, self.stack.layout.size_of_network
+        shapes, _ = shapes_and_truth(sought)
+        return UnknownValues(shapes).by_name(numbers_of(sought, theta[behind:]))
 
     def network_values(self, x: Array) -> Array:
         """Return the values of the network itself at x: [n, d] -> [n, m] (local)."""
@@ -125,7 +134,7 @@ def solve_side_by_side(
         ready = prepare(arguments, world)
         if like is not None:
             known = like.end[like.size_of_own :]
-            everyone.attempt(lambda: [_fit(stack, like, points) for stack in ready.stacks])
+            everyone.attempt(lambda: _fit(ready.stacks, like, points))
         if known is not None and len(known):
             for stack in ready.stacks:
                 stack.parameters[:, -len(known) :] = known
@@ -170,13 +179,14 @@ def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
     return np.asarray(stack.network.apply(own, tf.constant(x, theta.dtype)).numpy(), np.float64)
 
 
-def _fit(stack: Stack, like: Solved, points: Points) -> None:
-    """Let the features of a stack begin with the values of another solution (local)."""
+def _fit(stacks: Sequence[Stack], like: Solved, points: Points) -> None:
+    """Let the features of all stacks begin with the values of another solution (local)."""
     from scipy.linalg import lstsq
 
-    x = stack.problem.domain.sample(int(points.interior), seed=_SEED, method="sobol")
+    x = like.setup.problem.domain.sample(int(points.interior), seed=_SEED, method="sobol")
     values = like.network_values(x)
-    for setup, theta in zip(stack.setups, stack.parameters, strict=True):
+    members = [each for s in stacks for each in zip(s.setups, s.parameters, strict=True)]
+    for setup, theta in members:
         columns = columns_of(setup.network, x, theta.dtype)
         fitted = lstsq(columns, values, cond=_CUTOFF, lapack_driver="gelsy")[0].ravel()
         first = sum(np.asarray(each).size for each in setup.network.own_variables[:2])

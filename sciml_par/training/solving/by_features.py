@@ -11,14 +11,14 @@ import numpy as np
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
-from sciml_par.training.estimate.estimate import estimate_error
+from sciml_par.training.estimate.estimate import MOST_DIMENSIONS, ROUNDING, estimate_error
 from sciml_par.training.estimate.side_by_side import Solved, in_order
-from sciml_par.training.estimate.two_solutions import error_by_two
+from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import free_function
 from sciml_par.training.solving.keep import Keep
-from sciml_par.training.solving.ladder import Ladder
+from sciml_par.training.solving.ladder import Ladder, with_error
 
 _KINDS: tuple[Kind, ...] = tuple(
     (activation, scale) for activation in ("sin", "tanh") for scale in (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -82,6 +82,7 @@ def climb_by_features(ladder: Ladder) -> str | None:
         each, smaller = ladder.longest(time.perf_counter() - began) / len(kinds), features
         if best is None:
             best = stage
+            ladder.zero_loss = stage.solved.of_zero
             continue
         small = _foreseen(ladder, best, stage) <= ladder.tolerance
         best = stage if stage.fall > 1.0 else best
@@ -136,22 +137,20 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     """Make a result of a solution, with its error (collective); why all ends, if it does."""
     found = stage.solved
     why = free_function(found, ladder.world.communicator)
-    if why is not None:
-        error: ErrorEstimate | None = ErrorEstimate.not_known(ladder.problem.outputs, why)
-    else:
+    error = None if why is None else ErrorEstimate.not_known(ladder.problem.outputs, why)
+    if error is None:
         error = _by_richer(ladder, stage)
         if error is None or not error.known or error.at_rounding:
             error = _by_second(ladder, stage)
-    ladder.train(
-        "features, and error",
-        stage.text(),
+    result = ladder.run(
         network=stage.candidates.only(found.number),
         points=stage.candidates.points,
         optimizer=Keep(parameters=tuple(map(float, found.end))),
         keep="last",
         estimate=False,
-        error=error,
     )
+    if result is not None:
+        ladder.keep("features, and error", stage.text(), with_error(result, error))
     return None if why is None else "no other method can decide between these"
 
 
@@ -160,7 +159,7 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
     (activation, scale), features = stage.kind, stage.candidates.features
     most = _MOST_COLUMNS // ladder.problem.outputs
     number = min(_RICHER.get(features, int(1.9 * features)), most)
-    if number < 1.5 * features:
+    if number < 1.5 * features or ladder.problem.domain.dimension > MOST_DIMENSIONS:
         return None
     x, inside = ladder.at
     found = stage.solved
@@ -178,10 +177,25 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
 
 def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
     """Return the error by a solution with other features of the same kind (collective)."""
-    began = time.perf_counter()
+    began, first, fall = time.perf_counter(), stage.solved, stage.fall
     other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
-    (second,) = ladder.solved(other, stage.solved)
+    (second,) = ladder.solved(other, first)
     seconds = ladder.longest(time.perf_counter() - began)
-    return error_by_two(
-        ladder.problem, stage.solved, second, ladder.at, fall=stage.fall, seconds=seconds
+    if fall < KNOWN and first.after > ROUNDING**2 * first.of_zero:
+        # Both may have the same error, as near a layer that no point sees.
+        why = (
+            f"more random features lower the residual at unseen points by a factor of {fall:.1f} "
+            f"only; the solution is too rough for them somewhere, as at a shock, a layer or a "
+            f"corner."
+        )
+        return ErrorEstimate.not_known(
+            ladder.problem.outputs, why, reliability=fall, seconds=seconds
+        )
+    of_both = [solved.unknowns_of(solved.end) for solved in (first, second)]
+    e = Difference.of(first.field_values, second.field_values, (first.after, second.after), 1.0)
+    return e.estimate(
+        ladder.at,
+        fall=fall,
+        seconds=seconds,
+        unknowns={name: (of_both[0][name], of_both[1][name]) for name in of_both[0]},
     )

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sciml_par._tensorflow import import_module
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.member import Member
+from sciml_par.results.result import Result
 from sciml_par.training.estimate.candidates import Candidates, Kind
+from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.estimate.side_by_side import best_of
-from sciml_par.training.loop.stops import WallTime
+from sciml_par.training.estimate.two_solutions import Difference, Values
+from sciml_par.training.loop.stops import TargetLoss, WallTime
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
+from sciml_par.training.points.adapting import RAD
 from sciml_par.training.points.points import Points
-from sciml_par.training.solving.ladder import Ladder
+from sciml_par.training.solving.ladder import Ladder, with_error
 
-_NETWORKS = ((20, 2, 1000), (30, 3, 4000), (40, 3, 8000))
-"""Widths, depths and interior points of networks."""
+_SHAPES = {1: (32, 2, 400, None), 2: (20, 3, 2_500, None), 3: (20, 3, 4_000, None)}
+"""Width, depth, interior points and points of the boundary by dimension."""
+_SHAPE_OTHERWISE = (64, 1, 3_000, 1_000)
+_FOLLOW = 50
+"""After so many steps, points are drawn anew by the residual."""
+_SHARES = (0.3, 0.55)
+"""Of the time that is left, which the rounds of training take."""
+_OF_SECOND = 0.5
+"""The time of the second network, relative to that of the first."""
+_TARGET = 0.3
+"""The residual, relative to that of u = 0 and to the tolerance, at which a first round ends."""
+_STEPS = 10_000
+_LEAST_FALL = 10.0
+"""Of the residual since u = 0, from which a difference of two networks says something."""
+_CAUTION = 2.0
+"""Of the difference of two networks, whose errors may be alike in part."""
 _OF_CORRECTIONS: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
 _FEATURES = 800
 _FALL = 3.0
@@ -23,25 +46,112 @@ _FALL = 3.0
 
 
 def climb_by_networks(ladder: Ladder) -> str | None:
-    """Train networks by Levenberg–Marquardt (collective); why all ends, if it does."""
-    mlp: Any = import_module("sciml_par.networks").MLP
-    for width, depth, number in _NETWORKS:
+    """Train a network by Levenberg–Marquardt (collective); why all ends, if it does.
+
+    Where features cannot estimate its error, a second one is trained for it.
+    """
+    first: Result | None = None
+    second: Result | None = None
+    resolved = ladder.problem.domain.dimension <= MOST_DIMENSIONS
+    for number, share in enumerate(_SHARES):
         left = ladder.left()
         if left <= 0:
             return "time is up"
-        ladder.train(
-            "network",
-            f"{width} × {depth}, {number:,} points",
-            network=partial(mlp, width=width, depth=depth),
-            points=Points(number, method="sobol", seed=ladder.drawn),
-            optimizer=LevenbergMarquardt(),
-            steps=1_000,
-            stop=WallTime(seconds=max(left / 2, 1.0)),
-        )
+        first = _trained(ladder, first, 0, share * left, last=number > 0, estimate=resolved)
+        if first is None:
+            return None
+        resolved = resolved and first.error.known
+        if not first.error.known:
+            seconds = _OF_SECOND * share * left
+            second = _trained(ladder, second, 1, seconds, last=number > 0)
+            first = first if second is None else _with_error(first, second)
+        ladder.keep("network", _size(ladder), first)
         why = None if ladder.met else climb_by_corrections(ladder)
         if ladder.met or why:
             return why
-    return None
+    return "time is up"
+
+
+def _trained(
+    ladder: Ladder,
+    before: Result | None,
+    number: int,
+    seconds: float,
+    *,
+    last: bool,
+    estimate: bool = False,
+) -> Result | None:
+    """Train a network, from the beginning or further (collective); None if that fails."""
+    width, depth, interior, boundary = _shape(ladder)
+    mlp: Any = import_module("sciml_par.networks").MLP
+    stops: list[Any] = [WallTime(seconds=max(seconds, 1.0))]
+    if not last and ladder.zero_loss > 0:
+        stops.append(TargetLoss((_TARGET * ladder.tolerance) ** 2 * ladder.zero_loss))
+    seed = ladder.drawn + number
+    follow = None if ladder.problem.domain.dimension > MOST_DIMENSIONS else RAD(_FOLLOW)
+    return ladder.run(
+        network=partial(mlp, width=width, depth=depth) if before is None else _copy_of(before),
+        points=Points(interior, boundary, method="sobol", seed=seed, adapt=follow),
+        optimizer=LevenbergMarquardt(),
+        seed=seed,
+        steps=_STEPS,
+        stop=stops,
+        estimate=estimate,
+    )
+
+
+def _copy_of(result: Result) -> Any:
+    """Return what makes the network of a result, which training shall not change."""
+
+    def make(*arguments: Any, **named: Any) -> Any:
+        model = result.networks[0]
+        copy = type(model).from_config(model.get_config())
+        copy.set_weights(model.get_weights())
+        return copy
+
+    return make
+
+
+def _with_error(first: Result, second: Result) -> Result:
+    """Return a result with the error that its difference from another one tells."""
+    (one,), (other,) = first.members, second.members
+    falls = [math.sqrt(each.zero_loss / each.validation_loss) for each in (one, other)]
+    if one.found_little or one.missed or not min(falls) > _LEAST_FALL:
+        why = (
+            f"neither random features nor a second network tell it: the residuals at unseen points "
+            f"of two networks are {falls[0]:.0f} and {falls[1]:.0f} times smaller than that of u = "
+            f"0, and {_LEAST_FALL:.0f} times are asked for."
+        )
+        return with_error(first, ErrorEstimate.not_known(len(one.prediction.fields), why))
+    losses = one.validation_loss, other.validation_loss
+    x, inside = one.on_own_domain.x, one.on_own_domain.inside
+    e = Difference.of(_values_of(first), _values_of(second), losses, _CAUTION)
+    error = e.estimate(
+        (x, np.ones(len(x), np.bool_) if inside is None else inside),
+        fall=falls[0],
+        seconds=other.seconds_train,
+        unknowns=_unknowns_of(one, other),
+    )
+    return with_error(first, error)
+
+
+def _values_of(result: Result) -> Values:
+    return lambda x: np.asarray(result.predict(x).mean, np.float64)
+
+
+def _unknowns_of(one: Member, other: Member) -> dict[str, tuple[Any, Any]]:
+    first, second = (each.unknown_values for each in (one, other))
+    pair = first.by_name(first.best), second.by_name(second.best)
+    return {name: (pair[0][name], pair[1][name]) for name in pair[0]}
+
+
+def _shape(ladder: Ladder) -> tuple[int, int, int, int | None]:
+    return _SHAPES.get(ladder.problem.domain.dimension, _SHAPE_OTHERWISE)
+
+
+def _size(ladder: Ladder) -> str:
+    width, depth, interior, _ = _shape(ladder)
+    return f"{width} × {depth}, {interior:,} points"
 
 
 def climb_by_corrections(ladder: Ladder) -> str | None:
@@ -57,13 +167,16 @@ def climb_by_corrections(ladder: Ladder) -> str | None:
         candidates = Candidates(_OF_CORRECTIONS, _FEATURES, ladder.drawn, base)
         number = best_of(ladder.solved(candidates)).number
         activation, scale = candidates.kinds[number]
-        ladder.train(
-            "correction",
-            f"{candidates.features:,} {activation}, scale {scale:g}",
+        corrected = ladder.run(
             network=candidates.only(number),
             points=candidates.points,
             optimizer=LeastSquares(),
+            estimate=True,
         )
+        if corrected is None:
+            return None
+        size = f"{candidates.features:,} {activation}, scale {scale:g}"
+        ladder.keep("correction", size, corrected)
         after = ladder.best.error
         if not after.known or after.relative > before.relative / 2:
             return None

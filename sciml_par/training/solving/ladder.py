@@ -39,6 +39,7 @@ class Ladder:
     world: World
     shown: bool
     best: Result | None = None
+    zero_loss: float = math.nan
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
@@ -71,35 +72,26 @@ class Ladder:
             like=like,
         )
 
-    def train(
-        self,
-        method: str,
-        size: str,
-        *,
-        estimate: bool = True,
-        error: ErrorEstimate | None = None,
-        **arguments: Any,
-    ) -> None:
-        """Train, and keep the result if it is the best; `error` is known already (collective)."""
+    def run(self, *, seed: int | None = None, **arguments: Any) -> Result | None:
+        """Train, and return the result (collective); None, with a line, if that fails."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = train(
+                return train(
                     self.problem,
-                    seed=self.seed,
+                    seed=self.seed if seed is None else seed,
                     precision=self.precision,
                     progress=False,
-                    estimate=estimate,
                     **arguments,
                 )
         except (InputError, TrainingError) as failure:
             if self.best is None:
                 raise
-            self.say(method, size, math.nan, one_line(failure))
-            return
-        if error is not None:
-            (member,) = result.members
-            result = replace(result, members=(replace(member, error=error),))
+            self.say("", one_line(failure), math.nan, "")
+            return None
+
+    def keep(self, method: str, size: str, result: Result) -> None:
+        """Show a result, and keep it if it is the best (local)."""
         self.say(method, size, result.members[0].validation_loss, text_of(result.error))
         if self.best is None or _better(result, self.best):
             self.best = result
@@ -131,6 +123,12 @@ class Ladder:
                 stacklevel=4,
             )
         return self.best
+
+
+def with_error(result: Result, error: ErrorEstimate) -> Result:
+    """Return a result of one member with its error."""
+    (member,) = result.members
+    return replace(result, members=(replace(member, error=error),))
 
 
 def text_of(error: ErrorEstimate) -> str:
