@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import import_module
+from sciml_par.problems.conditions.periodic import Periodic
+from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.results.result import Result
@@ -28,10 +30,12 @@ _SHAPES = {1: (32, 2, 400, None), 2: (20, 3, 2_500, None), 3: (20, 3, 4_000, Non
 _SHAPE_OTHERWISE = (64, 1, 3_000, 1_000)
 _FOLLOW = 50
 """After so many steps, points are drawn anew by the residual."""
-_SHARES = (0.3, 0.55)
-"""Of the time that is left, which the rounds of training take."""
-_OF_SECOND = 0.5
+_SHARE = 0.55
+"""Of the time that is left, which the training of a network takes at most."""
+_OF_SECOND = 0.45
 """The time of the second network, relative to that of the first."""
+_LEAST_SHARE = 0.3
+"""Of all the time, which must be left for a further round."""
 _TARGET = 0.3
 """The residual, relative to that of u = 0 and to the tolerance, at which a first round ends."""
 _STEPS = 10_000
@@ -53,17 +57,14 @@ def climb_by_networks(ladder: Ladder) -> str | None:
     first: Result | None = None
     second: Result | None = None
     resolved = ladder.problem.domain.dimension <= MOST_DIMENSIONS
-    for number, share in enumerate(_SHARES):
-        left = ladder.left()
-        if left <= 0:
-            return "time is up"
-        first = _trained(ladder, first, 0, share * left, last=number > 0, estimate=resolved)
+    while ladder.left() > (_LEAST_SHARE * ladder.seconds if first is not None else 0.0):
+        seconds, last = _SHARE * ladder.left(), first is not None
+        first = _trained(ladder, first, 0, seconds, last=last, estimate=resolved)
         if first is None:
             return None
         resolved = resolved and first.error.known
         if not first.error.known:
-            seconds = _OF_SECOND * share * left
-            second = _trained(ladder, second, 1, seconds, last=number > 0)
+            second = _trained(ladder, second, 1, _OF_SECOND * seconds, last=last)
             first = first if second is None else _with_error(first, second)
         ladder.keep("network", _size(ladder), first)
         why = None if ladder.met else climb_by_corrections(ladder)
@@ -83,14 +84,15 @@ def _trained(
 ) -> Result | None:
     """Train a network, from the beginning or further (collective); None if that fails."""
     width, depth, interior, boundary = _shape(ladder)
-    mlp: Any = import_module("sciml_par.networks").MLP
     stops: list[Any] = [WallTime(seconds=max(seconds, 1.0))]
     if not last and ladder.zero_loss > 0:
         stops.append(TargetLoss((_TARGET * ladder.tolerance) ** 2 * ladder.zero_loss))
     seed = ladder.drawn + number
     follow = None if ladder.problem.domain.dimension > MOST_DIMENSIONS else RAD(_FOLLOW)
     return ladder.run(
-        network=partial(mlp, width=width, depth=depth) if before is None else _copy_of(before),
+        network=_copy_of(before)
+        if before is not None
+        else partial(_network, ladder.problem, width, depth),
         points=Points(interior, boundary, method="sobol", seed=seed, adapt=follow),
         optimizer=LevenbergMarquardt(),
         seed=seed,
@@ -98,6 +100,16 @@ def _trained(
         stop=stops,
         estimate=estimate,
     )
+
+
+def _network(
+    problem: Problem, width: int, depth: int, d: int, m: int, *, seed: int, dtype: str
+) -> Any:
+    """Return a network, periodic by construction along the axes that the conditions name."""
+    networks: Any = import_module("sciml_par.networks")
+    axes = [each.axis for each in problem.conditions if isinstance(each, Periodic)]
+    embedding = networks.PeriodicEmbedding(axes, domain=problem.domain) if axes else None
+    return networks.MLP(d, m, width=width, depth=depth, embedding=embedding, seed=seed, dtype=dtype)
 
 
 def _copy_of(result: Result) -> Any:
