@@ -13,6 +13,8 @@ import numpy.typing as npt
 from sciml_par.results.error_estimate import ErrorEstimate
 
 Array = npt.NDArray[Any]
+_ROUNDING = 8.0
+"""Units of rounding in which a value is wrong at least."""
 Values = Callable[[Array], Array]
 
 
@@ -44,6 +46,7 @@ class Difference:
         *,
         fall: float,
         seconds: float,
+        precision: str,
         unknowns: dict[str, tuple[Any, Any]],
     ) -> ErrorEstimate:
         """Return the estimated error of u (local).
@@ -53,6 +56,7 @@ class Difference:
         at : the evaluation points, [k, d], and which of them lie in the domain, [k].
         fall : of the residual at unseen points, as `ErrorEstimate.reliability` says.
         seconds : that the second solution took.
+        precision : of both, whose rounding the error is at least.
         unknowns : the values of each unknown by both solutions.
         """
         x, inside = at
@@ -61,9 +65,11 @@ class Difference:
         if not math.isfinite(relative):
             why = "two solutions with different random weights have no finite difference."
             return ErrorEstimate.not_known(values.shape[1], why, reliability=fall, seconds=seconds)
+        least = _ROUNDING * float(np.finfo(precision).eps)
+        sizes = np.mean(values[inside] ** 2, axis=0), (least**2) * np.mean(u**2, axis=0)
         return ErrorEstimate(
-            relative,
-            np.sqrt(np.mean(values[inside] ** 2, axis=0)),
+            max(relative, least),
+            np.sqrt(np.maximum(*sizes)),
             fall,
             values=values,
             unknowns={n: self.factor * np.abs(b - a) for n, (a, b) in unknowns.items()},

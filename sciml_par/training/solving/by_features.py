@@ -197,5 +197,6 @@ def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
         ladder.at,
         fall=fall,
         seconds=seconds,
+        precision=ladder.precision,
         unknowns={name: (of_both[0][name], of_both[1][name]) for name in of_both[0]},
     )

@@ -65,7 +65,7 @@ def climb_by_networks(ladder: Ladder) -> str | None:
         resolved = resolved and first.error.known
         if not first.error.known:
             second = _trained(ladder, second, 1, _OF_SECOND * seconds, last=last)
-            first = first if second is None else _with_error(first, second)
+            first = first if second is None else _with_error(ladder, first, second)
         ladder.keep("network", _size(ladder), first)
         why = None if ladder.met else climb_by_corrections(ladder)
         if ladder.met or why:
@@ -124,7 +124,7 @@ def _copy_of(result: Result) -> Any:
     return make
 
 
-def _with_error(first: Result, second: Result) -> Result:
+def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
     """Return a result with the error that its difference from another one tells."""
     (one,), (other,) = first.members, second.members
     falls = [math.sqrt(each.zero_loss / each.validation_loss) for each in (one, other)]
@@ -142,6 +142,7 @@ def _with_error(first: Result, second: Result) -> Result:
         (x, np.ones(len(x), np.bool_) if inside is None else inside),
         fall=falls[0],
         seconds=other.seconds_train,
+        precision=ladder.precision,
         unknowns=_unknowns_of(one, other),
     )
     return with_error(first, error)
