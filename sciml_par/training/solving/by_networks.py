@@ -88,8 +88,10 @@ def _trained(
     if not last and ladder.zero_loss > 0:
         stops.append(TargetLoss((_TARGET * ladder.tolerance) ** 2 * ladder.zero_loss))
     seed = ladder.drawn + number
+    name = "first" if number == 0 else "second"
     follow = None if ladder.problem.domain.dimension > MOST_DIMENSIONS else RAD(_FOLLOW)
     return ladder.run(
+        part=f"{name}-network{'-further' if last else ''}",
         network=_copy_of(before)
         if before is not None
         else partial(_network, ladder.problem, width, depth),

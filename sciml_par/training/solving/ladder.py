@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
+from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -38,6 +40,8 @@ class Ladder:
     seed: int
     world: World
     shown: bool
+    checkpoint: Checkpoint | None = None
+    resume: bool = False
     best: Result | None = None
     zero_loss: float = math.nan
 
@@ -72,8 +76,17 @@ class Ladder:
             like=like,
         )
 
-    def run(self, *, seed: int | None = None, **arguments: Any) -> Result | None:
-        """Train, and return the result (collective); None, with a line, if that fails."""
+    def run(
+        self, *, seed: int | None = None, part: str | None = None, **arguments: Any
+    ) -> Result | None:
+        """Train, and return the result (collective); None, with a line, if that fails.
+
+        `part` names the folder of a training that is worth a checkpoint.
+        """
+        if part is not None and self.checkpoint is not None:
+            folder = Path(self.checkpoint.folder) / part
+            arguments["checkpoint"] = replace(self.checkpoint, folder=folder)
+            arguments["resume"] = AUTO if self.resume else False
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -85,7 +98,7 @@ class Ladder:
                     **arguments,
                 )
         except (InputError, TrainingError) as failure:
-            if self.best is None:
+            if self.best is None or "checkpoint" in arguments:
                 raise
             self.say("", one_line(failure), math.nan, "")
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from sciml_par._checks import is_positive
@@ -11,6 +12,8 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
+from sciml_par.training.checkpoints.checkpoint import Checkpoint
+from sciml_par.training.checkpoints.resume import compare_checkpoints
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_corrections, climb_by_networks
 from sciml_par.training.solving.ladder import Ladder
@@ -28,13 +31,16 @@ def solve(
     precision: str = "float64",
     seed: int = 0,
     progress: bool = True,
+    checkpoint: Checkpoint | None = None,
+    resume: bool | str = False,
 ) -> Result:
     """Solve a problem until its estimated relative error is below a tolerance (collective).
 
     The methods are tried in this order, each while the residual at unseen points falls:
-    random features of growing number, whose output layer is solved for (`LeastSquares`); a
-    network by `LevenbergMarquardt`, with more points where the residual at unseen points leaves
-    that of the training behind; and corrections of the best solution by further features.
+    random features of growing number, whose output layer is solved for (`LeastSquares`), each
+    beginning with the solution before; corrections of the best solution by further features; a
+    network by `LevenbergMarquardt` whose points follow the residual, and a second one for its
+    error where features cannot tell it.
 
     Parameters
     ----------
@@ -44,6 +50,10 @@ def solve(
     precision : "float64" or "float32".
     seed : of points and networks.
     progress : show a line for each stage on rank 0.
+    checkpoint : the folder for checkpoints of the networks that are trained, as for `train`.
+    resume : continue these trainings from their checkpoints; the stages by random features take
+        seconds, and are made again. `seconds` are those of this call. "auto" starts from the
+        beginning where there is no checkpoint.
 
     Returns
     -------
@@ -52,8 +62,8 @@ def solve(
     Raises
     ------
     InputError
-        A tolerance that is not positive or below what the precision can hold, or a problem that
-        cannot be solved as it is given; on all ranks.
+        A tolerance that is not positive or below what the precision can hold, a problem that cannot
+        be solved as it is given, or a folder whose checkpoints cannot be used; on all ranks.
 
     Warns
     -----
@@ -70,12 +80,42 @@ def solve(
     """
     world = current_world()
     world.communicator.attempt(lambda: _check(problem, tolerance, seconds, precision))
-    ladder = Ladder(problem, tolerance, seconds, precision, seed, world, shown=progress)
+    compare_checkpoints(checkpoint, resume, world.communicator)
+    world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
+    ladder = Ladder(
+        problem,
+        tolerance,
+        seconds,
+        precision,
+        seed,
+        world,
+        shown=progress,
+        checkpoint=checkpoint,
+        resume=bool(resume),
+    )
     why = None
     for climb in (climb_by_features, climb_by_corrections, climb_by_networks):
         if why is None and not ladder.met:
             why = climb(ladder)
     return ladder.end(why)
+
+
+def _check_folder(checkpoint: Checkpoint | None, resume: bool | str) -> None:
+    """Check that the folder holds checkpoints if these are to be resumed, and none otherwise."""
+    if checkpoint is None:
+        return
+    files = sorted(Path(checkpoint.folder).glob("*-network*/*.npz"))
+    if files and not resume and not checkpoint.overwrite:
+        raise InputError(
+            f"solve: {checkpoint.folder} holds checkpoints, such as {files[0].parent.name}. Write "
+            f"resume=True to continue them, Checkpoint(…, overwrite=True) to start anew, or "
+            f"another folder."
+        )
+    if resume is True and not files:
+        raise InputError(
+            f"solve: there is no checkpoint in {checkpoint.folder} to resume from. Its networks "
+            f"may not have begun; resume='auto' starts from the beginning in that case."
+        )
 
 
 def _check(problem: Any, tolerance: Any, seconds: Any, precision: Any) -> None:
