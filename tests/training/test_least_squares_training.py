@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,11 +17,12 @@ from engine import Engine, losses
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Interval, Problem, laplacian, poisson
+from sciml_par.problems import Interval, Problem, laplacian, poisson, problem_by_name
 from sciml_par.training import (
     Adam,
     Checkpoint,
     Ensemble,
+    LeastSquares,
     LevenbergMarquardt,
     NoProgress,
     Points,
@@ -121,6 +123,58 @@ def test_the_least_squares_go_below_adam_and_never_up() -> None:
     after = member.losses[member.loss_steps > 20]
     assert (np.diff(after) <= 0).all()
     assert after[-1] < 0.2 * member.losses[member.loss_steps <= 20].min()
+
+
+STARTED = LevenbergMarquardt(start="least-squares")
+
+
+@pytest.mark.parametrize("solver", ["auto", "kernel", "block cholesky", "qr", "matrix free"])
+def test_a_start_solves_for_the_output_layer_and_goes_on(solver: str) -> None:
+    started = small(problem(), optimizer=replace(STARTED, solver=solver), steps=6, log_every=1)
+    centres = partial(tiny, initial_weights="centres")
+    layer = small(problem(), network=centres, optimizer=LeastSquares(), steps=1, log_every=1)
+    usual = uninterrupted().members[0].losses[0]
+    found, expected = started.members[0], layer.members[0].loss
+    assert found.losses[0] == pytest.approx(usual, rel=1e-12)
+    assert found.losses[1] == pytest.approx(expected, rel=1e-9)
+    assert expected < 0.9 * usual
+    assert found.steps == 6
+    assert (np.diff(found.losses) < 0).all()
+
+
+def ends_with(activation: str | None) -> Any:
+    def make(d: int, m: int) -> Any:
+        layers = [keras.layers.Dense(4, "tanh"), keras.layers.Dense(m, activation)]
+        return keras.Sequential([keras.Input((d,)), *layers])
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore:.*copies of one model")
+def test_members_on_all_ranks_start_as_alone_on_one_rank() -> None:
+    started = partial(small, problem(), optimizer=STARTED, steps=4, log_every=1)
+    together = Ensemble(members=2, ranks_per_member=sp.size(), seeds=[3, 4])
+    for member, seed in zip(started(mode=together).members, (3, 4), strict=True):
+        alone = started(mode=Ensemble(ranks_per_member=1, seeds=[seed] * sp.size()))
+        np.testing.assert_allclose(member.losses, alone.members[0].losses, rtol=1e-8)
+
+
+def test_a_start_solves_for_unknowns_and_the_last_layer_of_a_keras_model() -> None:
+    inverse = problem_by_name("inverse-diffusion")
+    found = small(inverse, network=ends_with(None), points=40, optimizer=STARTED, steps=3)
+    assert found.members[0].loss < found.members[0].losses[0]
+
+
+def test_a_start_needs_a_linear_layer_and_the_same_start_on_resuming(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="start='least-squares'.*linear in its last weights"):
+        small(problem(), network=ends_with("tanh"), optimizer=STARTED, steps=3)
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    saved = partial(small, problem(), checkpoint=Checkpoint(folder, every=2))
+    saved(optimizer=STARTED, steps=4)
+    with pytest.raises(InputError, match="phases"):
+        saved(optimizer=LevenbergMarquardt(), steps=8, resume=True)
+    resumed = saved(optimizer=STARTED, steps=8, resume=True)
+    assert bits(resumed) == bits(small(problem(), optimizer=STARTED, steps=8))
 
 
 def test_stops() -> None:

@@ -232,5 +232,8 @@ def test_what_is_given_wrongly_is_refused() -> None:
     for name in ("geodesic", "scale_columns"):
         with pytest.raises(InputError, match=f"{name} to be True or False"):
             LevenbergMarquardt(**{name: "yes"})  # type: ignore[arg-type]
+    for wrong in ("least squares", True, LeastSquares):
+        with pytest.raises(InputError, match="start to be 'least-squares' or None"):
+            LevenbergMarquardt(start=wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError):
         LevenbergMarquardt(1e-3)  # type: ignore[misc]

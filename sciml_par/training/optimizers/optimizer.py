@@ -129,6 +129,10 @@ class Optimizer(Described, ABC):
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
         """Raise an `InputError` if these members and parameters cannot be trained (local)."""
 
+    def in_phases(self, steps: int) -> tuple[tuple[Optimizer, int], ...]:
+        """Return the optimizers that make these steps, one after another, and their steps."""
+        return ((self, steps),)
+
     def with_ranks(self, size: int) -> Self:
         """Return the same optimizer in a training whose loss is shared by `size` ranks."""
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from sciml_par._checks import checked_integer
@@ -48,7 +49,7 @@ def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -
     """Return the phases that are asked for, by one optimizer and its steps, or as pairs."""
     if phases is None:
         taken = as_optimizer(optimizer)
-        return (_phase(taken, taken.default_steps if steps is None else steps),)
+        return _phases(taken, taken.default_steps if steps is None else steps)
     if optimizer is not None or steps is not None:
         raise InputError(
             "train: give phases=[(optimizer, steps), …], or optimizer= and steps=, not both."
@@ -59,11 +60,12 @@ def as_phases(optimizer: Any, steps: int | None, phases: Sequence[Any] | None) -
             f"train: expected phases to be a list of pairs (optimizer, steps), as "
             f"[(Adam(1e-3), 5000), (Adam(1e-4), 2000)]; got {phases!r}."
         )
-    return tuple(_phase(*pair) for pair in pairs)
+    return tuple(chain.from_iterable(_phases(*pair) for pair in pairs))
 
 
-def _phase(optimizer: Any, steps: Any) -> Phase:
-    return Phase(as_optimizer(optimizer), checked_integer(steps, "train: steps", least=1))
+def _phases(optimizer: Any, steps: Any) -> tuple[Phase, ...]:
+    taken, count = as_optimizer(optimizer), checked_integer(steps, "train: steps", least=1)
+    return tuple(Phase(*each) for each in taken.in_phases(count))
 
 
 def of_second_order(phases: Sequence[Phase]) -> bool:

@@ -102,9 +102,9 @@ class LeastSquares(Optimizer):
         """See `Optimizer`."""
         if layout.linear is None:
             raise InputError(
-                "LeastSquares: the network is not known to be linear in its last weights. Give "
-                "network=RandomFeatures, an MLP, or a Keras model that ends with a Dense layer "
-                "without activation."
+                "LeastSquares (also by start='least-squares'): the network is not known to be "
+                "linear in its last weights. Give network=RandomFeatures, an MLP, or a Keras model "
+                "that ends with a Dense layer without activation."
             )
 
     def init(self, objective: Objective, parameters: Tensor) -> State:

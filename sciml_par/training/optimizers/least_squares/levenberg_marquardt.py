@@ -7,7 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from sciml_par._checks import check_count, check_flag, check_positive
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.training.loss.known import Jacobian, Known, LinearMap
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
     LinearSystem,
@@ -26,6 +28,8 @@ from sciml_par.training.optimizers.least_squares.trial import Trial, Trials
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
 
 Tensor = Any
+
+LEAST_SQUARES = "least-squares"
 
 # λ is not let fall below this share of its first value, where it changes nothing any more: the
 # trials of a step must be able to raise it to where it does.
@@ -67,6 +71,16 @@ class LevenbergMarquardt(Optimizer):
         there are residuals, for the same v; "block cholesky", which divides JᵀJ over the ranks;
         "qr"; "matrix free", which forms neither JᵀJ nor J; or "auto", which
         chooses by the size and the free memory.
+    start : "least-squares" lets `LeastSquares` make the first of the steps: it solves for the
+        output layer, and the network must end with a linear layer. None, the default, does not.
+        The initial loss falls by orders of magnitude. A network whose hidden layers are trained
+        then usually converges more slowly, to a larger error; see the documentation.
+
+    Raises
+    ------
+    InputError
+        A value cannot be used; or, before the first step, `start` is given and the network's
+        output is not known to be linear in some of its weights.
 
     Notes
     -----
@@ -87,6 +101,7 @@ class LevenbergMarquardt(Optimizer):
     scale_columns: bool = False
     trials: int = 12
     solver: str = AUTO
+    start: str | None = None
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -95,6 +110,17 @@ class LevenbergMarquardt(Optimizer):
         check_flag(name, "scale_columns", self.scale_columns)
         check_count(name, "trials", self.trials)
         check_solver(name, self.solver)
+        if self.start is not None and self.start != LEAST_SQUARES:
+            raise InputError(
+                f"{name}: expected start to be {LEAST_SQUARES!r} or None; got {self.start!r}."
+            )
+
+    def in_phases(self, steps: int) -> tuple[tuple[Optimizer, int], ...]:
+        """See `Optimizer`."""
+        if self.start is None:
+            return ((self, steps),)
+        pairs = ((LeastSquares(), 1), (replace(self, start=None), steps - 1))
+        return pairs if steps > 1 else pairs[:1]
 
     def for_size(
         self, p: int, rows: int, ranks: int, memory: int | None, *, members: int = 1
