@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -25,6 +24,7 @@ from sciml_par.training.estimate.side_by_side import (
     in_order,
     solve_side_by_side,
 )
+from sciml_par.training.estimate.uniqueness import free_function
 from sciml_par.training.members.stack import MemberSetup
 
 Array = npt.NDArray[Any]
@@ -41,8 +41,6 @@ _BEST_KINDS = 2
 _SEED = 977
 MOST_DIMENSIONS = 3
 _MARGIN = 10.0
-_FREE = 1e5
-"""A correction of more than this multiple of a residual at rounding is not one of rounding."""
 _HOPE = 1.2
 """The least factor by which the residual must fall for more features to be tried."""
 _CONVERGENCE = 1.5
@@ -73,13 +71,17 @@ def estimate_error(
         are tried.
     """
     began, m = time.perf_counter(), problem.outputs
-    why = _obstacle(problem, setup.network.model)
+    why = _obstacle(problem)
     if why is not None:
         return ErrorEstimate.not_known(m, why)
     try:
         best, converges = _best_correction(
             problem, setup, kept, seed=seed, world=world, suitable=suitable
         )
+        why = free_function(best, world.communicator)
+        if why is not None:
+            seconds = time.perf_counter() - began
+            return ErrorEstimate.not_known(m, why, seconds=seconds)
         return _estimate(problem, best, prediction, began, converges=converges)
     except Exception as error:  # a training of days is not to be lost for its estimate
         alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
@@ -109,7 +111,7 @@ def _best_correction(
             Candidates(kinds, number, _SEED + seed, base),
             steps=1,
             seed=seed,
-            precision=base.dtype_policy.name,
+            precision=str(base.trainable_variables[0].dtype),
             world=world,
             known=kept[size_of_own:],
         )
@@ -126,12 +128,10 @@ def _best_correction(
     return max(best, richer, key=_reliability), converges
 
 
-def _obstacle(problem: Problem, model: Any) -> str | None:
+def _obstacle(problem: Problem) -> str | None:
     """Return why no estimate can be made, if so."""
     if math.isnan(problem.domain.volume) or not problem.residuals:
         return "it takes points that were not trained on, and only given points are known here."
-    if not (callable(getattr(model, "apply", None)) and callable(getattr(model, "jet", None))):
-        return f"estimates are for networks of sciml_par.networks, not for {type(model).__name__}."
     return None
 
 
@@ -160,11 +160,6 @@ def _estimate(
     why = None
     if not solved.of_zero > 0 or not math.isfinite(relative):
         why = "u = 0 satisfies the equation and all conditions."
-    elif doubtful and at_rounding and relative > _FREE * share:
-        why = (
-            f"functions of {relative:.0e} of the size of u leave the residual as it is; the "
-            f"conditions may not determine the solution."
-        )
     elif doubtful and not at_rounding:
         why = _reason(problem, q)
     if why is not None:
@@ -218,11 +213,19 @@ def _reason(problem: Problem, q: float) -> str:
 
 
 def _in_double_precision(model: Any) -> Any:
-    """Return a copy of a model of this package in double precision; other models as they are."""
-    networks: Any = import_module("sciml_par.networks")
-    own = (networks.MLP, networks.RandomFeatures, networks.PropagatedModel)
-    if type(model).__module__.partition(".")[0] != "sciml_par" or not isinstance(model, own):
+    """Return a copy of a model in double precision; a model without a configuration as it is."""
+    try:
+        copy = type(model).from_config(_doubled(model.get_config()))
+        copy.set_weights([np.asarray(weight, np.float64) for weight in model.get_weights()])
+    except (NotImplementedError, TypeError, ValueError):  # a subclass that describes itself badly
         return model
-    copy = type(model).from_config({**model.get_config(), "dtype": "float64"})
-    copy.set_weights([np.asarray(weight, np.float64) for weight in model.get_weights()])
     return copy
+
+
+def _doubled(config: Any) -> Any:
+    """Return a configuration of a Keras model with "float64" in place of "float32"."""
+    if isinstance(config, dict):
+        return {key: _doubled(value) for key, value in config.items()}
+    if isinstance(config, list | tuple):
+        return type(config)(map(_doubled, config))
+    return "float64" if config == "float32" else config

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.networks.keras.network import Network
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -187,19 +186,20 @@ def _fit(stacks: Sequence[Stack], like: Solved, points: Points) -> None:
     values = like.network_values(x)
     members = [each for s in stacks for each in zip(s.setups, s.parameters, strict=True)]
     for setup, theta in members:
-        columns = columns_of(setup.network, x, theta.dtype)
+        columns = columns_of(setup.network.model, x)
         fitted = lstsq(columns, values, cond=_CUTOFF, lapack_driver="gelsy")[0].ravel()
         first = sum(np.asarray(each).size for each in setup.network.own_variables[:2])
         theta[first : first + fitted.size] = fitted
 
 
-def columns_of(network: Network, x: Array, dtype: Any) -> Array:
-    """Return the features at x, and ones: [n, d] -> [n, features + 1] (local)."""
-    kernel, bias = (tf.constant(np.asarray(each), dtype) for each in network.own_variables[:2])
+def columns_of(model: Any, x: Array) -> Array:
+    """Return the features of a candidate at x, and ones: [n, d] -> [n, features + 1] (local)."""
+    features = getattr(model, "correction", model)
+    kernel, bias = (variable.value for variable in features.trainable_variables[:2])
     count = int(bias.shape[0])
     single = [kernel, bias, tf.eye(count, dtype=kernel.dtype), tf.zeros([count], kernel.dtype)]
-    features = network.apply(single, tf.constant(x, kernel.dtype)).numpy()
-    return np.column_stack([features, np.ones(len(x))]).astype(np.float64)
+    found = features.apply(single, tf.constant(x, kernel.dtype)).numpy()
+    return np.column_stack([found, np.ones(len(x))]).astype(np.float64)
 
 
 def in_order(solved: list[Solved]) -> list[Solved]:

@@ -34,9 +34,9 @@ def free_function(solved: Solved, communicator: Communicator) -> str | None:
     if share < _FREE:
         return None
     return (
-        f"the equation and its conditions do not determine the solution: a function of the size of "
-        f"{share:.0%} of a smooth one can be added and leaves all residuals as they are; add "
-        f"boundary or initial conditions."
+        "the equation and its conditions do not determine the solution: functions can be added to "
+        "u that leave all residuals as they are, as a constant where only derivatives are given; "
+        "add boundary or initial conditions."
     )
 
 
@@ -59,7 +59,7 @@ def _free_share(factor: Array, solved: Solved, x: Array) -> float:
 
 def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:
     """Return the derivatives of all components at x by the parameters solved for, [n m, q]."""
-    columns = columns_of(solved.setup.network, x, solved.end.dtype)
+    columns = columns_of(solved.setup.network.model, x)
     (n, count), m = columns.shape, solved.setup.problem.outputs
     found = np.zeros((n, m, q))
     for component in range(m):
