@@ -163,7 +163,7 @@ def over_fits(validation_loss: float, loss: float, first: float) -> bool:
     Much larger is more than 10 times, and more than 1e-9 of the first: with less, the errors in the
     catalogue are below 1e-4, however small the loss is.
     """
-    return validation_loss > max(_MANY_TIMES * loss, _LITTLE * first)
+    return bool(validation_loss > max(_MANY_TIMES * loss, _LITTLE * first))
 
 
 @dataclass(frozen=True)

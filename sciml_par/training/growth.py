@@ -20,8 +20,8 @@ from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
 
 _LEAST_STEPS = 60
-_PARTS = (8, 4, 2)
-"""A training is tested after 1/8, 1/4 and 1/2 of its steps, and where it ends early."""
+_EIGHTHS = (1, 2, 4, 6)
+"""A training is tested after as many eighths of its steps, and where it ends early."""
 
 
 class GrowthWatcher(Watcher):
@@ -45,7 +45,7 @@ class GrowthWatcher(Watcher):
         self._world, self._savers = world, savers
         steps = sum(ready.identity.steps)
         on = arguments.grow is not False and why_not(arguments, ready) is None
-        self._steps = tuple(steps // part for part in _PARTS) if on else ()
+        self._steps = tuple(each * steps // 8 for each in _EIGHTHS) if on else ()
         self._tested = -1
 
     @property

@@ -115,12 +115,12 @@ def train(
     progress : show progress on rank 0.
     estimate : estimate the error of the solution at the end; see `Result.error`. By default where
         all ranks train one model and have trained it for two minutes or more.
-    grow : add interior points, and as much denser ones elsewhere, where the loss at points that
-        were not trained on is 10 times that of the training, and continue. This is tested after
-        1/8, 1/4 and 1/2 of the steps and if the training ends early; points grow three times at
-        most, to at most 20,000. By default in mode "data" where the number of interior points is
-        left open or given; never by less than 60 steps, with `points_per_rank`, minibatches or new
-        draws, or weights of single points. True raises an error where points cannot grow.
+    grow : add points and continue where the loss at points that were not trained on is more than
+        10 times that of the training. It is tested after 1/8, 1/4, 1/2 and 3/4 of the steps and
+        where the training ends early; the points grow three times at most, to at most 20,000 in
+        the interior. None does so where it can, and True raises an error where it cannot: for
+        ensembles, interior points in an array, `points_per_rank`, minibatches, new or adapted
+        points, weights of single points, and fewer than 60 steps.
 
     Returns
     -------
