@@ -24,7 +24,7 @@ from sciml_par.problems import (
     Problem,
     Residual,
 )
-from sciml_par.results.member import Growth
+from sciml_par.results import Growth
 from sciml_par.training import (
     RAD,
     Adam,
