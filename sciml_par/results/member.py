@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +134,38 @@ class History:
     weights: dict[str, FloatArray] = dataclasses.field(default_factory=dict)
 
 
+class Growth(NamedTuple):
+    """Points that `train` has added, since the model over-fitted those that it had.
+
+    Attributes
+    ----------
+    step : after how many updates.
+    before, after : how many interior points were asked for, and are since.
+    loss, validation_loss : at the points until then, and at others.
+    """
+
+    step: int
+    before: int
+    after: int
+    loss: float
+    validation_loss: float
+
+    def __str__(self) -> str:
+        return (
+            f"points: {self.before:,} → {self.after:,} after step {self.step:,}, since the loss "
+            f"was {self.loss:.1e} at these and {self.validation_loss:.1e} at others"
+        )
+
+
+def over_fits(validation_loss: float, loss: float, first: float) -> bool:
+    """Return whether a loss at other points is much larger than that at the training points.
+
+    Much larger is more than 10 times, and more than 1e-9 of the first: with less, the errors in the
+    catalogue are below 1e-4, however small the loss is.
+    """
+    return bool(validation_loss > max(_MANY_TIMES * loss, _LITTLE * first))
+
+
 @dataclass(frozen=True)
 class Member:
     """One trained model.
@@ -181,6 +213,8 @@ class Member:
     form : what its problem makes of its network.
     field : u(x; θ) as a `sciml_par.results.trained_field.TrainedField`, where the network is; None
         or a sentence that says what to do elsewhere.
+    error : the estimate of its error, or None.
+    growths : the points that were added on the way. Losses before and after do not compare.
     """
 
     number: int
@@ -215,6 +249,7 @@ class Member:
     form: FieldForm = dataclasses.field(default_factory=FieldForm)
     field: Any = None
     error: ErrorEstimate | None = None
+    growths: tuple[Growth, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.term_weights.size:
@@ -277,15 +312,10 @@ class Member:
 
     @property
     def over_fitted(self) -> bool | None:
-        """Whether the loss is much larger at other points; None where it is not known there.
-
-        Much larger is more than 10 times that at the training points, and more than 1e-9 of the
-        first: with less, the errors in the catalogue are below 1e-4, however small the loss is.
-        """
+        """Whether the loss is much larger at other points, or None; see `over_fits`."""
         if math.isnan(self.validation_loss):
             return None
-        little = _LITTLE * float(self.losses[0])
-        return bool(self.validation_loss > max(_MANY_TIMES * self.kept_loss, little))
+        return over_fits(self.validation_loss, self.kept_loss, float(self.losses[0]))
 
     @property
     def found_little(self) -> bool:

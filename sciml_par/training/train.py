@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sciml_par._other_names import by_name
@@ -17,9 +18,10 @@ from sciml_par.results.result import Result
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE, Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
-from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, scattered_before
+from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, points_before
 from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
 from sciml_par.training.estimate.scale_of_features import with_scale
+from sciml_par.training.growth import GrowthWatcher, check_grow
 from sciml_par.training.loop.stops import Stop
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
@@ -58,6 +60,7 @@ def train(
     evaluation_domain: Domain | None = None,
     progress: bool = True,
     estimate: bool | None = None,
+    grow: bool | None = None,
 ) -> Result:
     """Minimize the loss of a problem over the weights of a network (collective).
 
@@ -89,9 +92,9 @@ def train(
     callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.
     checkpoint : the folder for checkpoints, and how often one is written.
     resume : continue from the checkpoint in that folder, bit for bit as without the interruption.
-        All arguments must be the same except `stop`, `keep`, `log_every`, the arguments of the
-        evaluation, and the steps, which may be more. Without a checkpoint, "auto" starts from the
-        beginning.
+        All arguments must be the same except `stop`, `keep`, `log_every`, `grow`, the arguments of
+        the evaluation, and the steps, which may be more. Without a checkpoint, "auto" starts from
+        the beginning.
     keep : "best" predicts with the network's weights of the least loss, "last" with those at the
         end.
     weights : of the terms of the loss, by their names, as {"residual": 1.0, "dirichlet": 100.0}, in
@@ -112,6 +115,12 @@ def train(
     progress : show progress on rank 0.
     estimate : estimate the error of the solution at the end; see `Result.error`. By default where
         all ranks train one model and have trained it for two minutes or more.
+    grow : add points and continue where the loss at points that were not trained on is more than
+        10 times that of the training. It is tested after 1/8, 1/4, 1/2 and 3/4 of the steps and
+        where the training ends early; the points grow three times at most, to at most 20,000 in
+        the interior. None does so where it can, and True raises an error where it cannot: for
+        ensembles, interior points in an array, `points_per_rank`, minibatches, new or adapted
+        points, weights of single points, and fewer than 60 steps.
 
     Returns
     -------
@@ -158,25 +167,30 @@ def train(
         log_every=log_every,
         evaluation_points=evaluation_points,
         evaluation_domain=evaluation_domain,
+        grow=grow,
     )
     called = everyone.attempt(lambda: as_callbacks(callbacks))
     with signals_caught(world) as signals:
         compare_checkpoints(checkpoint, resume, everyone)
-        scattered = scattered_before(checkpoint, resume, everyone)
-        ready = prepare(arguments, world, scattered=scattered)
+        scattered, growths = points_before(checkpoint, resume, everyone)
+        again = partial(prepare, world=world, scattered=scattered, growths=growths)
+        ready = again(arguments)
         if ready.settings.mode == DATA:  # else every rank may have another problem
             arguments, chosen = with_scale(arguments, world)
             if chosen:
-                ready = prepare(arguments, world, scattered=scattered)
+                ready = again(arguments)
                 ready = replace(ready, notes=(*chosen, *ready.notes))
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
+        everyone.attempt(lambda: check_grow(arguments, ready))
         meeting = _meeting(ready, everyone)
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
-        watchers = [CallbackWatcher(called, everyone), *saver]
+        growing = GrowthWatcher(ready, arguments, world, saver)
+        # Before callbacks and checkpoints, which see what the training continues with.
+        watchers = [growing, CallbackWatcher(called, everyone), *saver]
         _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)
-        result = _result(ready, meeting, arguments, world, estimate)
+        result = _result(growing.ready, meeting, arguments, world, estimate)
     _warn_of_doubts(result, everyone)
     return result
 

@@ -68,6 +68,7 @@ FLOORS = {
         "checkpoints": 7,
         "outcome": 7,
         "estimate": 8,
+        "growth": 8,
         "train": 9,
         "solving": 10,
     },

@@ -14,7 +14,7 @@ from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.problems.unknowns.placed_function import Input, PlacedFunction
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.results.error_estimate import ErrorEstimate, ValuesAt
-from sciml_par.results.member import Member, RankContribution
+from sciml_par.results.member import Growth, Member, RankContribution
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.stored.arrays import (
     FUNCTIONS,
@@ -85,6 +85,7 @@ def write_member(member: Member) -> Entry:
         "misfits": list(member.misfits.items()),
         "field": asdict(member.form),
         "error": _write_error(member.error),
+        "growths": [each._asdict() for each in member.growths],
         "unknowns": _write_unknowns(member),
         "unknown_functions": [_write_function(each) for each in member.functions],
         "per_rank": [
@@ -122,6 +123,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
         ),
         form=_read_form(entry["field"]),
         error=_read_error(entry["error"], own.x, estimate_of(seen, number)),
+        growths=tuple(Growth(**each) for each in entry.get("growths", ())),
     )
 
 

@@ -33,6 +33,7 @@ class Arguments:
     log_every: int | None
     evaluation_points: int | None
     evaluation_domain: Domain | None
+    grow: bool | None = None
 
 
 _LONGEST, _LONGEST_LIST = 200, 20

@@ -27,10 +27,13 @@ class Settings:
     log_every: int | None
     evaluation_points: int | None
     keep: str
+    grow: bool | None = None
 
     def __post_init__(self) -> None:
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("keep", self.keep, (BEST, LAST))
+        if not isinstance(self.grow, bool | None):
+            raise InputError(f"train: expected grow to be True, False or None; got {self.grow!r}.")
         for name, least in (("seed", 0), ("evaluation_points", 2), ("log_every", 1)):
             value = getattr(self, name)
             if value is not None or name == "seed":

@@ -66,6 +66,7 @@ def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatAr
         "steps": identity.steps,
         "stop": identity.stop,
         "scattered": identity.scattered,
+        "growths": identity.growths,
         "courses": courses,
     }
     return Content(texts, arrays)

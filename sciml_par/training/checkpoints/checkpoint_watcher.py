@@ -15,6 +15,7 @@ from sciml_par.training.checkpoints.stored_terms import FloatArray, terms_of_now
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loop.loop import NOT_FINITE
 from sciml_par.training.preparation.description import Identity
+from sciml_par.training.preparation.preparation import Preparation
 from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
 
 
@@ -58,6 +59,11 @@ class CheckpointWatcher(Watcher):
         if not self._writes or now == self._written:
             return None
         return self._write(meeting, now, terms)
+
+    def go_on_with(self, ready: Preparation) -> None:
+        """Write checkpoints of a training that continues with other points."""
+        self._identity, self._take_apart = ready.identity, ready.take_apart
+        self._terms.clear()
 
     def _terms_of(self, meeting: Meeting) -> dict[int, FloatArray]:
         """Return the terms at the weights of courses that have begun (collective)."""

@@ -8,6 +8,7 @@ from typing import Any
 from sciml_par._text import listed
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.results.member import Growth
 from sciml_par.results.stored.folder import CHECKPOINT, claim_folder
 from sciml_par.training.checkpoints import checkpoint_file
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, check_checkpoint
@@ -31,21 +32,23 @@ def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> No
             )
 
 
-def scattered_before(
+def points_before(
     checkpoint: Checkpoint | None, resume: bool | str, world: Communicator
-) -> bool | None:
-    """Return whether the resumed training has points of Sobol's sequence (collective).
+) -> tuple[bool | None, tuple[Growth, ...]]:
+    """Return of a training that is resumed what decides its points (collective).
 
-    Its phases decided that, and there may be others now. None if the training starts anew.
+    That is whether they are of Sobol's sequence, as its phases decided, and there may be others
+    now; and how they have grown. None and () if the training starts anew.
     """
     if checkpoint is None or not resume:
-        return None
+        return None, ()
 
-    def find() -> bool | None:
+    def find() -> tuple[bool | None, tuple[Growth, ...]]:
         files = checkpoint.files() if world.rank == 0 else []
-        return checkpoint_file.read(files[0]).texts.get("scattered") if files else None
+        texts = checkpoint_file.read(files[0]).texts if files else {}
+        return texts.get("scattered"), tuple(Growth(*each) for each in texts.get("growths", ()))
 
-    found: bool | None = world.broadcast_object(world.attempt(find))
+    found: tuple[bool | None, tuple[Growth, ...]] = world.broadcast_object(world.attempt(find))
     return found
 
 

@@ -44,6 +44,12 @@ _NOT_COMPILED = (
 _OF_THE_PHASE = (NO_PROGRESS, NO_DECREASE)
 """Why a member has ended that goes on in the next phase."""
 
+_BY_STOPS = (TARGET_LOSS, NO_PROGRESS)
+"""Why a member has ended that goes on with other stops."""
+
+_BY_THE_LOSS = (TARGET_LOSS, NO_PROGRESS, NO_DECREASE)
+"""Why a member has ended that goes on with another loss."""
+
 
 class NotStackableError(Exception):
     """An operation of a residual has no form for several members at once."""
@@ -132,6 +138,19 @@ class Course:
         return sum(phase.steps for phase in self.phases)
 
     @property
+    def steps_left(self) -> int:
+        """The steps that are left in this phase and those after it."""
+        at = self.position
+        made = at.step - at.phase_start
+        return sum(phase.steps for phase in self.phases[at.phase :]) - made
+
+    @property
+    def first_loss(self) -> float:
+        """The first loss that was recorded, of the first member."""
+        first = next(each[0, 0] for each in self.records if len(each))
+        return float(first[: self.terms.shape[1]].sum())
+
+    @property
     def ended(self) -> npt.NDArray[np.int32]:
         """Why each member has ended, [M]; see `State`."""
         return np.asarray(self.state.ended.numpy())
@@ -168,6 +187,32 @@ class Course:
         """Make each member a separate computation, from where they stand."""
         self._loops, self._feed, self.apart = tuple(loops), feed, True
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether all members run, or would with another loss."""
+        goes = np.isin(self.ended, (RUNNING, *_BY_THE_LOSS)).all()
+        return self.stopped is None and self.steps_left > 0 and bool(goes)
+
+    def move_to(self, other: Course) -> bool:
+        """Continue at the points of another course of these members; not if its loss is infinite.
+
+        A method of second order begins anew, since it holds values of the loss.
+        """
+        other.position = self.position
+        terms = other.terms_here(self.state.parameters)
+        if not np.isfinite(terms).all():
+            return False
+        self._reopen(_BY_THE_LOSS)
+        self.terms, self.stack, self.phases = terms, other.stack, other.phases
+        self._feed, self._loops, self._prepared = other._feed, other._loops, other._prepared
+        self.seconds_compile += other.seconds_compile
+        moments = self.state.optimizer
+        state = self._loops[self.position.phase].start(self.state.parameters, before=self.state)
+        if not self.phases[self.position.phase].optimizer.second_order:
+            state = state._replace(optimizer=moments)
+        self.state = _judged_anew(state)
+        return True
+
     def restore(self, position: Position, leaves: Sequence[Any]) -> bool:
         """Put the course to where one of the same stack was."""
         like = self._loops[position.phase].start(self.state.parameters)
@@ -182,7 +227,7 @@ class Course:
     def go_on(self, *, reopen: bool) -> None:
         """Continue from there."""
         if reopen:
-            self._reopen()
+            self._reopen(_BY_STOPS)
         if self._has_next_phase():
             self._next_phase()
 
@@ -269,9 +314,7 @@ class Course:
             return loop.squares_at(state.parameters, batch, source.counts)
 
         source.adapt(at.step, squares)
-        # The losses at other points do not compare: what is best begins anew.
-        none = tf.fill(state.best_loss.shape, tf.constant(np.inf, state.best_loss.dtype))
-        self.state = state._replace(best_loss=none, reference_loss=none)
+        self.state = _judged_anew(state)
 
     def final_parameters(self) -> Any:
         """Return θ: [M, p] at the end; the best in place of those whose loss is not finite."""
@@ -329,10 +372,10 @@ class Course:
         more = self.position.phase + 1 < len(self.phases)
         return more and self._phase_over() and self._goes_on()
 
-    def _reopen(self) -> None:
-        """Let members run that have ended by stops, which may be others now."""
+    def _reopen(self, reasons: Sequence[int]) -> None:
+        """Let members run that have ended for these reasons."""
         at, ended = self.position, self.ended
-        again = np.isin(ended, (TARGET_LOSS, NO_PROGRESS))
+        again = np.isin(ended, reasons)
         if again.any() and not self._runs():
             # The step at which the last of them ended was no update: it is made again.
             at.step = max(self.last_step_of(int(j)) for j in np.flatnonzero(again))
@@ -360,3 +403,9 @@ class Course:
         reference = tf.fill(begin.reference_step.shape, tf.constant(at.step, tf.int32))
         self.state = begin._replace(reference_step=reference)
         self._prepared = False
+
+
+def _judged_anew(state: State) -> State:
+    """Return a state in which what is best begins anew, since losses at other points differ."""
+    none = tf.fill(state.best_loss.shape, tf.constant(np.inf, state.best_loss.dtype))
+    return state._replace(best_loss=none, reference_loss=none)

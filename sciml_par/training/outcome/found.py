@@ -118,6 +118,7 @@ def _member(
         functions=functions_found(setup, outcome, layout, prediction, settings, fields[1:]),
         form=form_of(problem, settings.precision),
         field=fields[0],
+        growths=ready.identity.growths,
     )
 
 

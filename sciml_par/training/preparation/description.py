@@ -13,6 +13,7 @@ from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.problem_check import digest_of_ansatz
+from sciml_par.results.member import Growth
 from sciml_par.training.arguments.ensemble import Division
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.identity.described import text_of
@@ -28,7 +29,10 @@ Description = dict[str, str]
 # `where` decides which points a condition has, and these are compared.
 _NOT_OF_A_CONDITION = ("_", "on", "where", "own", "weight")
 # What may differ in a training that continues; steps are compared by phases.
-_MAY_DIFFER = ("log_every", "evaluation_points", "evaluation_domain", "keep", "steps", "stop")
+_MAY_DIFFER = (
+    *("log_every", "evaluation_points", "evaluation_domain"),
+    *("keep", "steps", "stop", "grow"),
+)
 # Keras numbers its models; the initial weights are those of rank 0.
 _NOT_OF_A_NETWORK = ("name", "seed", "dtype")
 
@@ -39,7 +43,8 @@ class Identity:
 
     `run`, `members` and `phases` describe the run on all ranks, the members of this group in the
     order of their numbers, and the optimizer of each phase. `steps` are those of the phases, `stop`
-    ends members, and `scattered` is true if points without a chosen method are Sobol's.
+    ends members, and `scattered` is true if points without a chosen method are Sobol's. `growths`
+    have added points.
     """
 
     run: Description
@@ -48,6 +53,7 @@ class Identity:
     steps: tuple[int, ...]
     stop: str
     scattered: bool
+    growths: tuple[Growth, ...] = ()
 
     @property
     def fixed(self) -> list[Description]:

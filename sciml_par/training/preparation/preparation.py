@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from sciml_par.parallel.collectives.fused import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
+from sciml_par.results.member import Growth
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Division, Ensemble, as_mode, divide, problem_of
 from sciml_par.training.arguments.settings import Settings
@@ -25,6 +26,7 @@ from sciml_par.training.loop.stops import Stops, as_stops
 from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
+from sciml_par.training.points.growing import grown
 from sciml_par.training.points.rank_feed import DividedFeed
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.consistency import (
@@ -154,10 +156,24 @@ class _Asked:
     strategy: LossWeights | None
 
 
-def prepare(given: Arguments, world: World, *, scattered: bool | None = None) -> Preparation:
-    """Check the arguments, see that the ranks agree, and make networks and points (collective)."""
+def prepare(
+    given: Arguments,
+    world: World,
+    *,
+    scattered: bool | None = None,
+    growths: Sequence[Growth] = (),
+) -> Preparation:
+    """Check the arguments, see that the ranks agree, and make networks and points (collective).
+
+    growths : as often are there more points, scattered where the method was left open.
+    """
     everyone = world.communicator
     given, chosen = with_optimizer(given, everyone)
+    if growths:
+        given, scattered = (
+            replace(given, points=grown(given.points, given.problem, len(growths))),
+            True,
+        )
     asked = everyone.attempt(lambda: _checked(given, everyone))
     settings, phases, division = asked.settings, asked.phases, asked.division
     domain = given.evaluation_domain
@@ -195,7 +211,7 @@ def prepare(given: Arguments, world: World, *, scattered: bool | None = None) ->
         _threads(world, group),
         tuple(stacks),
         division.group,
-        Identity(run, tuple(models), optimizers, steps, repr(stop), scattered),
+        Identity(run, tuple(models), optimizers, steps, repr(stop), scattered, tuple(growths)),
         given.points,
         asked.strategy,
         tuple(dict.fromkeys(notes)),
@@ -212,6 +228,7 @@ def _checked(given: Arguments, everyone: Communicator) -> _Asked:
         log_every=given.log_every,
         evaluation_points=given.evaluation_points,
         keep=given.keep,
+        grow=given.grow,
     )
     if not isinstance(given.problem, Problem):
         raise InputError(f"train: expected problem to be a Problem; got {given.problem!r}.")

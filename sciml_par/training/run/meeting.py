@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,10 @@ class Meeting:
         self.stop = reason
         for course in self.courses:
             course.stop(reason)
+
+    def reopen(self) -> None:
+        """Let the courses that all ranks share go on, which had ended."""
+        self.everyone = [replace(each, course=current(self.courses)) for each in self.everyone]
 
     @property
     def done(self) -> int:
