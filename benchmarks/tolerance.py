@@ -41,9 +41,9 @@ def main() -> None:
                 runs.append(run)
                 if sp.rank() == 0:
                     print(line_of(run), flush=True)
+                    write_json(RESULTS / "tolerance.json", {"runs": runs})
     if sp.rank() == 0:
         report(runs)
-        write_json(RESULTS / "tolerance.json", {"runs": runs})
         draw(runs)
 
 

@@ -30,11 +30,13 @@ _MOST_COLUMNS = 1_600
 _FALL = 3.0
 """A stage after which the residual at unseen points has not fallen by this factor is the last."""
 _STEEPER = 1.5
-_GROWTH = 2.5
+_GROWTH = 1.5
 """The time of a stage grows with this power of the number of features."""
-_SHARE = 0.25
+_SHARE = 0.4
 """Of the time that is left, which one stage may take."""
 _MOST_KINDS = 3
+_MANY = 1_000
+"""From this number of features on, only one kind of them estimates the error of fewer."""
 _RICHER = {40: 300, 100: 300}
 """Numbers of features that estimate the error of fewer; 1.9 times as many otherwise."""
 
@@ -161,6 +163,9 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
     number = min(_RICHER.get(features, int(1.9 * features)), most)
     if number < 1.5 * features or ladder.problem.domain.dimension > MOST_DIMENSIONS:
         return None
+    kinds: list[Kind] = [(activation, _STEEPER * scale)]
+    if number < _MANY:
+        kinds.append(stage.kind)
     x, inside = ladder.at
     found = stage.solved
     found.assign()
@@ -171,7 +176,7 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
         Prediction("prediction", x, found.field_values(x), inside=inside),
         seed=ladder.seed,
         world=ladder.world,
-        suitable=([(activation, scale), (activation, _STEEPER * scale)], number),
+        suitable=(kinds, number),
     )
 
 
