@@ -26,6 +26,7 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Growth
 from sciml_par.training import (
+    LBFGS,
     RAD,
     Adam,
     Checkpoint,
@@ -115,6 +116,15 @@ def test_best_weights_of_few_points_are_not_kept() -> None:
     (growth,) = member.growths
     assert growth.loss < member.best_loss < growth.validation_loss
     assert member.best_step > growth.step
+    assert error_of(result) < 0.2
+
+
+def test_weights_that_are_worse_than_the_initial_ones_are_given_up() -> None:
+    """Between five points the field of L-BFGS is far off, and no step leads back from there."""
+    result = few(optimizer=LBFGS(), steps=400)
+    first = result.members[0].growths[0]
+    assert first.validation_loss > result.members[0].losses[0]
+    assert result.members[0].losses[first.step] < first.validation_loss
     assert error_of(result) < 0.2
 
 

@@ -194,23 +194,26 @@ class Course:
         return self.stopped is None and self.steps_left > 0 and bool(goes)
 
     def move_to(self, other: Course) -> bool:
-        """Continue at the points of another course of these members; not if its loss is infinite.
+        """Continue at the points of another course of this member; not if its loss is infinite.
 
-        A method of second order begins anew, since it holds values of the loss.
+        The weights are the initial ones where these have the smaller loss there. A method of second
+        order begins anew, since it holds values of the loss.
         """
         other.position = self.position
-        terms = other.terms_here(self.state.parameters)
-        if not np.isfinite(terms).all():
+        starts = [self.state.parameters, tf.constant(other.stack.parameters)]
+        losses = [other.terms_here(theta).sum() for theta in starts]
+        if not np.isfinite(losses).all():
             return False
+        theta = starts[int(np.argmin(losses))]
         self._reopen(_BY_THE_LOSS)
-        self.terms, self.stack, self.phases = terms, other.stack, other.phases
+        self.stack, self.phases = other.stack, other.phases
         self._feed, self._loops, self._prepared = other._feed, other._loops, other._prepared
         self.seconds_compile += other.seconds_compile
         moments = self.state.optimizer
-        state = self._loops[self.position.phase].start(self.state.parameters, before=self.state)
+        state = self._loops[self.position.phase].start(theta, before=self.state)
         if not self.phases[self.position.phase].optimizer.second_order:
             state = state._replace(optimizer=moments)
-        self.state = _judged_anew(state)
+        self.state = _judged_anew(state._replace(parameters=theta))
         return True
 
     def restore(self, position: Position, leaves: Sequence[Any]) -> bool:
