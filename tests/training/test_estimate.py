@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from sciml_par.networks import RandomFeatures
 from sciml_par.problems import (
     Dirichlet,
     Interval,
+    Neumann,
     Polygon,
     Problem,
     derivative,
@@ -154,6 +156,24 @@ def test_the_rounding_of_a_prediction_in_single_precision_is_part_of_it():
     true = result.members[0].prediction.relative_l2_error
     assert true > 1e-5
     assert result.error.relative == pytest.approx(true, rel=0.1)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_of_a_keras_model(precision: str):
+    def with_a_skip(d: int, m: int) -> keras.Model:
+        x = keras.Input((d,))
+        hidden = keras.layers.Dense(12, "tanh")(x)
+        both = keras.layers.Concatenate()([x, keras.layers.Dense(12, "tanh")(hidden)])
+        return keras.Model(x, keras.layers.Dense(m)(both))
+
+    found = trained(poisson(domain=Interval(0, 1)), network=with_a_skip, precision=precision)
+    true = found.members[0].prediction.relative_l2_error
+    assert found.error.relative == pytest.approx(true, rel=0.1)
+
+
+def test_where_a_constant_is_free():
+    problem = Problem(Interval(0, 1), laplacian, conditions=[Neumann(0.0)])
+    assert "do not determine" in trained(problem, steps=5).error.reason
 
 
 def test_without_an_estimate_the_result_says_so():

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sciml_par import rank, solve
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.problems import (
+    Box,
     Dirichlet,
+    Initial,
     Interval,
+    Neumann,
     Problem,
+    Time,
     derivative,
     laplacian,
     poisson,
     problem_by_name,
 )
+from sciml_par.training import Checkpoint
 
 
 @pytest.mark.ranks(most=2, reason="more ranks show nothing else")
@@ -72,15 +81,81 @@ def test_a_tolerance_that_is_not_met_is_told():
     assert not result.error.known or result.error.relative > true / 3
 
 
+def _vibration(u, x):
+    return laplacian(u, x) + np.pi**2 * u(x)
+
+
+def _torsion(u, x):
+    return laplacian(u, x) - tf.cos(np.pi * x[:, :1])
+
+
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
-def test_a_solution_that_is_not_determined_is_told():
-    problem = Problem(
-        Interval(0, 1), lambda u, x: laplacian(u, x) - 1.0, conditions=[Dirichlet(0.0, on="left")]
-    )
-    with pytest.warns(ResultWarning, match="do not determine the solution"):
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(
+            Interval(0, 1),
+            lambda u, x: laplacian(u, x) - 1.0,
+            conditions=[Dirichlet(0.0, on="left")],
+        ),
+        Problem(Interval(0, 1), _vibration, conditions=[Dirichlet(0.0)]),
+        Problem(Box([0, 0], [1, 1]), _torsion, conditions=[Neumann(0.0)]),
+    ],
+    ids=["one condition of two", "eigenfunction", "a constant is free"],
+)
+def test_a_solution_that_is_not_determined_is_told(problem: Problem):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         result = solve(problem, tolerance=1e-6, progress=False)
     assert not result.error.known
+    assert "do not determine the solution" in result.error.reason
+    told = [each for each in caught if issubclass(each.category, ResultWarning)]
+    assert len(told) == (rank() == 0)
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.parametrize("name", ["lotka-volterra", "kovasznay", "wave"])
+def test_stages_begin_with_the_solution_before(name: str):
+    """From zeros, the first ends in another minimum, and the second needs minutes."""
+    result = solve(problem_by_name(name), tolerance=1e-6, seconds=400, progress=False)
+    true = result.members[0].on_own_domain.relative_l2_error
+    assert result.error.relative <= 1e-6
+    assert true / 3 < result.error.relative < 3 * true
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_a_network_is_resumed(tmp_path: Path):
+    options = {"tolerance": 1e-9, "progress": False}
+    checkpoint = Checkpoint(tmp_path / "run")
+    with pytest.raises(InputError, match="no checkpoint"):
+        solve(_front(), checkpoint=checkpoint, resume=True, **options)
+    with pytest.warns(ResultWarning, match="not met"):
+        first = solve(_front(), checkpoint=checkpoint, seconds=40, **options)
+    assert type(first.networks[0]).__name__ == "MLP"
+    with pytest.raises(InputError, match="holds checkpoints"):
+        solve(_front(), checkpoint=checkpoint, **options)
+    with pytest.warns(ResultWarning, match="not met"):
+        second = solve(_front(), checkpoint=checkpoint, seconds=40, resume=True, **options)
+    assert second.members[0].steps > first.members[0].steps
+    with pytest.raises(InputError, match="another training"):
+        solve(_front(0.004), checkpoint=checkpoint, seconds=40, resume="auto", **options)
+
+
+def _front(width: float = 0.002) -> Problem:
+    """u_t + u u_x = ν u_xx with a front that features do not resolve."""
+
+    def u(x):
+        return 0.5 - 0.5 * np.tanh((x[:, :1] - 0.5 * x[:, 1:] - 0.25) / (4 * width))
+
+    def equation(u, x):
+        burgers = derivative(u, x, "t") + u(x) * derivative(u, x, "x")
+        return burgers - width * derivative(u, x, "x", "x")
+
+    conditions = [Dirichlet(u, on=["left", "right"]), Initial(u)]
+    return Problem(Interval(0, 1) * Time(0, 1), equation, conditions=conditions, exact=u)
 
 
 @pytest.mark.parametrize(
