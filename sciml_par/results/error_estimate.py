@@ -14,8 +14,8 @@ from sciml_par.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 
-_CAUTION = 3.0
-"""The relative error of an estimate is about 1/q, and is given as this multiple of it."""
+_MOST = 0.5
+"""The relative error of an estimate up to which the number itself is claimed."""
 
 _SAME_POINT = 1e-6
 """Points this near, in extents of all, are one: those of single precision are rounded."""
@@ -60,6 +60,8 @@ class ErrorEstimate:
     relative : ‖e‖ / ‖u + e‖ over the evaluation points (dimensionless); NaN if not known.
     absolute : root mean square of each component of e, in the units of u: [m]; NaN if not known.
     reliability : q, dimensionless; NaN where no estimate was made.
+    own_error : the relative error of the estimate itself, as far as it is known, dimensionless: the
+        relative difference of two corrections of different kinds, but from 3/q to 3/q^½.
     reason : why the error is not known; "" if it is.
     values : e at the evaluation points, [k, m].
     unknowns : the estimated error of each unknown, by name, in its own units.
@@ -68,6 +70,8 @@ class ErrorEstimate:
         random weights and points of its own, which is an order of magnitude; `reliability` is then
         the factor by which the residual has fallen since there were fewer features, or, for trained
         networks, since u = 0.
+    undetermined : components that the equation and its conditions leave open, such as a pressure
+        without a given value; `relative` is over the others, and `absolute` NaN of these.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
         nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
         relative to that of u = 0.
@@ -77,11 +81,13 @@ class ErrorEstimate:
     absolute: FloatArray
     reliability: float
     reason: str = ""
+    own_error: float = math.nan
     values: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     unknowns: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = math.nan
     at_rounding: bool = False
     between: bool = False
+    undetermined: tuple[str, ...] = ()
     evaluate: Callable[[FloatArray], FloatArray] | None = None
 
     @classmethod
@@ -148,6 +154,16 @@ class ErrorEstimate:
         """The estimate in a sentence."""
         if not self.known:
             return f"the error is not known: {self.reason}"
+        if self.undetermined:
+            names = " and ".join(self.undetermined)
+            return (
+                f"{self._size}, but for {names}, which the equation and its conditions leave open, "
+                f"as a constant where only derivatives are given"
+            )
+        return self._size
+
+    @property
+    def _size(self) -> str:
         if self.at_rounding:
             return f"u is right to better than {self.relative:.0e} (its residual is at rounding)"
         if self.between:
@@ -155,15 +171,15 @@ class ErrorEstimate:
                 f"u is right to about {self.relative:.0e} (an order of magnitude: by so much two "
                 f"solutions differ that have different random weights and points)"
             )
-        if self.reliability < SURE:
+        if self.reliability < SURE or not self.own_error <= _MOST:
             return (
-                f"u is right to about {self.relative:.0e} (an order of magnitude: the residual at "
-                f"unseen points falls by a factor of {self.reliability:.1f} only)"
+                f"u is right to about {self.relative:.0e} (an order of magnitude: with the "
+                f"estimate the residual at unseen points falls by a factor of "
+                f"{self.reliability:.1f})"
             )
-        share = max(100 * _CAUTION / self.reliability, 1.0)
         return (
             f"u is right to {self.relative:.1e} (estimated; the estimate is checked to "
-            f"{share:.0f} %)"
+            f"{max(100 * self.own_error, 1.0):.0f} %)"
         )
 
     def __str__(self) -> str:

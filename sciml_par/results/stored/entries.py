@@ -42,7 +42,9 @@ _OF_MEMBER = (
     "rank problem seed ended steps steps_asked loss best_loss best_step validation_loss zero_loss "
     "kept terms times_brought_together largest_drift stacked_with architecture"
 )
-_OF_ERROR = "relative absolute reliability reason seconds at_rounding between"
+_OF_ERROR = (
+    "relative absolute reliability own_error reason seconds at_rounding between undetermined"
+)
 _OF_CONTRIBUTION = "rank points seconds_compile seconds_train"
 _OF_FUNCTION = "start lower upper scale"
 _TOLD = "status points seconds_compile seconds_train microseconds_per_step"
@@ -139,7 +141,7 @@ def _read_error(entry: Entry | None, x: Array, values: Array | None) -> ErrorEst
     """Return an estimate with its values at x, which older files do not hold."""
     if entry is None:
         return None
-    entry = {"between": False, **entry}
+    entry = {"between": False, "own_error": None, "undetermined": [], **entry}
     absolute = np.array([_from_json(each) for each in entry["absolute"]], np.float64)
     found = ErrorEstimate(
         **{**_read(entry, _OF_ERROR), "absolute": absolute}, unknowns=entry["unknowns"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,11 @@ from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.side_by_side import (
     Solved,
-    best_of,
     in_order,
     solve_side_by_side,
 )
-from sciml_par.training.estimate.uniqueness import free_function
+from sciml_par.training.estimate.two_solutions import sizes_of
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
 from sciml_par.training.members.stack import MemberSetup
 
 Array = npt.NDArray[Any]
@@ -41,6 +41,10 @@ _BEST_KINDS = 2
 _SEED = 977
 MOST_DIMENSIONS = 3
 _MARGIN = 10.0
+_CAUTION = 3.0
+"""The relative error of a correction is at least this multiple of 1/q, and at most of 1/q^½."""
+_ALIKE = 0.5
+"""The relative difference up to which two corrections are called alike."""
 _HOPE = 1.2
 """The least factor by which the residual must fall for more features to be tried."""
 _CONVERGENCE = 1.5
@@ -75,14 +79,15 @@ def estimate_error(
     if why is not None:
         return ErrorEstimate.not_known(m, why)
     try:
-        best, converges = _best_correction(
+        found, converges = _corrections(
             problem, setup, kept, seed=seed, world=world, suitable=suitable
         )
-        why = free_function(best, world.communicator)
-        if why is not None:
+        free = free_components(found[0], world.communicator)
+        if len(free) == m:
             seconds = time.perf_counter() - began
-            return ErrorEstimate.not_known(m, why, seconds=seconds)
-        return _estimate(problem, best, prediction, began, converges=converges)
+            return ErrorEstimate.not_known(m, UNDETERMINED, seconds=seconds)
+        error = _estimate(problem, found, prediction, began, free, converges=converges)
+        return replace(error, undetermined=tuple(problem.output_names[each] for each in free))
     except Exception as error:  # a training of days is not to be lost for its estimate
         alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
         if not alike and world.communicator.size > 1:
@@ -91,7 +96,7 @@ def estimate_error(
         return ErrorEstimate.not_known(m, why, seconds=time.perf_counter() - began)
 
 
-def _best_correction(
+def _corrections(
     problem: Problem,
     setup: MemberSetup,
     kept: Array,
@@ -99,14 +104,14 @@ def _best_correction(
     seed: int,
     world: World,
     suitable: tuple[Sequence[Kind], int] | None,
-) -> tuple[Solved, bool]:
-    """Return the correction that lowers the residual most, and whether more features lower it."""
+) -> tuple[list[Solved], bool]:
+    """Return corrections, the best one first, and whether more features lower the residual."""
     base = _in_double_precision(setup.network.model)
     size_of_own = sum(math.prod(v.shape) for v in setup.network.own_variables)
 
     def solved(kinds: Sequence[Kind], features: int) -> list[Solved]:
         number = min(features, _MOST_COLUMNS // problem.outputs)
-        return solve_side_by_side(
+        found = solve_side_by_side(
             problem,
             Candidates(kinds, number, _SEED + seed, base),
             steps=1,
@@ -115,17 +120,18 @@ def _best_correction(
             world=world,
             known=kept[size_of_own:],
         )
+        return in_order(found)
 
     if suitable is not None:
-        return best_of(solved(*suitable)), False
+        return solved(*suitable), False
     few, many = _FEATURES
     first = solved(KINDS, few)
-    best = best_of(first)
+    best = first[0]
     if _reliability(best) >= SURE or _reliability(best) < _HOPE:
-        return best, True
-    richer = best_of(solved([KINDS[each.number] for each in in_order(first)[:_BEST_KINDS]], many))
-    converges = richer.after * _CONVERGENCE**2 < best.after
-    return max(best, richer, key=_reliability), converges
+        return first, True
+    richer = solved([KINDS[each.number] for each in first[:_BEST_KINDS]], many)
+    converges = richer[0].after * _CONVERGENCE**2 < best.after
+    return max(first, richer, key=lambda found: _reliability(found[0])), converges
 
 
 def _obstacle(problem: Problem) -> str | None:
@@ -142,20 +148,42 @@ def _reliability(solved: Solved) -> float:
     return q if math.isfinite(q) else 0.0
 
 
+def _own_error(found: Sequence[Solved], x: Array) -> float:
+    """Return the relative error of the best correction, as far as q and the second one tell."""
+    q = _reliability(found[0])
+    if not q > 0:
+        return math.inf
+    apart = math.inf
+    if len(found) > 1 and _reliability(found[1]) >= KNOWN:
+        first, second = (Correction(each)(x) for each in found[:2])
+        apart = float(np.linalg.norm(first - second) / np.linalg.norm(first))
+    return max(_CAUTION / q, min(_CAUTION / math.sqrt(q), apart))
+
+
 def _estimate(
-    problem: Problem, solved: Solved, prediction: Prediction, began: float, *, converges: bool
+    problem: Problem,
+    found: Sequence[Solved],
+    prediction: Prediction,
+    began: float,
+    free: Sequence[int],
+    *,
+    converges: bool,
 ) -> ErrorEstimate:
-    """Return the estimate that a correction gives, or why the error is not known."""
-    q, seconds = _reliability(solved), time.perf_counter() - began
+    """Return the estimate that corrections give, or why the error is not known."""
+    solved = found[0]
+    q, inside = _reliability(solved), prediction.inside
+    if inside is None:
+        inside = np.ones(len(prediction.x), np.bool_)
+    own_error = _own_error(found, prediction.x[inside])
     at_rounding = q < SURE and solved.before <= ROUNDING**2 * solved.of_zero
     # Near a layer that no point sees, the residual falls a little and then no further.
-    doubtful = q < KNOWN or (q < SURE and not converges)
+    doubtful = q < KNOWN or (q < SURE and not converges and own_error > _ALIKE)
     correction = Correction(solved)
     corrected = correction.corrected(prediction.x)
     # Of the prediction itself, whose rounding in single precision the correction does not see.
     e = corrected - prediction.u
-    inside = slice(None) if prediction.inside is None else prediction.inside
-    relative = float(np.linalg.norm(e[inside]) / np.linalg.norm(corrected[inside]))
+    seconds = time.perf_counter() - began
+    relative, absolute = sizes_of(e[inside], corrected[inside], free)
     share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
     why = None
     if not solved.of_zero > 0 or not math.isfinite(relative):
@@ -167,8 +195,9 @@ def _estimate(
     factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
     return ErrorEstimate(
         factor * relative,
-        factor * np.sqrt(np.mean(e[inside] ** 2, axis=0)),
+        factor * absolute,
         q,
+        own_error=own_error,
         values=e,
         unknowns=correction.of_unknowns(problem),
         seconds=seconds,

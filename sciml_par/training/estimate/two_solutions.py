@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ class Difference:
         fall: float,
         seconds: float,
         precision: str,
+        free: Mapping[int, str],
         unknowns: dict[str, tuple[Any, Any]],
     ) -> ErrorEstimate:
         """Return the estimated error of u (local).
@@ -57,23 +58,32 @@ class Difference:
         fall : of the residual at unseen points, as `ErrorEstimate.reliability` says.
         seconds : that the second solution took.
         precision : of both, whose rounding the error is at least.
+        free : the components that are not determined, with their names.
         unknowns : the values of each unknown by both solutions.
         """
         x, inside = at
         values, u = self(x), self.first(x)[inside]
-        relative = float(np.linalg.norm(values[inside]) / np.linalg.norm(u))
+        relative, absolute = sizes_of(values[inside], u, list(free))
         if not math.isfinite(relative):
             why = "two solutions with different random weights have no finite difference."
             return ErrorEstimate.not_known(values.shape[1], why, reliability=fall, seconds=seconds)
         least = _ROUNDING * float(np.finfo(precision).eps)
-        sizes = np.mean(values[inside] ** 2, axis=0), (least**2) * np.mean(u**2, axis=0)
         return ErrorEstimate(
             max(relative, least),
-            np.sqrt(np.maximum(*sizes)),
+            np.maximum(absolute, least * np.sqrt(np.mean(u**2, axis=0))),
             fall,
             values=values,
             unknowns={n: self.factor * np.abs(b - a) for n, (a, b) in unknowns.items()},
             seconds=seconds,
             between=True,
+            undetermined=tuple(free.values()),
             evaluate=self,
         )
+
+
+def sizes_of(e: Array, u: Array, free: Sequence[int]) -> tuple[float, Array]:
+    """Return ‖e‖ / ‖u‖ without the free components, and the root mean square of each: [m]."""
+    kept = np.setdiff1d(np.arange(e.shape[1]), free)
+    absolute = np.sqrt(np.mean(e**2, axis=0))
+    absolute[list(free)] = math.nan
+    return float(np.linalg.norm(e[:, kept]) / np.linalg.norm(u[:, kept])), absolute

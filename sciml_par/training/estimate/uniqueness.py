@@ -18,9 +18,15 @@ _FREE = 0.3
 """The share of a smooth function from which it is called free."""
 _POINTS = 300
 
+UNDETERMINED = (
+    "the equation and its conditions do not determine the solution: functions can be added to u "
+    "that leave all residuals as they are, as a constant where only derivatives are given; add "
+    "boundary or initial conditions."
+)
 
-def free_function(solved: Solved, communicator: Communicator) -> str | None:
-    """Return that a function can be added to u without a residual, if so (collective).
+
+def free_components(solved: Solved, communicator: Communicator) -> tuple[int, ...]:
+    """Return the components to which functions can be added without a residual (collective).
 
     With J the derivatives of all residuals by the c_j of u = Σ c_j φ_j, and g smooth functions,
 
@@ -30,17 +36,12 @@ def free_function(solved: Solved, communicator: Communicator) -> str | None:
     """
     x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
     factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
-    share = communicator.on_root(lambda: _free_share(factor, solved, x))
-    if share < _FREE:
-        return None
-    return (
-        "the equation and its conditions do not determine the solution: functions can be added to "
-        "u that leave all residuals as they are, as a constant where only derivatives are given; "
-        "add boundary or initial conditions."
-    )
+    shares = communicator.on_root(lambda: _free_shares(factor, solved, x))
+    return tuple(int(component) for component in np.flatnonzero(shares > _FREE))
 
 
-def _free_share(factor: Array, solved: Solved, x: Array) -> float:
+def _free_shares(factor: Array, solved: Solved, x: Array) -> Array:
+    """Return the largest free share of a smooth function in each component, [m]."""
     from scipy.linalg import lstsq
 
     values = _values_by_parameters(solved, x, factor.shape[1])
@@ -54,7 +55,7 @@ def _free_share(factor: Array, solved: Solved, x: Array) -> float:
     scale[scale == 0.0] = 1.0
     found = lstsq(rows / scale, wanted, cond=1e-15, lapack_driver="gelsy")[0] / scale[:, None]
     sizes = np.linalg.norm(values @ found, axis=0) / np.linalg.norm(smooth, axis=0)
-    return float(np.max(sizes))
+    return np.asarray(sizes.reshape(-1, solved.setup.problem.outputs).max(axis=0))
 
 
 def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:

@@ -16,15 +16,21 @@ from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS, ROUNDING, estimate_error
 from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
-from sciml_par.training.estimate.uniqueness import free_function
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
 from sciml_par.training.solving.keep import Keep
 from sciml_par.training.solving.ladder import Ladder, with_error
 
 _KINDS: tuple[Kind, ...] = tuple(
     (activation, scale) for activation in ("sin", "tanh") for scale in (2.0, 4.0, 8.0, 16.0, 32.0)
 )
-_SIZES = {1: (40, 100, 300, 600), 2: (100, 300, 800, 1500), 3: (200, 600, 1500)}
-_SIZES_OTHERWISE = (300, 1000)
+_SIZES = {
+    1: (40, 100, 300, 600),
+    2: (100, 300, 800, 1500),
+    3: (200, 600, 1500),
+    4: (300, 1000),
+    5: (300, 1000),
+}
+_SIZES_OTHERWISE = (300,)
 _MOST_COLUMNS = 1_600
 """Features times components of u, whose QR factors take some seconds."""
 _FALL = 3.0
@@ -137,13 +143,13 @@ def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
 
 def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     """Make a result of a solution, with its error (collective); why all ends, if it does."""
-    found = stage.solved
-    why = free_function(found, ladder.world.communicator)
-    error = None if why is None else ErrorEstimate.not_known(ladder.problem.outputs, why)
-    if error is None:
-        error = _by_richer(ladder, stage)
-        if error is None or not error.known or error.at_rounding:
-            error = _by_second(ladder, stage)
+    found, m = stage.solved, ladder.problem.outputs
+    free = free_components(found, ladder.world.communicator)
+    ladder.free = {each: ladder.problem.output_names[each] for each in free}
+    none = len(free) == m
+    error = ErrorEstimate.not_known(m, UNDETERMINED) if none else _by_richer(ladder, stage)
+    if error is None or not none and (not error.known or error.at_rounding):
+        error = _by_second(ladder, stage)
     result = ladder.run(
         network=stage.candidates.only(found.number),
         points=stage.candidates.points,
@@ -153,7 +159,7 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     )
     if result is not None:
         ladder.keep("features, and error", stage.text(), with_error(result, error))
-    return None if why is None else "no other method can decide between these"
+    return "no other method can decide between these" if none else None
 
 
 def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
@@ -203,5 +209,6 @@ def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
         fall=fall,
         seconds=seconds,
         precision=ladder.precision,
+        free=ladder.free,
         unknowns={name: (of_both[0][name], of_both[1][name]) for name in of_both[0]},
     )

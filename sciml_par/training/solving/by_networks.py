@@ -145,6 +145,7 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
         fall=falls[0],
         seconds=other.seconds_train,
         precision=ladder.precision,
+        free=ladder.free,
         unknowns=_unknowns_of(one, other),
     )
     return with_error(first, error)

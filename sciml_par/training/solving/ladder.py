@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Ladder:
     resume: bool = False
     best: Result | None = None
     zero_loss: float = math.nan
+    free: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
