@@ -87,7 +87,11 @@ class GaussNewton:
         factor = self.factor(theta, batch)
         cutoff = self._method.cutoff_in(theta.dtype)
         solution = self._communicator.on_root(lambda: least_squares(factor, cutoff))
-        return np.asarray(self._layout.spread(tf.constant(solution[None]))[0].numpy())
+        return self.spread(solution[None])[0]
+
+    def spread(self, rows: Array) -> Array:
+        """Return values of the parameters solved for as rows of all: [K, q] -> [K, p] (local)."""
+        return np.asarray(self._layout.spread(tf.constant(rows)).numpy())
 
     def factor(self, theta: Array, batch: Batch) -> Array:
         """Return R of [J r] = Q R over the rows of all ranks, on the first rank (collective)."""

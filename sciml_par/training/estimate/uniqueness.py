@@ -32,7 +32,8 @@ def free_components(solved: Solved, communicator: Communicator) -> tuple[int, ..
 
         min |J c|² + δ² |Σ c_j φ_j − g|²        δ small
 
-    has Σ c_j φ_j ≈ 0 if the solution is unique, and otherwise the part of g that is free.
+    has Σ c_j φ_j ≈ 0 if the solution is unique, and otherwise the part of g that is free. What
+    counts is the change of u, which a constant in a stream function does not make.
     """
     x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
     factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
@@ -54,24 +55,37 @@ def _free_shares(factor: Array, solved: Solved, x: Array) -> Array:
     scale = np.linalg.norm(rows, axis=0)
     scale[scale == 0.0] = 1.0
     found = lstsq(rows / scale, wanted, cond=1e-15, lapack_driver="gelsy")[0] / scale[:, None]
-    sizes = np.linalg.norm(values @ found, axis=0) / np.linalg.norm(smooth, axis=0)
-    return np.asarray(sizes.reshape(-1, solved.setup.problem.outputs).max(axis=0))
+    changes, usual_changes = (_changes(solved, each, x) for each in (found, fitted))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = changes.max(axis=0) / usual_changes.max(axis=0)
+    return np.nan_to_num(shares)
+
+
+def _changes(solved: Solved, c: Array, x: Array) -> Array:
+    """Return by how much u changes in each component for changes c: [q, K] -> [K, m]."""
+    u = solved.field_values(x)
+    changed = [solved.end + row for row in solved.method.spread(c.T)]
+    return np.array([np.linalg.norm(solved.field_values(x, each) - u, axis=0) for each in changed])
 
 
 def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:
-    """Return the derivatives of all components at x by the parameters solved for, [n m, q]."""
+    """Return the derivatives of the network's outputs at x by the parameters solved for."""
     columns = columns_of(solved.setup.network.model, x)
-    (n, count), m = columns.shape, solved.setup.problem.outputs
+    (n, count), m = columns.shape, _outputs(solved)
     found = np.zeros((n, m, q))
-    for component in range(m):
-        found[:, component, component : count * m : m] = columns
+    for output in range(m):
+        found[:, output, output : count * m : m] = columns
     return found.reshape(n * m, q)
 
 
 def _smooth(solved: Solved, x: Array) -> Array:
-    """Return smooth functions of each component at x, [n m, K]."""
-    domain, m = solved.setup.problem.domain, solved.setup.problem.outputs
+    """Return smooth functions for each output of the network at x, [n m, K]."""
+    domain, m = solved.setup.problem.domain, _outputs(solved)
     lower, upper = np.asarray(domain.lower), np.asarray(domain.upper)
     t = (x - lower) / (upper - lower)
     scalar = np.column_stack([np.ones(len(x)), t - 0.5, np.cos(np.pi * t), np.cos(2 * np.pi * t)])
     return np.einsum("nk,ij->nikj", scalar, np.eye(m)).reshape(len(x) * m, -1)
+
+
+def _outputs(solved: Solved) -> int:
+    return int(solved.setup.network.model.output_size)

@@ -41,7 +41,7 @@ _TARGET = 0.3
 _STEPS = 10_000
 _LEAST_FALL = 10.0
 """Of the residual since u = 0, from which a difference of two networks says something."""
-_CAUTION = 2.0
+_CAUTION = 3.0
 """Of the difference of two networks, whose errors may be alike in part."""
 _OF_CORRECTIONS: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
 _FEATURES = 800
