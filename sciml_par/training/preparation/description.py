@@ -204,7 +204,8 @@ def _config(network: Any) -> dict[str, Any]:
         config = network.get_config()
     except Exception:  # Keras raises several, for models that it cannot save
         return {}
-    found = {name: value for name, value in config.items() if _is_plain(value)}
+    names = [name for name in config if name not in ("input_layers", "output_layers")]
+    found = {name: config[name] for name in names if _is_plain(config[name])}
     if isinstance(config.get("embedding"), dict):  # of networks of this package
         found["embedding"] = json.dumps(config["embedding"], sort_keys=True, default=repr)
     return found
