@@ -100,6 +100,8 @@ def draw(runs: list[dict[str, Any]]) -> None:
     axes.loglog(line, line, color="0.5", linewidth=0.8)
     for at_rounding, label in ((False, "estimated"), (True, "upper bound, at rounding")):
         chosen = [r for r in known if r["at_rounding"] == at_rounding]
+        if not chosen:
+            continue
         x, y = ([r[key] for r in chosen] for key in ("true", "estimated"))
         axes.loglog(x, y, "v" if at_rounding else "o", markersize=4, alpha=0.7, label=label)
     axes.set_xlabel("true relative L2 error")
