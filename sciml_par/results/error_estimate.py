@@ -110,6 +110,8 @@ class ErrorEstimate:
     def field(self, x: Any) -> FloatArray:
         """Return e at points x: [n, d], or [n] where d = 1 -> [n, m] (local).
 
+        It is NaN of `undetermined` components.
+
         It is that of the network in double precision; `values` and `relative` hold the rounding of
         a prediction in single precision as well. Of a loaded result it is `values`.
 
@@ -129,7 +131,7 @@ class ErrorEstimate:
         points = points[:, None] if points.ndim == 1 else points
         if isinstance(self.evaluate, ValuesAt):
             return self._stored(self.evaluate, points)
-        return self.evaluate(points)
+        return np.where(np.isnan(self.absolute), math.nan, self.evaluate(points))
 
     @staticmethod
     def _stored(evaluate: ValuesAt, points: FloatArray) -> FloatArray:

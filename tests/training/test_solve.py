@@ -116,6 +116,35 @@ def test_a_solution_that_is_not_determined_is_told(problem: Problem):
 
 @pytest.mark.long
 @pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
+    def stokes(u, x):
+        p = {"component": "p"}
+        momentum = [
+            laplacian(u, x, component=name) - derivative(u, x, axis, **p)
+            for name, axis in (("u", "x"), ("v", "y"))
+        ]
+        divergence = derivative(u, x, "x", component="u") + derivative(u, x, "y", component="v")
+        return tf.concat([*momentum, divergence], axis=1)
+
+    def channel(x):
+        return np.concatenate([x[:, 1:] * (1 - x[:, 1:]), 0 * x[:, 1:]], axis=1)
+
+    problem = Problem(
+        Box([0, 0], [1, 1]),
+        stokes,
+        conditions=[Dirichlet(channel, component=("u", "v"))],
+        outputs=("u", "v", "p"),
+    )
+    result = solve(problem, tolerance=1e-6, seconds=300, progress=False)
+    error, x = result.error, np.array([[0.3, 0.4], [0.7, 0.2]])
+    assert error.relative <= 1e-6
+    assert error.undetermined == ("p",)
+    np.testing.assert_array_equal(np.isnan(error.field(x)), [[False, False, True]] * 2)
+    np.testing.assert_allclose(result.predict(x).mean[:, :2], channel(x), atol=1e-8)
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
 @pytest.mark.parametrize("name", ["lotka-volterra", "kovasznay", "wave"])
 def test_stages_begin_with_the_solution_before(name: str):
     """From zeros, the first ends in another minimum, and the second needs minutes."""

@@ -198,7 +198,7 @@ def _estimate(
         factor * absolute,
         q,
         own_error=own_error,
-        values=e,
+        values=np.where(np.isnan(absolute), math.nan, e),
         unknowns=correction.of_unknowns(problem),
         seconds=seconds,
         at_rounding=at_rounding,

@@ -72,7 +72,7 @@ class Difference:
             max(relative, least),
             np.maximum(absolute, least * np.sqrt(np.mean(u**2, axis=0))),
             fall,
-            values=values,
+            values=np.where(np.isnan(absolute), math.nan, values),
             unknowns={n: self.factor * np.abs(b - a) for n, (a, b) in unknowns.items()},
             seconds=seconds,
             between=True,
