@@ -32,6 +32,7 @@ MEMBER_KEYS = {
     "coordinates",
     "ended",
     "error",
+    "growths",
     "field",
     "kept",
     "largest_drift",
