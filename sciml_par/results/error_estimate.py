@@ -131,7 +131,13 @@ class ErrorEstimate:
         points = points[:, None] if points.ndim == 1 else points
         if isinstance(self.evaluate, ValuesAt):
             return self._stored(self.evaluate, points)
-        return np.where(np.isnan(self.absolute), math.nan, self.evaluate(points))
+        return self.values_at(points)
+
+    def values_at(self, x: FloatArray) -> FloatArray:
+        """Return e at x: [n, d] -> [n, m], NaN where it is not known (local)."""
+        if self.evaluate is None:
+            return np.full((len(x), len(self.absolute)), math.nan)
+        return np.where(np.isnan(self.absolute), math.nan, self.evaluate(x))
 
     @staticmethod
     def _stored(evaluate: ValuesAt, points: FloatArray) -> FloatArray:

@@ -99,9 +99,9 @@ class Predictor:
 
     def error(self, x: Array) -> Array:
         """Return the estimated error of a single member at x, [n, m], or NaN."""
-        if self._error is None or self._error.evaluate is None:
+        if self._error is None:
             return np.full((len(x), self.outputs), np.nan)
-        return np.abs(self._error.evaluate(np.asarray(x, np.float64)))
+        return np.abs(self._error.values_at(np.asarray(x, np.float64)))
 
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
         """Yield up to `size` rows of x: [n, d] at a time, and all members' values [M, rows, m]."""

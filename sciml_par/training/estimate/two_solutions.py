@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,10 @@ import numpy.typing as npt
 from sciml_par.results.error_estimate import ErrorEstimate
 
 Array = npt.NDArray[Any]
+Values = Callable[[Array], Array]
+
 _ROUNDING = 8.0
 """Units of rounding in which a value is wrong at least."""
-Values = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Difference:
     factor: float
 
     @classmethod
-    def of(cls, first: Values, second: Values, losses: tuple[float, float], caution: float) -> Any:
+    def of(cls, first: Values, second: Values, losses: tuple[float, float], caution: float) -> Self:
         """Return that of two solutions with these losses at unseen points, whose ratio is ρ²."""
         return cls(first, second, caution / math.sqrt(1 + losses[1] / losses[0]))
 

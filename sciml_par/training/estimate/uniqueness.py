@@ -49,6 +49,8 @@ def _free_shares(factor: Array, solved: Solved, x: Array) -> Array:
     smooth = _smooth(solved, x)
     fitted = lstsq(values, smooth, cond=1e-10, lapack_driver="gelsy")[0]
     usual = np.median(np.linalg.norm(factor @ fitted, axis=0) / np.linalg.norm(smooth, axis=0))
+    if not usual > 0:
+        return np.ones(solved.setup.problem.outputs)
     delta = _SMALL * usual
     rows = np.vstack([factor, delta * values])
     wanted = np.vstack([np.zeros((len(factor), smooth.shape[1])), delta * smooth])

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._tape import is_watched
 from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.fields.answers import on_trial
 from sciml_par.problems.fields.field import Field
-from sciml_par.problems.fields.tape import is_watched
 from sciml_par.problems.problem import Problem
 from sciml_par.training.loss.function_networks import functions_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout

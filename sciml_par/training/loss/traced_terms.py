@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par import _tape
 from sciml_par._graph_digest import GraphDigest
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.network import Network
-from sciml_par.problems.fields import tape as _tape
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace
 from sciml_par.problems.problem import Problem

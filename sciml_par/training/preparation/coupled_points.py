@@ -108,9 +108,12 @@ def refuse_coupling_ansatz(problem: Problem, network: Any, dtype: str) -> None:
     domain, u = problem.domain, problem.field(network)
     few = np.random.default_rng(0).uniform(size=(6, domain.dimension))
     x = tf.constant(domain.lower + few * (np.asarray(domain.upper) - domain.lower), dtype)
-    # As many points at the same places, so that even large weights round alike.
-    here, among_others = np.asarray(u(x[:4])), np.asarray(u(tf.concat([x[:2], x[4:]], axis=0)))
-    coupled = not np.array_equal(here[:2], among_others[:2], equal_nan=True)
+    # As many points at the same places, so that even large weights round alike; of either half,
+    # since a largest value changes with one of them only.
+    here = np.asarray(u(x[:4]))
+    ends, begins = (np.asarray(u(tf.concat(each, 0))) for each in ([x[:2], x[4:]], [x[4:], x[2:4]]))
+    kept = np.concatenate([ends[:2], begins[2:]])
+    coupled = not np.array_equal(here, kept, equal_nan=True)
     alone, size = np.asarray(u(x[:1])), np.max(np.abs(here), initial=1e-30)
     if coupled or np.max(np.abs(alone - here[:1])) > _OF_COUNTS * size:
         raise InputError(

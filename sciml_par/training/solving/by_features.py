@@ -92,7 +92,7 @@ def climb_by_features(ladder: Ladder) -> str | None:
             best = stage
             ladder.zero_loss = stage.solved.of_zero
             continue
-        small = _foreseen(ladder, best, stage) <= ladder.tolerance
+        small = ladder.decided(_foreseen(ladder, best, stage) <= ladder.tolerance)
         best = stage if stage.fall > 1.0 else best
         if small and best is stage:
             concluded = best
@@ -148,8 +148,10 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     ladder.free = {each: ladder.problem.output_names[each] for each in free}
     none = len(free) == m
     error = ErrorEstimate.not_known(m, UNDETERMINED) if none else _by_richer(ladder, stage)
-    if error is None or not none and (not error.known or error.at_rounding):
+    doubtful = error is None or not none and (not error.known or error.at_rounding)
+    if ladder.decided(doubtful):
         error = _by_second(ladder, stage)
+    assert error is not None
     result = ladder.run(
         network=stage.candidates.only(found.number),
         points=stage.candidates.points,

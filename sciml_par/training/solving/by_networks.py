@@ -1,8 +1,7 @@
-"""The stages of `solve` by networks and Levenberg–Marquardt, and corrections of them."""
+"""The stages of `solve` by networks and Levenberg–Marquardt."""
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -14,15 +13,13 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.results.result import Result
-from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
-from sciml_par.training.estimate.side_by_side import best_of
 from sciml_par.training.estimate.two_solutions import Difference, Values
 from sciml_par.training.loop.stops import TargetLoss, WallTime
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.points.adapting import RAD
 from sciml_par.training.points.points import Points
+from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.ladder import Ladder, with_error
 
 _SHAPES = {1: (32, 2, 400, None), 2: (20, 3, 2_500, None), 3: (20, 3, 4_000, None)}
@@ -43,10 +40,6 @@ _LEAST_FALL = 10.0
 """Of the residual since u = 0, from which a difference of two networks says something."""
 _CAUTION = 3.0
 """Of the difference of two networks, whose errors may be alike in part."""
-_OF_CORRECTIONS: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
-_FEATURES = 800
-_FALL = 3.0
-"""An estimate whose residual falls by less is not worth a further correction."""
 
 
 def climb_by_networks(ladder: Ladder) -> str | None:
@@ -62,8 +55,9 @@ def climb_by_networks(ladder: Ladder) -> str | None:
         first = _trained(ladder, first, 0, seconds, last=last, estimate=resolved)
         if first is None:
             return None
-        resolved = resolved and first.error.known
-        if not first.error.known:
+        known = ladder.decided(first.error.known)
+        resolved = resolved and known
+        if not known:
             second = _trained(ladder, second, 1, _OF_SECOND * seconds, last=last)
             first = first if second is None else _with_error(ladder, first, second)
         ladder.keep("network", _size(ladder), first)
@@ -129,7 +123,8 @@ def _copy_of(result: Result) -> Any:
 def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
     """Return a result with the error that its difference from another one tells."""
     (one,), (other,) = first.members, second.members
-    falls = [math.sqrt(each.zero_loss / each.validation_loss) for each in (one, other)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falls = [float(np.sqrt(m.zero_loss / np.float64(m.validation_loss))) for m in (one, other)]
     if one.found_little or one.missed or not min(falls) > _LEAST_FALL:
         why = (
             f"neither random features nor a second network tell it: the residuals at unseen points "
@@ -168,32 +163,3 @@ def _shape(ladder: Ladder) -> tuple[int, int, int, int | None]:
 def _size(ladder: Ladder) -> str:
     width, depth, interior, _ = _shape(ladder)
     return f"{width} × {depth}, {interior:,} points"
-
-
-def climb_by_corrections(ladder: Ladder) -> str | None:
-    """Correct the best solution while that helps (collective); why all ends, if it does."""
-    while not ladder.met:
-        assert ladder.best is not None
-        before = ladder.best.error
-        if not before.known or before.reliability < _FALL or before.at_rounding or before.between:
-            return None
-        if ladder.left() < 3 * before.seconds:
-            return "time is up"
-        base = ladder.best.networks[0]
-        candidates = Candidates(_OF_CORRECTIONS, _FEATURES, ladder.drawn, base)
-        number = best_of(ladder.solved(candidates)).number
-        activation, scale = candidates.kinds[number]
-        corrected = ladder.run(
-            network=candidates.only(number),
-            points=candidates.points,
-            optimizer=LeastSquares(),
-            estimate=True,
-        )
-        if corrected is None:
-            return None
-        size = f"{candidates.features:,} {activation}, scale {scale:g}"
-        ladder.keep("correction", size, corrected)
-        after = ladder.best.error
-        if not after.known or after.relative > before.relative / 2:
-            return None
-    return None

@@ -53,10 +53,15 @@ class Ladder:
         self.at = points_of(self.problem.domain, None)
         self._headed = False
 
+    def decided(self, choice: bool) -> bool:
+        """Return the first rank's choice (collective); others may have rounded errors otherwise."""
+        return bool(self.world.communicator.broadcast_object(choice))
+
     @property
     def met(self) -> bool:
-        """Whether the best result is known to meet the tolerance."""
-        return self.best is not None and self.best.error.relative <= self.tolerance
+        """Whether the best result is known to meet the tolerance (collective)."""
+        best = self.best
+        return self.decided(best is not None and best.error.relative <= self.tolerance)
 
     def left(self) -> float:
         """Return the remaining seconds, by the clock of the slowest rank (collective)."""
@@ -106,9 +111,9 @@ class Ladder:
             return None
 
     def keep(self, method: str, size: str, result: Result) -> None:
-        """Show a result, and keep it if it is the best (local)."""
+        """Show a result, and keep it if it is the best (collective)."""
         self.say(method, size, result.members[0].validation_loss, text_of(result.error))
-        if self.best is None or _better(result, self.best):
+        if self.decided(self.best is None or _better(result, self.best)):
             self.best = result
 
     def say(self, method: str, size: str, loss: float, text: str) -> None:
@@ -122,16 +127,20 @@ class Ladder:
         print(f"{method:<22}{size:<28}{math.sqrt(loss):9.1e}  {text:<18}{seconds}", flush=True)
 
     def end(self, why: str | None) -> Result:
-        """Say how it ends, with a warning if the tolerance is not met; return the best result."""
+        """Say how it ends, with a warning if the tolerance is not met; return the best result.
+
+        Collective.
+        """
         assert self.best is not None
-        if self.met:
+        met = self.met
+        if met:
             why = "the tolerance is met"
         why = why or "no method makes the residual at unseen points fall any further"
         if self.world.communicator.rank > 0:
             return self.best
         if self.shown:
             print(f"{self.best.error}; {why}")
-        if not self.met:
+        if not met:
             warnings.warn(
                 f"solve: the tolerance {self.tolerance:g} is not met: {self.best.error}; {why}.",
                 ResultWarning,
