@@ -118,8 +118,8 @@ class ErrorEstimate:
         Raises
         ------
         InputError
-            The error is not known; or the estimate was read from files, which hold its values at
-            the evaluation points, and x are others.
+            x are no points; the error is not known; or the estimate was read from files, which hold
+            its values at the evaluation points, and x are others.
         """
         if self.evaluate is None:
             why = self.reason or (
@@ -127,7 +127,12 @@ class ErrorEstimate:
                 "with estimate=True and call field before the program ends."
             )
             raise InputError(f"ErrorEstimate.field: {why}")
-        points = np.asarray(x, np.float64)
+        try:
+            points = np.asarray(x, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"ErrorEstimate.field: expected points x of the shape [n, d]; got {x!r}."
+            ) from error
         points = points[:, None] if points.ndim == 1 else points
         if isinstance(self.evaluate, ValuesAt):
             return self._stored(self.evaluate, points)

@@ -63,6 +63,9 @@ def test_at_other_points(result: Result):
     assert field.shape == (7, 1)
     assert np.allclose(result.predict(x).error, np.abs(field))
     assert np.array_equal(result.error.field(x[:, 0]), field)
+    for wrong in ("a", np.zeros((3, 2))):
+        with pytest.raises(InputError, match="expected points x of the shape"):
+            result.error.field(wrong)
 
 
 @pytest.mark.ranks(most=1, reason="files are those of one process")

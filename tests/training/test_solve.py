@@ -203,6 +203,12 @@ def test_what_cannot_be_asked_for(arguments, words):
         solve(poisson(), progress=False, **arguments)
 
 
+@pytest.mark.ranks(least=2, most=2, reason="they differ")
+def test_another_tolerance_on_another_rank():
+    with pytest.raises(InputError, match="same arguments on every rank"):
+        solve(poisson(), tolerance=1e-3 if rank() else 1e-6, progress=False)
+
+
 def test_something_else_than_a_problem():
     with pytest.raises(InputError, match="Problem"):
         solve("poisson", progress=False)

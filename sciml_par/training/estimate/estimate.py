@@ -45,8 +45,6 @@ _CAUTION = 3.0
 """The relative error of a correction is at least this multiple of 1/q, and at most of 1/q^½."""
 _ALIKE = 0.5
 """The relative difference up to which two corrections are called alike."""
-_HOPE = 1.2
-"""The least factor by which the residual must fall for more features to be tried."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
 ROUNDING = 1e-10
@@ -127,7 +125,7 @@ def _corrections(
     few, many = _FEATURES
     first = solved(KINDS, few)
     best = first[0]
-    if _reliability(best) >= SURE or _reliability(best) < _HOPE:
+    if _reliability(best) >= SURE:
         return first, True
     richer = solved([KINDS[each.number] for each in first[:_BEST_KINDS]], many)
     converges = richer[0].after * _CONVERGENCE**2 < best.after

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -83,6 +84,9 @@ class Solved:
 
     def field_values(self, x: Array, theta: Array | None = None) -> Array:
         """Return u at x: [n, d] -> [n, m], by default after the solution (local)."""
+        d = self.setup.problem.domain.dimension
+        if x.ndim != 2 or x.shape[1] != d:
+            raise InputError(f"expected points x of the shape [n, {d}]; got {list(x.shape)}.")
         at = self.end if theta is None else theta
         u = values_of(self.setup.problem, self.setup.network)
         values = u(self.stack.layout.unflatten(tf.constant(at)), tf.constant(x, at.dtype))

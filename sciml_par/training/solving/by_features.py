@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -43,6 +44,8 @@ _SHARE = 0.4
 _MOST_KINDS = 3
 _MANY = 1_000
 """From this number of features on, only one kind of them estimates the error of fewer."""
+_MOST_SEARCHED = 300
+"""Up to this number of features, features of all kinds are tried if the best kind tells nothing."""
 _RICHER = {40: 300, 100: 300}
 """Numbers of features that estimate the error of fewer; 1.9 times as many otherwise."""
 
@@ -177,15 +180,19 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
     x, inside = ladder.at
     found = stage.solved
     found.assign()
-    return estimate_error(
+    estimate = partial(
+        estimate_error,
         found.setup.problem,
         found.setup,
         found.end,
         Prediction("prediction", x, found.field_values(x), inside=inside),
         seed=ladder.seed,
         world=ladder.world,
-        suitable=(kinds, number),
     )
+    error = estimate(suitable=(kinds, number))
+    # Where this kind does no better, as near a corner, another one may.
+    search = features <= _MOST_SEARCHED and not (error.known or error.at_rounding)
+    return estimate() if ladder.decided(search) else error
 
 
 def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:

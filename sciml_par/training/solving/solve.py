@@ -81,6 +81,10 @@ def solve(
     """
     world = current_world()
     world.communicator.attempt(lambda: _check(problem, tolerance, seconds, precision))
+    given = f"tolerance={tolerance!r}, {seconds=}, {precision=}, {seed=}"
+    everyone = world.communicator.allgather_object(given)
+    if len(set(everyone)) > 1:
+        raise InputError(f"solve: expected the same arguments on every rank; got {everyone}.")
     compare_checkpoints(checkpoint, resume, world.communicator)
     world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
     ladder = Ladder(
