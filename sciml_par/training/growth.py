@@ -17,6 +17,7 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.growing import MOST_GROWTHS, number_after, why_fixed
 from sciml_par.training.preparation.preparation import Preparation, prepare
+from sciml_par.training.run.callbacks import computes_something_else
 from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
 
 _LEAST_STEPS = 60
@@ -93,6 +94,10 @@ class GrowthWatcher(Watcher):
 
     def _grow(self, meeting: Meeting, growth: Growth) -> str:
         """Continue with more points (collective); return what to report."""
+        changed = computes_something_else(meeting.course)
+        if any(self._world.communicator.allgather_object(changed)):
+            # To trace it again would train what it is now, of which the callbacks' watcher warns.
+            return self._stay("the residuals, conditions or ansatz have changed")
         # The same network, since one that is made again may draw other weights that stay.
         arguments = replace(self._arguments, network=self.ready.networks[0])
         try:

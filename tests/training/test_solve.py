@@ -162,15 +162,15 @@ def test_a_network_is_resumed(tmp_path: Path):
     with pytest.raises(InputError, match="no checkpoint"):
         solve(_front(), checkpoint=checkpoint, resume=True, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        first = solve(_front(), checkpoint=checkpoint, seconds=40, **options)
+        first = solve(_front(), checkpoint=checkpoint, seconds=80, **options)
     assert type(first.networks[0]).__name__ == "MLP"
     with pytest.raises(InputError, match="holds checkpoints"):
         solve(_front(), checkpoint=checkpoint, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        second = solve(_front(), checkpoint=checkpoint, seconds=40, resume=True, **options)
+        second = solve(_front(), checkpoint=checkpoint, seconds=80, resume=True, **options)
     assert second.members[0].steps > first.members[0].steps
     with pytest.raises(InputError, match="another training"):
-        solve(_front(0.004), checkpoint=checkpoint, seconds=40, resume="auto", **options)
+        solve(_front(0.004), checkpoint=checkpoint, seconds=80, resume="auto", **options)
 
 
 def _front(width: float = 0.002) -> Problem:

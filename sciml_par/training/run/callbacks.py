@@ -232,7 +232,7 @@ class CallbackWatcher(Watcher):
                 stacklevel=2,
             )
         over = "on_train_end" in names
-        changed = over and any(_computes_something_else(course) for course in meeting.courses)
+        changed = over and any(computes_something_else(course) for course in meeting.courses)
         asked = self._world.allgather_object((progress.reason, changed))
         if any(changed for _, changed in asked) and self._world.rank == 0:
             warnings.warn(
@@ -247,7 +247,7 @@ class CallbackWatcher(Watcher):
             meeting.stop_all(reason)
 
 
-def _computes_something_else(course: Course) -> bool:
+def computes_something_else(course: Course) -> bool:
     """Return whether the terms of the loss, traced again, differ from those trained."""
     setup = course.stack.setups[0]
     before = None if setup.traced is None else setup.traced.key
