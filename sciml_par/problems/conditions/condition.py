@@ -90,6 +90,8 @@ class Condition(ByName):
     kind: ClassVar[str] = "condition"
     points_are_given: ClassVar[bool] = False
     """Whether `points` returns all points for any number."""
+    statistical: bool = False
+    """Whether residuals are errors in units of their deviation, of which a sum of squares is χ²."""
     selects: ClassVar[tuple[str, ...]] = ()
     """The attributes that select components of u."""
     known_functions: ClassVar[tuple[str, ...]] = ("on", "where")

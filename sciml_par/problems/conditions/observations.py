@@ -81,6 +81,16 @@ class Observations(Condition):
             )
         self.noise = None if noise is None else self._checked_noise(noise)
 
+    @property
+    def statistical(self) -> bool:  # type: ignore[override]
+        """See `Condition`."""
+        return self.noise is not None
+
+    @property
+    def number_of_rows(self) -> int:
+        """The number of points."""
+        return len(self.x)
+
     def __repr__(self) -> str:
         return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
 

@@ -49,6 +49,7 @@ from sciml_par.training.preparation.remarks import remarks_on_stack
 from sciml_par.training.preparation.sizes import for_sizes
 from sciml_par.training.weights.from_argument import check_names, strategy_of
 from sciml_par.training.weights.loss_weights import LossWeights
+from sciml_par.training.weights.of_noise import data_first
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,11 @@ def _checked(given: Arguments, everyone: Communicator) -> _Asked:
     check_evaluation_domain(given.evaluation_domain, given.problem)
     phases = as_phases(given.optimizer, given.steps, given.phases)
     division = divide(ensemble, rank=everyone.rank, size=everyone.size)
-    stops, changes = as_stops(given.stop), ProblemChanges(given.weights, phases)
+    stops, changes = as_stops(given.stop), ProblemChanges(given.weights, phases, given.precision)
     strategy = strategy_of(given.weights, given.problem)
+    if strategy is None:
+        of_rank = problem_of(division.numbers[0], given.problem, ensemble)
+        strategy = data_first(changes.weigh(of_rank), of_rank, phases)
     return _Asked(settings, phases, stops, ensemble, division, changes, strategy)
 
 

@@ -12,6 +12,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.optimizers.phases import Phase
+from sciml_par.training.weights.of_noise import weights_of_noise
 
 
 class ProblemChanges:
@@ -30,7 +31,8 @@ class ProblemChanges:
     weigh : the problem with the weights.
     """
 
-    def __init__(self, weights: Any, phases: Sequence[Phase]) -> None:
+    def __init__(self, weights: Any, phases: Sequence[Phase], precision: str) -> None:
+        self._precision = precision
         self._weights = weights if isinstance(weights, Mapping) else {}
         known = [(_weight_of(phase.optimizer), _name(phase.optimizer)) for phase in phases]
         usual = [(weight, name) for weight, name in known if weight is not None]
@@ -49,12 +51,15 @@ class ProblemChanges:
         open_ = [
             type(each).__name__
             for each, term in zip(problem.conditions, terms, strict=True)
-            if each.weight is None and term.name not in problem.term_weights
+            if each.weight is None
+            and not each.statistical
+            and term.name not in problem.term_weights
         ]
-        if self._usual is None or not open_ or problem.condition_weight is not None:
-            return problem
-        self._kind = self._kind or open_[0]
-        return problem.with_condition_weight(self._usual[0])
+        if self._usual is not None and open_ and problem.condition_weight is None:
+            self._kind = self._kind or open_[0]
+            problem = problem.with_condition_weight(self._usual[0])
+        of_noise = weights_of_noise(problem, self._precision)
+        return problem.with_term_weights(of_noise) if of_noise else problem
 
     def scale(self, problem: Problem, model: Any) -> Problem:
         """Return the problem with scaled inputs of this network, or unchanged."""

@@ -110,7 +110,9 @@ class LevenbergMarquardt(Optimizer):
         check_flag(name, "scale_columns", self.scale_columns)
         check_count(name, "trials", self.trials)
         check_solver(name, self.solver)
-        if not (self.start is None or (isinstance(self.start, str) and self.start == LEAST_SQUARES)):
+        if not (
+            self.start is None or (isinstance(self.start, str) and self.start == LEAST_SQUARES)
+        ):
             raise InputError(
                 f"{name}: expected start to be {LEAST_SQUARES!r} or None; got {self.start!r}."
             )
