@@ -1,3 +1,4 @@
+from .data_fit import DataFit as DataFit
 from .error_estimate import ErrorEstimate as ErrorEstimate
 from .found import FoundFunction as FoundFunction
 from .found import FoundUnknown as FoundUnknown

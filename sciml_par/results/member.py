@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
+from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
@@ -205,6 +206,8 @@ class Member:
     misfits : by how much conditions that give u, or its normal derivative, are missed there, by
         the names of their terms: the root mean square as a multiple of that of u or ∇u, or of what
         the condition gives where that is larger.
+    fits : how well observations with noise are fitted, as `sciml_par.results.DataFit`, by the names
+        of their terms.
     unknown_values : what it found of the unknowns of its problem.
     term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
@@ -243,6 +246,7 @@ class Member:
     validation_loss: float = math.nan
     zero_loss: float = math.nan
     misfits: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    fits: Mapping[str, DataFit] = dataclasses.field(default_factory=dict)
     unknown_values: UnknownValues = dataclasses.field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     functions: tuple[Any, ...] = ()
@@ -322,9 +326,12 @@ class Member:
         """Whether more than half of the loss of a network of zeros is left, after 60 steps.
 
         False if that loss is zero, so that u = 0 is a solution, and if the member is over-fitted.
+        What the noise of observations leaves is in both losses, and is not counted.
         """
-        enough = self.steps >= _ENOUGH_STEPS and self.zero_loss > 0 and not self.over_fitted
-        return bool(enough and self.validation_loss > self.zero_loss / 2)
+        noise = sum(fit.loss for fit in self.fits.values() if not fit.too_large)
+        left, at_first = self.validation_loss - noise, self.zero_loss - noise
+        enough = self.steps >= _ENOUGH_STEPS and at_first > 0 and not self.over_fitted
+        return bool(enough and left > at_first / 2)
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -334,9 +341,14 @@ class Member:
         return tuple(name for name, ratio in self.misfits.items() if ratio > _MISSED)
 
     @property
+    def unlikely(self) -> tuple[str, ...]:
+        """The observations whose χ² is far from what their noise makes likely."""
+        return tuple(name for name, fit in self.fits.items() if fit.too_large or fit.too_small)
+
+    @property
     def doubtful(self) -> bool:
         """Whether the losses at other points speak against the prediction."""
-        return bool(self.over_fitted or self.found_little or self.missed)
+        return bool(self.over_fitted or self.found_little or self.missed or self.unlikely)
 
     @property
     def seconds_compile(self) -> float:
