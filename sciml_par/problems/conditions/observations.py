@@ -116,7 +116,7 @@ class Observations(Condition):
         return self.noise is not None
 
     @property
-    def number_of_rows(self) -> int:
+    def number_of_rows(self) -> int:  # type: ignore[override]
         """The number of points."""
         return len(self.x)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from sciml_par.problems.terms.term import Term
 from sciml_par.results.data_fit import DataFit
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import Stack
+from sciml_par.training.preparation.data_remarks import observed_values, unknown_numbers
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,20 +41,6 @@ def data_fits(stack: Stack, kept: npt.NDArray[Any], member: int) -> dict[str, Da
     u = partial(field_of, problem, stack.network)(stack.layout.unflatten(tf.constant(kept)))
     lost = unknown_numbers(problem) / observed_values(problem)
     return {term.name: _fit(term, each, u, problem, kept.dtype, lost) for term, each in pairs}
-
-
-def unknown_numbers(problem: Problem) -> int:
-    """Return q, how many numbers are unknown."""
-    return sum(unknown.size for unknown in problem.unknowns.values())
-
-
-def observed_values(problem: Problem) -> int:
-    """Return N, of all observations and other statistical terms, with noise or without."""
-    return sum(
-        each.u.size if isinstance(each, Observations) else each.number_of_rows
-        for each in problem.conditions
-        if isinstance(each, Observations) or each.statistical
-    )
 
 
 def _fit(

@@ -44,6 +44,7 @@ def make_feed(
     seed: int,
     dtype: str,
     bootstrap: int | None = None,
+    block: int = 1,
     scattered: bool = False,
 ) -> RankFeed:
     """Return the points of rank `rank` among `size` ranks that share a model."""
@@ -61,7 +62,8 @@ def make_feed(
             f"train: resample_every needs random points, and {problem!r} has none; choose a "
             f"random method, for example method='sobol'."
         )
-    parts = [*interior.parts, *_of_conditions(wanted, batch_sizes, sets, place)]
+    of_data = replace(place, block=block)  # the order of interior points has no meaning
+    parts = [*interior.parts, *_of_conditions(wanted, batch_sizes, sets, of_data)]
     description = _description(points_per_rank, given) | _digests(problem, parts)
     return RankFeed(
         parts, terms=problem.terms, sub_domain=interior.sub_domain, description=description
