@@ -24,7 +24,7 @@ from sciml_par.training.identity.fingerprint import architecture_of
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.members.initial_networks import network_of_member
-from sciml_par.training.preparation.remarks import remarks_on_unread
+from sciml_par.training.preparation.remarks import remarks_on_unread_outputs
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: each rank makes its own networks")
 
@@ -132,7 +132,7 @@ def test_an_output_that_no_term_reads_is_said(residual, options, said):
     traced = trace_terms(problem, made, dtype="float32", arrays=arrays)
     weights = [np.ravel(v) for v in made.trainable_variables] + [np.zeros(len(problem.unknowns))]
     theta = np.concatenate(weights).astype(np.float32)
-    found = remarks_on_unread(problem, made, traced, arrays, theta)
+    found = remarks_on_unread_outputs(problem, made, traced, arrays, theta)
     assert [said in text for text in found] == [True] * (said is not None)
 
 

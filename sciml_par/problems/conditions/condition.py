@@ -159,6 +159,11 @@ class Condition(ByName):
         return self.own if isinstance(self.own, int) else None
 
     @property
+    def number_of_values(self) -> int:
+        """How many numbers are known with errors: measured values, or those of a prior."""
+        return self.number_of_rows
+
+    @property
     def on_boundary(self) -> bool:
         """Whether it uses the points of the boundary, unless it has separate ones."""
         return self.on != (INTERIOR,)

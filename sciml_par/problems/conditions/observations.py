@@ -120,6 +120,11 @@ class Observations(Condition):
         """The number of points."""
         return len(self.x)
 
+    @property
+    def number_of_values(self) -> int:
+        """See `Condition`; the number of points times that of components."""
+        return self.u.size
+
     def __repr__(self) -> str:
         return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
 

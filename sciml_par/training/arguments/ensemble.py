@@ -34,8 +34,10 @@ class Ensemble(ByName):
     problems : the problem of each member: a sequence, or a function of the member's number. By
         default the `problem` of `train`, which may then differ from rank to rank.
     seeds : of the members' initial weights, a sequence; by default derived from that of the run.
-    bootstrap : train each member on a sample of the interior points and of the rows of
-        `Observations`, drawn with replacement (Efron 1979). Conditions are not resampled.
+    bootstrap : train each member on a sample of the rows of `Observations`, drawn with replacement
+        (Efron 1979), so that the deviation of members is that from errors of the observations. In
+        a problem without observations the sample is one of the interior points. Other conditions
+        are not resampled.
     block : with `bootstrap`, how many successive rows of `Observations` are drawn together, for
         errors that are correlated from row to row, as in time series: the moving-block bootstrap
         (Künsch, Ann. Statist. 17, 1989). Rows of several instruments are then several

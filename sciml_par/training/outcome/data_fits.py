@@ -48,8 +48,10 @@ def _fit(
 ) -> DataFit:
     arrays = [tf.constant(a, dtype) for a in observed.points(problem.domain, 0)]
     try:
-        r = observed.errors(u, *arrays).numpy().astype(np.float64)
-        s = observed.residual(u, *arrays).numpy().astype(np.float64)
+        r, s = (
+            tf.reshape(each(u, *arrays), observed.u.shape).numpy().astype(np.float64)
+            for each in (observed.errors, observed.residual)
+        )
     except Exception:  # an ansatz may hold values for the training points alone
         r = s = np.full(observed.u.shape, math.nan)
     rows, free = len(r), len(r) * (1 - lost)
@@ -65,6 +67,6 @@ def _fit(
         chi_square=math.nan if unknown else float(np.sum(squares) / r.size),
         deviation=tuple((scale * noise[0]).tolist()) if unknown else (),
         scale=tuple(scale.tolist()),
-        loss=float(term.weight * np.sum(s**2) / rows),
+        loss=float(term.weight * np.sum(s**2) / observed.number_of_rows),
         robust=robust,
     )

@@ -53,7 +53,11 @@ def make_feed(
     batch_sizes = _batch_sizes(problem, wanted)
     own_seed = seed if wanted.seed is None else wanted.seed
     place = Place(problem, rank, size, own_seed, dtype, bootstrap)
-    interior = _of_equations(wanted, points_per_rank, batch_sizes, place)
+    # Observations are data and interior points are not: without some, an equation would lose points
+    # that keep it, and the network would fit the noise between the others.
+    observed = any(isinstance(each, Observations) for each in problem.conditions)
+    of_interior = replace(place, bootstrap=None) if observed else place
+    interior = _of_equations(wanted, points_per_rank, batch_sizes, of_interior)
     sets = condition_sets(problem, wanted, own_seed, interior.number)
     if wanted.resample_every is not None and not (
         interior.redrawn or any(each.redrawn for each in sets)

@@ -19,13 +19,7 @@ def unknown_numbers(problem: Problem) -> int:
 
 def observed_values(problem: Problem) -> int:
     """Return N, of all observations and other statistical terms, with noise or without."""
-    found = 0
-    for each in problem.conditions:
-        if isinstance(each, Observations):
-            found += each.u.size
-        elif each.statistical:
-            found += each.number_of_rows
-    return found
+    return sum(each.number_of_values for each in problem.conditions)
 
 
 def remarks_on_data(problem: Problem) -> Iterator[str]:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par._text import listed
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.initial import Initial
@@ -40,7 +39,7 @@ def remarks_on_stack(
         trial = (setup.traced, setup.feed.arrays, stack.parameters[0])
         remarks += setup.traced.remarks
         remarks += remarks_on_coupled_points(stack.terms, *trial, ranks=ranks, batches=batches)
-        remarks += remarks_on_unread(stack.problem, setup.network, *trial)
+        remarks += remarks_on_unread_outputs(stack.problem, setup.network, *trial)
     return [*remarks, *_on_least_squares(phases, precision, batches=batches)]
 
 
@@ -112,21 +111,20 @@ def _difference(problem: Problem, a: Any, b: Any, ours: Arrays, theirs: Arrays) 
     return f"at {point} they give {u} = {found[0][i, j]:g} and {found[1][i, j]:g}"
 
 
-def remarks_on_unread(
+def remarks_on_unread_outputs(
     problem: Problem,
     network: Network,
     traced: TracedTerms,
     arrays: Sequence[Arrays],
     parameters: npt.NDArray[Any],
 ) -> list[str]:
-    """Return sentences if no term depends on some outputs of the network, or some unknowns.
+    """Return a sentence if no term depends on some outputs of the network.
 
-    For each, the terms are computed again with other values of the entries of θ: [p] on which this
-    output or unknown alone depends, and are compared bit by bit. Nothing is said of an output
+    For each output, the terms are computed again with other values of the entries of θ: [p] on
+    which this output alone depends, and are compared bit by bit. Nothing is said of an output
     without such entries, or if a term has no points on this rank.
     """
-    several = problem.network_outputs > 1
-    if not (several or problem.unknowns) or not all(len(each[0]) for each in arrays):
+    if problem.network_outputs < 2 or not all(len(each[0]) for each in arrays):
         return []
     theta = moved(tf.constant(parameters))
     given = [[tf.constant(a, theta.dtype) for a in each] for each in arrays]
@@ -139,33 +137,11 @@ def remarks_on_unread(
         return not all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     try:
-        before = terms(theta)
-        own_weights = _own_weights(network, theta, arrays[0][0]) if several else []
+        before, own_weights = terms(theta), _own_weights(network, theta, arrays[0][0])
         unread = [j for j, own in enumerate(own_weights) if own.any() and not changes(own)]
-        unused = [name for name, own in _own_of_unknowns(problem, theta) if not changes(own)]
     except tf.errors.OpError:  # an assertion, which no compiled program has
         return []
-    found = [_text(problem, unread)] if unread else []
-    return found + ([_text_of_unknowns(unused)] if unused else [])
-
-
-def _own_of_unknowns(problem: Problem, theta: Any) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """Yield each unknown number or array, and which entries of θ are its parameters: [p]."""
-    place = len(theta) - sum(unknown.size for unknown in problem.unknowns.values())
-    for name, unknown in problem.unknowns.items():
-        own = np.zeros(len(theta), np.bool_)
-        own[place : place + unknown.size] = True
-        place += unknown.size
-        yield name, own
-
-
-def _text_of_unknowns(names: Sequence[str]) -> str:
-    which, one = listed([repr(name) for name in names]), len(names) == 1
-    return (
-        f"no residual and no condition changes with the unknown{'' if one else 's'} {which}: the "
-        f"training leaves {'it' if one else 'them'} at the start. Use {'it' if one else 'them'} in "
-        f"an equation, or leave {'it' if one else 'them'} out of unknowns=."
-    )
+    return [_text(problem, unread)] if unread else []
 
 
 def _own_weights(
