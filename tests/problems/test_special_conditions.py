@@ -275,7 +275,7 @@ def test_jets_and_tapes_agree():
         (lambda: Observations([[0, 1]], [1, 2]), "one row for each point"),
         (lambda: Observations([[0, 1]], [np.nan]), "finite numbers; 1 of 1.*row 0: nan"),
         (lambda: Observations([[0, 1]], [1], noise=0), "noise must be positive"),
-        (lambda: Observations([[0, 1]], [1], noise=[1, 2]), "noise must be a number or"),
+        (lambda: Observations([[0, 1]], [1], noise=[1, 2]), "noise must be a number, or"),
         (lambda: prepared(Observations([[0, 0.2]], [1])), r"outside Box.*number 0: \[0.0, 0.2\]"),
         (lambda: prepared(Observations([[0, 1]], [1]), outputs=2), "say which by component="),
         (lambda: prepared(Observations([[0, 1]], [1], component="w")), "no component 'w'"),
