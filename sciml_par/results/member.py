@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.growth import Growth, over_fits
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
@@ -29,7 +30,6 @@ FAR_ABOVE = 1e3
 """A loss that ends at more than this many times its best has risen far."""
 _FALL = 10.0
 """By which the loss must have fallen before, for the best weights to be those of a training."""
-_MANY_TIMES, _LITTLE = 10, 1e-9
 _ENOUGH_STEPS, _MISSED = 60, 0.5
 
 
@@ -133,38 +133,6 @@ class History:
     terms: dict[str, FloatArray]
     unknowns: dict[str, FloatArray] = dataclasses.field(default_factory=dict)
     weights: dict[str, FloatArray] = dataclasses.field(default_factory=dict)
-
-
-class Growth(NamedTuple):
-    """Points that `train` has added, since the model over-fitted those that it had.
-
-    Attributes
-    ----------
-    step : after how many updates.
-    before, after : how many interior points were asked for, and are since.
-    loss, validation_loss : at the points until then, and at others.
-    """
-
-    step: int
-    before: int
-    after: int
-    loss: float
-    validation_loss: float
-
-    def __str__(self) -> str:
-        return (
-            f"points: {self.before:,} → {self.after:,} after step {self.step:,}, since the loss "
-            f"was {self.loss:.1e} at these and {self.validation_loss:.1e} at others"
-        )
-
-
-def over_fits(validation_loss: float, loss: float, first: float) -> bool:
-    """Return whether a loss at other points is much larger than that at the training points.
-
-    Much larger is more than 10 times, and more than 1e-9 of the first: with less, the errors in the
-    catalogue are below 1e-4, however small the loss is.
-    """
-    return bool(validation_loss > max(_MANY_TIMES * loss, _LITTLE * first))
 
 
 @dataclass(frozen=True)
@@ -315,11 +283,22 @@ class Member:
         return self.loss / max(self.best_loss, rounding)
 
     @property
+    def losses_of_equations(self) -> tuple[float, float]:
+        """The loss of the weights that predict and that at other points, without the noise.
+
+        What noisy observations add is the same in both, and would hide by how much equations that
+        hold at the points of the training are violated at others.
+        """
+        data = sum(fit.loss for fit in self.fits.values())
+        return max(self.kept_loss - data, 0.0), self.validation_loss - data
+
+    @property
     def over_fitted(self) -> bool | None:
         """Whether the loss is much larger at other points, or None; see `over_fits`."""
         if math.isnan(self.validation_loss):
             return None
-        return over_fits(self.validation_loss, self.kept_loss, float(self.losses[0]))
+        here, elsewhere = self.losses_of_equations
+        return over_fits(elsewhere, here, float(self.losses[0]))
 
     @property
     def found_little(self) -> bool:

@@ -173,11 +173,14 @@ def _risen(who: str, members: Sequence[Member]) -> str:
 
 
 def _over_fitted(who: str, members: Sequence[Member]) -> str:
-    loss, other = _range(members, "kept_loss"), _range(members, "validation_loss")
-    factors = [m.validation_loss / m.kept_loss for m in members if m.kept_loss]
+    pairs = [member.losses_of_equations for member in members]
+    loss, other = (_range_of(each, "{:.2e}") for each in zip(*pairs, strict=True))
+    factors = [elsewhere / here for here, elsewhere in pairs if here]
+    of = " of the equations and conditions" if any(m.fits for m in members) else ""
     times = _range_of(factors, "{:,.0f}" if max(factors, default=0) < _MANY else "{:.0e}")
     return (
-        f"{who}: the loss is {loss} at the training points and {other} at others (validation_loss"
+        f"{who}: the loss{of} is {loss} at the training points and {other} at others "
+        f"(validation_loss"
         f"{f', {times} times' if times else ''}); the second shows how good the solution is. Train "
         f"with twice the points: if the factor falls, they were too few; if it stays, the residual "
         f"is not resolved somewhere, as at a corner or a jump."

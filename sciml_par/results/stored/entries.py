@@ -15,7 +15,8 @@ from sciml_par.problems.unknowns.placed_function import Input, PlacedFunction
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate, ValuesAt
-from sciml_par.results.member import Growth, Member, RankContribution
+from sciml_par.results.growth import Growth
+from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.stored.arrays import (
     FUNCTIONS,

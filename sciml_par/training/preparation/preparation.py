@@ -14,7 +14,7 @@ from sciml_par.parallel.collectives.fused import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
-from sciml_par.results.member import Growth
+from sciml_par.results.growth import Growth
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Division, Ensemble, as_mode, divide, problem_of
 from sciml_par.training.arguments.settings import Settings
