@@ -52,7 +52,8 @@ class Problem(ByName):
     """A problem to solve, independent of networks, ranks and optimizers; immutable.
 
     The loss is L = Σ_t w_t · (1/N_t) Σ_{i=1..N_t} |r_t(x_i)|² over the terms t: the equations in
-    the interior first, then the conditions, then the priors of unknowns. |·|² is summed over the components of r_t.
+    the interior first, then the conditions, then the priors of unknowns. |·|² is summed over the
+    components of r_t.
 
     Parameters
     ----------

@@ -41,10 +41,11 @@ class Observations(Condition):
     noise : float, or array of the shape of u, or [n], or [n, n], optional
         Standard deviations σ_i > 0 in units of u; by default 1. They make the term of the loss a
         mean of squares of order 1, so that observations with different units can be combined.
-        For correlated errors of one component it is their covariance C: [n, n], symmetric and
-        positive definite, in units of u squared, and the residual is L⁻¹(u(x) − u) with C = L Lᵀ. An
-        array of the shape of u has deviations. All points then are one row of the loss, on one
-        rank, which batches and bootstrap samples do not divide.
+        For correlated errors of one component, noise is their covariance C: [n, n] with n > 1,
+        symmetric and positive definite, in units of u squared, and the residual is L⁻¹(u(x) − u)
+        with C = L Lᵀ. If u: [n, c] has several components, an array [n, n] contains deviations, and
+        n must be c. Points with a covariance are one row of the loss, on one rank, which batches
+        and bootstrap samples do not divide.
     name, weight
         As for `Condition`.
 
@@ -93,7 +94,7 @@ class Observations(Condition):
         return self.noise is not None
 
     @property
-    def number_of_rows(self) -> int:
+    def number_of_rows(self) -> int:  # type: ignore[override]
         """The number of points; 1 of points with a covariance, which are components of one row."""
         return 1 if self.coupled else len(self.x)
 

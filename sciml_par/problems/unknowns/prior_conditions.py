@@ -93,7 +93,9 @@ def prior_conditions(
 ) -> tuple[PriorCondition, ...]:
     """Return the terms of all priors of a problem."""
     of_numbers = [
-        PriorOfNumber(name, each, domain) for name, each in numbers.items() if each.prior is not None
+        PriorOfNumber(name, each, domain)
+        for name, each in numbers.items()
+        if each.prior is not None
     ]
     of_functions = [
         PriorOfFunction(name, each, domain)
