@@ -139,8 +139,8 @@ class Smooth(ByName):
         ρ² = Σ_i ((z_i − z′_i)/length_i)²
 
     It adds |L⁻¹ (k − mean)|² to χ², with C + 1e-8 amplitude² I = L Lᵀ at the points of a grid over
-    the box of the function's arguments, four per length. Between these points, k is determined by its
-    values there up to 1.4 % of the amplitude. Such functions have two derivatives. The squared
+    the box of the function's arguments, four per length. Between these points, k is determined by
+    its values there up to 1.4 % of the amplitude. Such functions have two derivatives. The squared
     exponential kernel is not offered: its functions are analytic, and its covariance on such a grid
     is singular to rounding.
 
