@@ -21,7 +21,7 @@ from sciml_par.training.points.feed import Rows
 Tensor = Any
 FieldOf = Callable[[Sequence[Tensor]], Field]
 _FEW = 8
-_MANY = 16
+_MANY = 4
 
 
 def weighted(residual: Tensor, weights: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class JacobianOfTerm:
         """
         given = (_of_rows(rows), *rows.arrays)
         components = self.term.components(self.field(self.layout.unflatten(flat)), *rows.arrays)
-        # A pass for each component, one after the other, would take long to compile.
+        # A pass written out for each component would take long to compile, as of correlated points.
         many = components > max(_MANY, rows.arrays[0].shape[0])
         for way in () if many else (self._recorded, self._point_by_point):
             computed = tf.function(way, autograph=False)
