@@ -22,6 +22,7 @@ _UNKNOWN: Any = {
     "misfits": {},
     "fits": {},
     "error": None,
+    "linearized": None,
 }
 
 

@@ -17,6 +17,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.growth import Growth, over_fits
+from sciml_par.results.linearized import Linearized
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
@@ -185,6 +186,7 @@ class Member:
     field : u(x; θ) as a `sciml_par.results.trained_field.TrainedField`, where the network is; None
         or a sentence that says what to do elsewhere.
     error : the estimate of its error, or None.
+    linearized : how the errors of its data move its parameters, or None.
     growths : the points that were added on the way. Losses before and after do not compare.
     """
 
@@ -221,6 +223,7 @@ class Member:
     form: FieldForm = dataclasses.field(default_factory=FieldForm)
     field: Any = None
     error: ErrorEstimate | None = None
+    linearized: Linearized | None = None
     growths: tuple[Growth, ...] = ()
 
     def __post_init__(self) -> None:

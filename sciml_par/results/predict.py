@@ -147,7 +147,7 @@ class Predictor:
         self, x: Any, *, batch_size: int | None, interval: float | None = None
     ) -> EnsemblePrediction:
         """Predict at x: [n, d]; see `Result.predict`."""
-        points = self._points(x)
+        points = self.points(x)
         if interval is not None:
             interval = self._checked(interval)
         if self.left_out:
@@ -181,9 +181,9 @@ class Predictor:
             )
         if sum(self.used) < 2:
             raise InputError(
-                "Result.predict: interval= is that of several members, and there is one. Train "
-                "more on samples of the observations, with mode=Ensemble(members=16, "
-                "bootstrap=True)."
+                "Result.predict: interval= is that of several members, and there is one. "
+                "result.uncertainty().bands(x) is what the data leave open of one model; or train "
+                "more on samples of the observations, as mode=Ensemble(members=16, bootstrap=True)."
             )
         return probability
 
@@ -198,7 +198,8 @@ class Predictor:
             outside &= np.any((x < low - margin) | (x > high + margin), axis=1)
         return np.flatnonzero(outside)
 
-    def _points(self, x: Any) -> Array:
+    def points(self, x: Any) -> Array:
+        """Return points as [n, d], in the precision of the weights."""
         d = self.dimension
         try:
             given = with_gaps(x)

@@ -92,8 +92,12 @@ class Condition(ByName):
     """Whether `points` returns all points for any number."""
     statistical: bool = False
     """Whether residuals are errors in units of their deviation, of which a sum of squares is χ²."""
-    number_of_rows: int = 0
-    """Over how many rows χ² of a statistical condition sums."""
+    number_of_rows: int = 1
+    """Over how many rows χ² sums, if it is statistical."""
+    number_of_values: int = 0
+    """How many numbers are known with errors: measured values, or those of a prior."""
+    coupled: bool = False
+    """Whether all points are one row of the loss, since their errors are correlated."""
     selects: ClassVar[tuple[str, ...]] = ()
     """The attributes that select components of u."""
     known_functions: ClassVar[tuple[str, ...]] = ("on", "where")
@@ -157,11 +161,6 @@ class Condition(ByName):
     def number(self) -> int | None:
         """The number of separate points of the condition, or None."""
         return self.own if isinstance(self.own, int) else None
-
-    @property
-    def number_of_values(self) -> int:
-        """How many numbers are known with errors: measured values, or those of a prior."""
-        return self.number_of_rows
 
     @property
     def on_boundary(self) -> bool:

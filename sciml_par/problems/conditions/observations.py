@@ -13,6 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.conditions.condition import Arrays, Condition
+from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
 from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.robust import LOSSES
 from sciml_par.problems.conditions.selection import (
@@ -45,16 +46,21 @@ class Observations(Condition):
         The measured values of c components.
     component
         The measured components, as for `Dirichlet`; by default all, c = m.
-    noise : float, or array of the shape of u, or [n], or "unknown", optional
+    noise : float, or array of the shape of u, or [n], or [n, n], or "unknown", optional
         Standard deviations σ_i > 0 of the errors, in units of u. With "unknown", σ is that of u_i
         about their mean over 10 during the training, for each component, and `Member.fits` has the
         deviation that was found. By default the errors are not known: the term is the mean square
         of u(x_i) − u_i and weighs as other conditions do.
+        For correlated errors of one component, noise is their covariance C: [n, n] with n > 1,
+        symmetric and positive definite, in units of u squared, and the residual is L⁻¹(u(x) − u)
+        with C = L Lᵀ. If u: [n, c] has several components, an array [n, n] contains deviations, and
+        n must be c. Points with a covariance are one row of the loss, on one rank, which batches
+        and bootstrap samples do not divide.
     loss : "squares", "huber" or "student"
         What a value with the error r = (u(x_i) − u_i)/σ_i adds to χ². "squares" is r², for normal
         errors. The others limit the influence of outliers, where σ is the deviation of the good
         values: "huber" is 2δ|r| − δ² beyond δ = 1.345, and "student" is ν log(1 + r²/ν) with ν = 4,
-        for outliers that are far off. Both require numbers as noise.
+        for outliers that are far off. Both require deviations that are known.
     name, weight
         As for `Condition`.
 
@@ -102,12 +108,14 @@ class Observations(Condition):
                 f"got {list(self.x.shape)} and {list(values.shape)}"
             )
         self.noise_unknown = isinstance(noise, str)
+        self.factor: FloatArray | None = None
         self.noise = None if noise is None else self._checked_noise(noise)
         self.loss = _one_of(loss, tuple(LOSSES), "loss")
-        if self.loss != "squares" and (self.noise is None or self.noise_unknown):
+        known = self.noise is not None and not (self.noise_unknown or self.coupled)
+        if self.loss != "squares" and not known:
             raise InputError(
                 f"Observations: loss={self.loss!r} tells outliers by the deviation of the good "
-                f"values; give it as a number or an array, noise=σ."
+                f"values; give it as a number or an array [n], noise=σ."
             )
 
     @property
@@ -117,11 +125,16 @@ class Observations(Condition):
 
     @property
     def number_of_rows(self) -> int:  # type: ignore[override]
-        """The number of points."""
-        return len(self.x)
+        """The number of points; 1 of points with a covariance, which are components of one row."""
+        return 1 if self.coupled else len(self.x)
 
     @property
-    def number_of_values(self) -> int:
+    def coupled(self) -> bool:  # type: ignore[override]
+        """See `Condition`."""
+        return self.factor is not None
+
+    @property
+    def number_of_values(self) -> int:  # type: ignore[override]
         """See `Condition`; the number of points times that of components."""
         return self.u.size
 
@@ -142,17 +155,25 @@ class Observations(Condition):
         return other
 
     def points(self, domain: Domain, n: int) -> Arrays:
-        """Return x: [n, d], u: [n, c] and, if given, σ: [n, c] of all observations (local)."""
+        """Return x: [n, d], u: [n, c] and, if given, σ: [n, c] of all observations (local).
+
+        With a covariance, they are one row: x: [1, n, d], u: [1, n], L⁻¹: [1, n, n].
+        """
         x = points_within(self.x, domain, "Observations: x")
+        if self.factor is not None:
+            return x[None], self.u[:, 0][None], self.factor[None]
         return (x, self.u) if self.noise is None else (x, self.u, self.noise)
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """Compute (u(x) − u)/σ, or what a robust loss makes of it: [k, c] (local)."""
+        """Compute the errors, or what a robust loss makes of them: [k, c], or [1, n] (local)."""
         return LOSSES[self.loss](self.errors(u, *arrays))
 
     def errors(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """Compute (u(x) − u)/σ: [k, c] (local)."""
+        """Compute (u(x) − u)/σ: [k, c], or L⁻¹(u(x) − u): [1, n] (local)."""
         x, measured, *noise = arrays
+        if self.factor is not None:
+            values = at_all(lambda z: select(u(z), self.component, "Observations"), x)
+            return whitened(noise[0], values - measured)
         difference = select(u(x), self.component, "Observations") - measured
         return difference / noise[0] if noise else difference
 
@@ -163,12 +184,16 @@ class Observations(Condition):
             return np.broadcast_to(_start_of(self.u), self.u.shape).copy()
         array = finite_array(noise, "Observations: noise")
         rows = len(self.u)
+        if array.shape == (rows, rows) and self.u.shape[1] == 1 and rows > 1:
+            self.factor = whitening(array, "Observations: noise")
+            array = np.sqrt(np.diag(array))
         if array.shape not in ((), self.u.shape, (rows, 1), (rows,)):
             one = self.u.shape[1] == 1
             each = f"[{rows}]" if one else f"[{rows}] or [{rows}, {self.u.shape[1]}]"
             raise InputError(
                 f"Observations: noise must be a number, or an array {each} with a standard "
-                f"deviation for each of the {rows} rows of u; got {list(array.shape)}"
+                f"deviation for each of the {rows} rows of u, or, of one component, a covariance "
+                f"[{rows}, {rows}]; got {list(array.shape)}"
             )
         array = array[:, None] if array.shape == (rows,) else array
         bad = np.argwhere(~(array > 0))

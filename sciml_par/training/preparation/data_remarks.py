@@ -54,8 +54,8 @@ def remarks_on_equal_data(
         return []
     return [
         "all members have the same observations, so that their deviation shows how well the "
-        "training has converged, and not what the noise of the observations leaves open. Write "
-        "Ensemble(..., bootstrap=True) for the latter."
+        "training has converged, and not what the noise of the observations leaves open. For the "
+        "latter take result.uncertainty(member=0), or Ensemble(..., bootstrap=True)."
     ]
 
 
