@@ -29,6 +29,7 @@ small = partial(
     evaluation_points=11,
     progress=False,
     grow=False,
+    uncertainty=False,
 )
 short = partial(small, optimizer=Adam(), steps=1)
 
