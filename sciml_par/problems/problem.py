@@ -61,7 +61,7 @@ class Problem(ByName):
         Such as `Interval`, `Box`, `Ball` or `Polygon`, and combinations of them.
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
-        Empty for a fit of data, with conditions alone.
+        None or an empty sequence for a fit of data, with conditions alone.
     conditions : sequence of Condition
         `Dirichlet`, `Neumann`, `Robin`, `Initial`, `Periodic`, `Interface`, `Observations`,
         `IntegralCondition`, `Condition` and derived classes. Conditions without a weight get the
@@ -116,7 +116,7 @@ class Problem(ByName):
     def __init__(
         self,
         domain: Domain,
-        residual: Equation | Sequence[Equation],
+        residual: Equation | Sequence[Equation] | None,
         *,
         conditions: Sequence[Condition] = (),
         exact: Exact | None = None,

@@ -120,7 +120,9 @@ class Result:
             print_table(self.members, mode=self.mode)
 
     @by_name
-    def predict(self, x: Any, *, batch_size: int | None = None) -> EnsemblePrediction:
+    def predict(
+        self, x: Any, *, batch_size: int | None = None, interval: float | None = None
+    ) -> EnsemblePrediction:
         """Predict at any points, with the weights that are kept (local).
 
             mean = (1/M) Σ_j u(x; θ_j)        deviation² = 1/(M − 1) Σ_j (u(x; θ_j) − mean)²
@@ -134,17 +136,27 @@ class Result:
         x : the points, [n, d], as an array or a list of rows; [n] where d = 1.
         batch_size : points computed at a time; by default those of 262,144 values of all members.
             The memory grows with it, not with n.
+        interval : a probability, such as 0.95, for `lower` and `upper` of an ensemble: a further
+            member, trained likewise, would lie between them with this probability. So they hold
+            the truth as often only where members differ as the truth may: with `bootstrap=True`,
+            for errors of the observations; never for errors of the equations or of the training
+            that all members share. They are quantiles of the members where at least 2.5 of them
+            lie beyond each end (100 members for 0.95). With fewer members they are mean ± t
+            deviation √(1 + 1/M), with Student's t of M − 1 degrees of freedom, as for normal
+            values.
 
         Returns
         -------
         An object with `mean` [n, m], `deviation` [n, m] (NaN for one member) and `members`
-        [M, n, m], which is computed at its first use; in the precision of the training.
+        [M, n, m], which is computed at its first use; in the precision of the training. `lower`
+        and `upper` [n, m] are None without `interval`.
         `error` [n, m] is the estimated error of one model, NaN if unknown.
 
         Raises
         ------
         InputError
-            x has another shape, or weights or networks of members are not on this rank.
+            x has another shape, or weights or networks of members are not on this rank. `interval`
+            is not a probability, or there is one member only.
 
         Warns
         -----
@@ -162,7 +174,7 @@ class Result:
         >>> result.predict(np.linspace(-1, 1, 5)).mean.shape
         (5, 1)
         """
-        return self._predictor.predict(x, batch_size=batch_size)
+        return self._predictor.predict(x, batch_size=batch_size, interval=interval)
 
     @by_name
     def uncertainty(

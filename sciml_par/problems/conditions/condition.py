@@ -94,6 +94,8 @@ class Condition(ByName):
     """Whether residuals are errors in units of their deviation, of which a sum of squares is χ²."""
     number_of_rows: int = 1
     """Over how many rows χ² sums, if it is statistical."""
+    number_of_values: int = 0
+    """How many numbers are known with errors: measured values, or those of a prior."""
     coupled: bool = False
     """Whether all points are one row of the loss, since their errors are correlated."""
     selects: ClassVar[tuple[str, ...]] = ()
