@@ -153,6 +153,12 @@ class Condition(ByName):
             ):  # a class may have another default
                 object.__setattr__(self, key, value)  # those derived from it may be frozen
 
+    def with_arrays(self, arrays: Arrays) -> Self:
+        """Return the same condition at given points, with what else its residual needs (local)."""
+        other = copy.copy(self)
+        other.points = lambda domain, n: arrays  # type: ignore[method-assign]
+        return other
+
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", "")
         return f"{type(self).__name__}({self.name or name or self.kind})"

@@ -33,6 +33,7 @@ from sciml_par.results.stored.arrays import (
     sample_of,
     weights_of,
 )
+from sciml_par.results.stored.uncertainty import read_linearized, write_linearized
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, relative_error
 
@@ -91,6 +92,7 @@ def write_member(member: Member) -> Entry:
         "fits": {name: _written(fit, _OF_FIT) for name, fit in member.fits.items()},
         "field": asdict(member.form),
         "error": _write_error(member.error),
+        "uncertainty": write_linearized(member.linearized),
         "growths": [each._asdict() for each in member.growths],
         "unknowns": _write_unknowns(member),
         "unknown_functions": [_write_function(each) for each in member.functions],
@@ -130,6 +132,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
         ),
         form=_read_form(entry["field"]),
         error=_read_error(entry["error"], own.x, estimate_of(seen, number)),
+        linearized=read_linearized(entry.get("uncertainty"), arrays[WEIGHTS], number),
         growths=tuple(Growth(**each) for each in entry.get("growths", ())),
     )
 
