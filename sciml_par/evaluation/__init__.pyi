@@ -1,12 +1,17 @@
+from .figures.bands import plot_bands as plot_bands
 from .figures.errors import plot_errors as plot_errors
 from .figures.histories import plot_accuracies as plot_accuracies
 from .figures.histories import plot_losses as plot_losses
+from .figures.intervals import plot_corner as plot_corner
+from .figures.intervals import plot_profiles as plot_profiles
+from .figures.next_observation import plot_next_observation as plot_next_observation
 from .figures.parts.curves import AccuracyCurve as AccuracyCurve
 from .figures.parts.curves import LossCurve as LossCurve
 from .figures.parts.curves import ScalingCurve as ScalingCurve
 from .figures.parts.curves import UnknownCurve as UnknownCurve
 from .figures.parts.data import Prediction as Prediction
 from .figures.parts.data import Shard as Shard
+from .figures.parts.observed import Observed as Observed
 from .figures.planes import plot_flow as plot_flow
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure

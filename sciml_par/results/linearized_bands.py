@@ -60,6 +60,10 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         reason=found.reason,
         chi_square=found.chi_square,
         degrees=found.rows - found.freedom,
+        reach=found.quantile(level),
+        true=_true_numbers(member, names),
+        prediction=member.prediction,
+        observations=member.observations,
         _bands=partial(_bands, member, level),
         _after=partial(_after, member),
         _of_functions={
@@ -77,6 +81,12 @@ def _numerical(member: Member, names: tuple[str, ...]) -> FloatArray:
     given = [np.abs(np.ravel(each)) for each in error.unknowns.values()]
     numbers = np.concatenate([np.empty(0), *given])
     return numbers if len(numbers) == len(names) else np.full(len(names), math.nan)
+
+
+def _true_numbers(member: Member, names: tuple[str, ...]) -> FloatArray:
+    values = member.unknown_values
+    true = dict(zip(values.names, values.true_numbers(), strict=True))
+    return np.array([true.get(name) for name in names], np.float64)
 
 
 def changes_at(member: Member, steps: FloatArray, x: Any) -> tuple[FloatArray, FloatArray]:

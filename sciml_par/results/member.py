@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
+from sciml_par.evaluation.figures.parts.observed import Observed
 from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.growth import Growth, over_fits
@@ -188,6 +189,8 @@ class Member:
     error : the estimate of its error, or None.
     linearized : how the errors of its data move its parameters, or None.
     growths : the points that were added on the way. Losses before and after do not compare.
+    observations : the data of `linearized` for figures, on rank 0 and on the ranks that trained
+        it; of more than 2,000 a random part.
     """
 
     number: int
@@ -225,6 +228,7 @@ class Member:
     error: ErrorEstimate | None = None
     linearized: Linearized | None = None
     growths: tuple[Growth, ...] = ()
+    observations: tuple[Observed, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.term_weights.size:

@@ -13,7 +13,10 @@ import numpy.typing as npt
 from sciml_par._checks import check_positive
 from sciml_par._text import listed
 from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.parts.observed import Observed
 from sciml_par.results.linearized import Linearized
+from sciml_par.results.member import PredictionElsewhere
 
 FloatArray = npt.NDArray[np.float64]
 Bands = Callable[[Any], tuple[FloatArray, FloatArray]]
@@ -61,6 +64,11 @@ class Uncertainty:
         least value where the number is held there.
     chi_square, degrees : Σ_i ((u(x_i) − u_i)/σ_i)², and the number of data less that of the degrees
         of freedom fitted.
+    reach : how many deviations the linearized intervals reach to each side.
+    true : the true values, [q], NaN where they are not known.
+    prediction : of the solution, for figures.
+    observations : the data, for figures, on rank 0; of many thousands a part.
+    linearized : of the other methods, the linearization that they began with.
     """
 
     method: str
@@ -77,6 +85,11 @@ class Uncertainty:
     degrees: float = math.nan
     draws: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     profiles: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    reach: float = math.nan
+    true: FloatArray = field(default_factory=lambda: np.empty(0))
+    prediction: Prediction | PredictionElsewhere | None = None
+    observations: tuple[Observed, ...] = ()
+    linearized: Uncertainty | None = None
     _bands: Bands | None = None
     _after: Callable[[Any, float], FloatArray] | None = None
     _of_functions: dict[str, Bands] = field(default_factory=dict)

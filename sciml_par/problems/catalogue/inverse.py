@@ -22,11 +22,17 @@ from sciml_par.problems.unknowns.unknowns import Unknown
 FloatArray = npt.NDArray[np.float64]
 
 
-def with_noise(values: FloatArray, share: float, seed: int) -> FloatArray:
-    """Return u_ij + share · √(mean_i u_ij²) · ε_ij, with ε from N(0, 1): [n, c] -> [n, c]."""
-    scale = np.sqrt(np.mean(np.square(values), axis=0))
+def observed_with(
+    places: FloatArray, values: FloatArray, share: float, seed: int, name: str = ""
+) -> Observations:
+    """Return observations of u_ij + σ_j ε_ij, with ε from N(0, 1) and σ_j = share √(mean_i u_ij²).
+
+    They know their σ, unless it is zero. places: [n, d], values: [n, c].
+    """
+    deviations = share * np.sqrt(np.mean(np.square(values), axis=0))
     errors = np.random.default_rng([seed, 1]).normal(size=values.shape)
-    return np.asarray(values + share * scale * errors)
+    noise = np.broadcast_to(deviations, values.shape) if share > 0 else None
+    return Observations(places, values + deviations * errors, noise=noise, name=name)
 
 
 def inverse_diffusion(
@@ -63,7 +69,7 @@ def inverse_diffusion(
         equation,
         conditions=[
             Dirichlet(0.0, on=("x=lower", "x=upper")),
-            Observations(places, with_noise(solution(places), noise, seed)),
+            observed_with(places, solution(places), noise, seed),
         ],
         unknowns={"D": Unknown(1.0, lower=0, true=diffusivity)},
         exact=solution,
@@ -112,9 +118,7 @@ def inverse_lorenz(
     return Problem(
         Interval(0, end, name="t"),
         equation,
-        conditions=[
-            Observations(times, with_noise(solution(times), noise, seed), name="observations")
-        ],
+        conditions=[observed_with(times, solution(times), noise, seed, name="observations")],
         ansatz=lambda network, t: tf.constant([[0.0, 0.0, 10.0]], t.dtype) + 10 * network(t),
         outputs=("x", "y", "z"),
         unknowns={

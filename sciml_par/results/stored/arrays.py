@@ -13,7 +13,10 @@ import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.member import FINISHED, Member, Weights
-from sciml_par.results.stored.uncertainty import arrays_of_linearized
+from sciml_par.results.stored.uncertainty import (
+    arrays_of_linearized,
+    arrays_of_observations,
+)
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -72,6 +75,11 @@ def arrays_of_predictions(members: Sequence[Member]) -> dict[str, Array]:
         "member": np.array([m.number for m in members]),
         "finished": np.array([m.status == FINISHED for m in members]),
         **_estimates(members),
+        **{
+            k: a
+            for m in members
+            for k, a in arrays_of_observations(m.observations, m.number).items()
+        },
     }
 
 

@@ -33,7 +33,12 @@ from sciml_par.results.stored.arrays import (
     sample_of,
     weights_of,
 )
-from sciml_par.results.stored.uncertainty import read_linearized, write_linearized
+from sciml_par.results.stored.uncertainty import (
+    read_linearized,
+    read_observations,
+    write_linearized,
+    write_observations,
+)
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, relative_error
 
@@ -93,6 +98,7 @@ def write_member(member: Member) -> Entry:
         "field": asdict(member.form),
         "error": _write_error(member.error),
         "uncertainty": write_linearized(member.linearized),
+        "observations": write_observations(member.observations),
         "growths": [each._asdict() for each in member.growths],
         "unknowns": _write_unknowns(member),
         "unknown_functions": [_write_function(each) for each in member.functions],
@@ -133,6 +139,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
         form=_read_form(entry["field"]),
         error=_read_error(entry["error"], own.x, estimate_of(seen, number)),
         linearized=read_linearized(entry.get("uncertainty"), arrays[WEIGHTS], number),
+        observations=read_observations(entry.get("observations", ()), seen, number),
         growths=tuple(Growth(**each) for each in entry.get("growths", ())),
     )
 

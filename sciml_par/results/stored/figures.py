@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from sciml_par.evaluation.figures.bands import plot_bands
 from sciml_par.evaluation.figures.errors import plot_errors
 from sciml_par.evaluation.figures.histories import plot_losses, plot_weights
+from sciml_par.evaluation.figures.intervals import plot_corner
 from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.planes import plot_flow, vector_of
@@ -18,6 +20,7 @@ from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.evaluation.figures.scatters import can_be_scattered
 from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
 from sciml_par.evaluation.figures.unknowns import plot_unknowns
+from sciml_par.results.linearized_bands import linearized_uncertainty
 from sciml_par.results.member import (
     DIVERGED,
     FINISHED,
@@ -27,8 +30,10 @@ from sciml_par.results.member import (
     in_the_mean,
     ranks_of,
 )
+from sciml_par.results.trained_field import TrainedField
 
 _DRAWN_DIMENSIONS = 2
+_LEVEL = 0.95
 _FEW = 2
 """Losses, of a solution that was not trained."""
 _ONE = "prediction"  # what that of a single model is called
@@ -44,12 +49,15 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     single member with a strategy of weights has a figure of these weights. In more than two
     dimensions, there are the loss and, if an exact solution or an estimated error is known, the
     predicted over the exact values and the estimated error. A field over space and time also has
-    slices at several times, and a vector field in the plane, such as a velocity, streamlines.
+    slices at several times, and a vector field in the plane, such as a velocity, streamlines. A
+    single member whose data have known errors has bands, and intervals of the unknowns in pairs.
     """
     labels = labels_of(members, mode=mode)
     if any(len(member.losses) > _FEW for member in members):
         _write_histories(members, labels, folder, title)
     _write_functions(members, labels, folder, title)
+    if len(members) == 1:
+        _write_uncertainty(members[0], folder, title)
     drawn = [
         drawn_prediction(member, label, sound=enters)
         for member, label, enters in zip(members, labels, in_the_mean(members), strict=True)
@@ -93,6 +101,19 @@ def _write_functions(
         alike = [each for each in curves if each.dimension == curves[0].dimension]
         if alike[0].dimension <= _DRAWN_DIMENSIONS or any(each.known for each in alike):
             save_figure(plot_predictions(alike, title=title), folder, f"unknown_{name}")
+
+
+def _write_uncertainty(member: Member, folder: Path, title: str | None) -> None:
+    """Write the bands, and the unknowns in pairs, where data with errors determine them."""
+    found = linearized_uncertainty(member, _LEVEL)
+    if found.reason:
+        return
+    deviations = found.deviations
+    if len(deviations) and np.isfinite(deviations).all() and (deviations > 0).all():
+        save_figure(plot_corner(found, title=title), folder, "corner")
+    here = isinstance(member.field, TrainedField)
+    if here and member.prediction.x.shape[1] <= _DRAWN_DIMENSIONS:
+        save_figure(plot_bands(found, title=title), folder, "bands")
 
 
 def _loss_curve(member: Member, label: str) -> LossCurve:

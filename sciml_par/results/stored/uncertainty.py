@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.evaluation.figures.parts.observed import Observed
 from sciml_par.problems.unknowns.unknowns import Unknown, names_of_numbers
 from sciml_par.results.linearized import Linearized
 
@@ -16,6 +17,7 @@ Entry = dict[str, Any]
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 _NUMBERS = ("rows", "chi_square", "freedom", "scaled", "scale", "dependence", "reason", "seconds")
+_OF_OBSERVED = ("x", "u", "noise")
 _OF_UNKNOWN = ("start", "lower", "upper", "scale")
 
 
@@ -55,6 +57,34 @@ def read_linearized(entry: Entry | None, arrays: Arrays, number: int) -> Lineari
 def arrays_of_linearized(found: Linearized | None, number: int) -> dict[str, npt.NDArray[Any]]:
     """Return what weights.npz holds of a member."""
     return {} if found is None or not found.known else {_key(number): found.steps}
+
+
+def write_observations(found: Sequence[Observed]) -> list[Entry]:
+    """Return the entries in results.json, without the arrays."""
+    return [{"label": each.label, "components": list(each.components)} for each in found]
+
+
+def arrays_of_observations(found: Sequence[Observed], number: int) -> dict[str, npt.NDArray[Any]]:
+    """Return what predictions.npz holds of a member's observations."""
+    return {
+        f"{name}_observed_{number}_{k}": getattr(each, name)
+        for k, each in enumerate(found)
+        for name in _OF_OBSERVED
+    }
+
+
+def read_observations(
+    entries: Sequence[Entry], arrays: Arrays, number: int
+) -> tuple[Observed, ...]:
+    """Return a member's observations, which older files do not hold."""
+    return tuple(
+        Observed(
+            each["label"],
+            *(arrays[f"{name}_observed_{number}_{k}"] for name in _OF_OBSERVED),
+            components=tuple(each["components"]),
+        )
+        for k, each in enumerate(entries)
+    )
 
 
 def _key(number: int) -> str:

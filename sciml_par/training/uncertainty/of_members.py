@@ -15,6 +15,8 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, SciMLParError, TrainingError
+from sciml_par.evaluation.figures.parts.observed import Observed
+from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member
@@ -37,6 +39,7 @@ Array = npt.NDArray[Any]
 _SEED, _DTYPE = 421, "float64"
 _ROWS_PER_PARAMETER = 2
 _MOST_RELATIVE = 100.0
+_MOST_DRAWN = 2_000
 _MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
 
 
@@ -71,6 +74,7 @@ def with_uncertainties(
     best = ready.settings.keep == BEST
     kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
     stacks = {number: course.stack for course in courses for number in course.stack.numbers}
+    problems = {setup.number: setup.problem for setup in setups}
     shared: dict[int, Jacobians] = {}
     found = []
     for member in members:
@@ -84,8 +88,32 @@ def with_uncertainties(
         else:
             jacobians = shared.setdefault(id(stack), Jacobians(stack, ready))
             linearized = jacobians.linearized(member.number, kept[member.number])
-        found.append(replace(member, linearized=linearized))
+        observed = observed_in(problems[member.number], linearized.scale)
+        found.append(replace(member, linearized=linearized, observations=observed))
     return found
+
+
+def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
+    """Return the observations with errors, for figures; of very many a random part."""
+    terms = problem.terms[len(problem.residuals) :]
+    found = []
+    for condition, term in zip(problem.conditions, terms, strict=True):
+        if not isinstance(condition, Observations) or condition.noise is None:
+            continue
+        x = condition.x.reshape(len(condition.u), -1)
+        rows = np.arange(len(x))
+        if len(rows) > _MOST_DRAWN:
+            rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MOST_DRAWN, replace=False))
+        found.append(
+            Observed(
+                term.name,
+                x[rows],
+                condition.u[rows],
+                scale * condition.noise[rows],
+                condition.component or (),
+            )
+        )
+    return tuple(found)
 
 
 def _obstacle(stack: Stack, members: int, asked: bool | None) -> str | None:

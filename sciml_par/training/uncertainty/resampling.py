@@ -80,6 +80,7 @@ def _randomized(
         replace(
             linear,
             method=RANDOMIZED,
+            linearized=linear,
             deviations=np.sqrt(np.diag(covariance)),
             covariance=covariance,
             bounds=_with_numerical(bounds, linear),
@@ -203,6 +204,7 @@ def _of_profiles(
     answer = replace(
         linear,
         method=PROFILE,
+        linearized=linear,
         bounds=_with_numerical(bounds, linear),
         profiles=profiles,
         remarks=(*linear.remarks, *remarks),

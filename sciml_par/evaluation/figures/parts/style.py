@@ -28,6 +28,16 @@ TRUE_ERROR, ESTIMATED, LARGEST = "|true error|", "|estimated error|", "largest |
 PALE: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.5, "alpha": 0.7, "zorder": 2.0}
 """A member among others."""
 
+DOTS: dict[str, Any] = {
+    "s": 9.0,
+    "color": "white",
+    "edgecolors": INK,
+    "linewidths": 0.6,
+    "zorder": 3.0,
+    "clip_on": False,
+}
+"""The places of observations on a map."""
+
 # Okabe and Ito (2008), "Color universal design", without yellow, which is faint as a line on
 # white; the wine red of Paul Tol's "muted" scheme (2021) stands in for it.
 PALETTE = (
