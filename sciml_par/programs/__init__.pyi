@@ -1,5 +1,8 @@
 from .exit_codes import conclude as conclude
 from .exit_codes import run as run
+from .inverse_options import InverseOptions as InverseOptions
+from .inverse_options import make_inverse_parser as make_inverse_parser
+from .inverse_options import parse_inverse_options as parse_inverse_options
 from .options import integer_from as integer_from
 from .options import positive_integer as positive_integer
 from .options import positive_number as positive_number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,6 +37,7 @@ from sciml_par.evaluation.figures.slices import in_space_and_time
 _HEIGHT, _BELOW = 1.9, 1.25  # inches, of u and of differences from it
 _SLICES, _SLICE = 4, 1.75
 _POINTS = 101  # of a slice
+_MARGIN = 0.02
 _MOST_BARS = 150  # error bars; more are dots
 _DASHED = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 3.0)), "zorder": 3.0}
 _EXACT = "exact solution"
@@ -44,8 +46,8 @@ _EXACT = "exact solution"
 def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     """Draw the solution with its band, the observations ± σ and the exact solution.
 
-    Local: call it on rank 0. Over one coordinate, a panel below shows the same less the solution,
-    which is where a narrow band is seen. Over space and time (x, t), there are the solution at
+    Local: call it on rank 0. Over one coordinate, another panel shows the differences from the
+    solution, where a narrow band is seen. Over space and time (x, t), there are the solution at
     four times and the differences from it below; each observation is at the nearest of these
     times, moved there along the solution: its difference from the solution is as observed. Over
     two coordinates of space, half of the band's width is a map, with a dot for each observation.
@@ -60,7 +62,7 @@ def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        3.5 inches wide over one coordinate, else 7.2. Pass it to `save_figure`.
+        3.5 inches wide over one coordinate with one component, else 7.2. Pass it to `save_figure`.
 
     Raises
     ------
@@ -84,13 +86,15 @@ def _on_a_line(source: Uncertain, curve: Prediction, title: str | None) -> Figur
     order = order[curve.inside[order]]  # type: ignore[index]
     x = curve.x[order]
     low, high = source.bands(x)
-    grid = make_grid([_HEIGHT, _BELOW] * curve.components, 1)
-    for k in range(curve.components):
+    m = curve.components
+    grid = make_grid([_HEIGHT, _BELOW], 1) if m == 1 else make_grid([_SLICE] * m, 2)
+    for k in range(m):
+        whole, less = ((0, 0), (1, 0)) if m == 1 else ((k, 0), (k, 1))
         seen = [_seen(source, each, k) for each in source.observations]
         line = _Line(x[:, 0], low[:, k], high[:, k], curve.exact[order, k])
-        _draw_both(grid.panels[2 * k, 0], grid.panels[2 * k + 1, 0], line, seen, source.level)
-        grid.panels[2 * k, 0].set_ylabel(value_label(curve, k))
-        grid.panels[2 * k + 1, 0].set_ylabel(_difference(curve, k))
+        _draw_both(grid.panels[whole], grid.panels[less], line, seen, source.level)
+        grid.panels[whole].set_ylabel(value_label(curve, k))
+        grid.panels[less].set_ylabel(_difference(curve, k))
     grid.label_x(coordinate(curve, 0))
     return grid.finish(title)
 
@@ -115,28 +119,46 @@ def _seen(source: Uncertain, observed: Observed, component: int) -> Seen:
     return x, u, noise, (low[:, component] + high[:, component]) / 2
 
 
-def _draw_both(above: Axes, below: Axes, line: _Line, seen: Sequence[Seen], level: float) -> None:
-    """Draw u with all that belongs to it, and the same less u below."""
+def _draw_both(
+    above: Axes,
+    below: Axes,
+    line: _Line,
+    seen: Sequence[Seen],
+    level: float,
+    *,
+    moved: bool = False,
+) -> None:
+    """Draw u with all that belongs to it, and the same less u below.
+
+    moved : whether observations are at other times, and move along the solution.
+    """
     name = f"{100 * level:g} % band"
     for axes, less in ((above, np.zeros_like(line.middle)), (below, line.middle)):
         draw_line(axes, line.x, line.middle - less, "prediction", color=MEAN, zorder=2.6)
         draw_band(axes, line.x, line.low - less, line.high - less, name)
         if np.isfinite(line.exact).any():
             draw_line(axes, line.x, line.exact - less, _EXACT, **_DASHED)
-        axes.set_xlim(line.x[0], line.x[-1])
+        axes.set_xlim(range_of([line.x], margin=_MARGIN))
+    said = " of times nearby" if moved else ""
+    values = []
     for x, u, noise, there in seen:
-        moved = np.interp(x[:, 0], line.x, line.middle) - there
-        _draw_observed(above, x[:, 0], u + moved, noise)
-        _draw_observed(below, x[:, 0], u - there, noise)
+        values.append(u + np.interp(x[:, 0], line.x, line.middle) - there if moved else u)
+        _draw_observed(above, x[:, 0], values[-1], noise, said)
+        _draw_observed(below, x[:, 0], u - there, noise, said)
     exact = line.exact[np.isfinite(line.exact)]
-    values = [u + np.interp(x[:, 0], line.x, line.middle) - there for x, u, _, there in seen]
     above.set_ylim(range_of([line.low, line.high, exact, *values]))
 
 
-def _draw_observed(axes: Axes, x: np.ndarray, u: np.ndarray, noise: np.ndarray) -> None:
+def _draw_observed(axes: Axes, x: np.ndarray, u: np.ndarray, noise: np.ndarray, said: str) -> None:
     if len(x) > _MOST_BARS:
-        look = {"color": ERROR, "s": 3.0, "linewidths": 0.0, "zorder": 2.4, "rasterized": True}
-        axes.scatter(x, u, label="observations", **look)
+        look: dict[str, Any] = {
+            "color": ERROR,
+            "s": 3.0,
+            "linewidths": 0.0,
+            "zorder": 2.4,
+            "rasterized": True,
+        }
+        axes.scatter(x, u, label=f"observations{said}", **look)
     elif len(x):
         axes.errorbar(
             x,
@@ -149,12 +171,12 @@ def _draw_observed(axes: Axes, x: np.ndarray, u: np.ndarray, noise: np.ndarray) 
             capsize=1.2,
             capthick=0.7,
             zorder=2.4,
-            label="observations ± σ",
+            label=f"observations ± σ{said}",
         )
 
 
 def _difference(curve: Prediction, k: int) -> str:
-    return f"less ${symbol(curve.fields[k])}$"
+    return "difference" if curve.components == 1 else f"difference of ${symbol(curve.fields[k])}$"
 
 
 def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
@@ -169,10 +191,10 @@ def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure
             near = [_only(each, np.searchsorted(middles, each[0][:, 1]) == i) for each in seen]
             above, below = grid.panels[2 * k, i], grid.panels[2 * k + 1, i]
             line = _line_at(source, curve, k, float(t))
-            _draw_both(above, below, line, near, source.level)
+            _draw_both(above, below, line, near, source.level, moved=True)
             limits += [above.get_ylim(), below.get_ylim()]
             if k == 0:
-                above.set_title(f"${symbol(curve.coordinates[1])} = {t:.3g}$")
+                above.set_title(f"${symbol(curve.coordinates[1])} = {t:.2g}$")
         for row in (0, 1):
             _share(grid, 2 * k + row, limits[row::2])
         grid.panels[2 * k, 0].set_ylabel(value_label(curve, k, coordinates=2))

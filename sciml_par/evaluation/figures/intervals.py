@@ -133,13 +133,19 @@ def _draw_density(
         bins = int(np.clip(np.sqrt(len(draws)) + 2, 8, 30))
         height = np.histogram(draws[:, i], bins, density=True)
         widths = height[0] * deviation * math.sqrt(2 * math.pi)
-        axes.stairs(widths, height[1], fill=True, color=PALE["color"], alpha=0.45)
+        axes.stairs(
+            widths, height[1], fill=True, color=PALE["color"], alpha=0.45, label=_draws_text(draws)
+        )
     axes.plot(x, y, color=MEAN, zorder=2.6, label="linearized")
     name = f"{100 * uncertainty.level:g} % interval"
     axes.axvspan(*uncertainty.bounds[i], color=MEAN, alpha=0.12, linewidth=0.0, label=name)
     axes.set_ylim(0.0, None)
     axes.set_yticks([])
     _draw_true(axes, uncertainty.true, i)
+
+
+def _draws_text(draws: np.ndarray) -> str:
+    return f"{len(draws)} draws"
 
 
 def _draw_true(axes: Axes, true: np.ndarray, across: int, up: int | None = None) -> None:
@@ -151,9 +157,8 @@ def _draw_true(axes: Axes, true: np.ndarray, across: int, up: int | None = None)
 
 def _draw_pair(axes: Axes, linear: Uncertain, draws: np.ndarray, i: int, j: int) -> None:
     if draws.size:
-        name = f"{len(draws)} draws"
         look = {"color": PALE["color"], "s": 7.0, "linewidths": 0.0, "zorder": 2.0}
-        axes.scatter(draws[:, j], draws[:, i], label=name, **look)
+        axes.scatter(draws[:, j], draws[:, i], label=_draws_text(draws), **look)
     pair = linear.covariance[np.ix_([j, i], [j, i])]
     # In units of the deviations, which may differ by many powers of ten.
     deviations = linear.deviations[[j, i]]
@@ -163,7 +168,9 @@ def _draw_pair(axes: Axes, linear: Uncertain, draws: np.ndarray, i: int, j: int)
     for share, width in zip(_SHARES, (1.4, 0.8), strict=True):
         radius = math.sqrt(-2 * math.log(1 - share))
         x, y = linear.values[[j, i], None] + radius * deviations[:, None] * circle
-        axes.plot(x, y, color=MEAN, linewidth=width, label=f"{share:.0%} ellipse", zorder=2.6)
+        axes.plot(
+            x, y, color=MEAN, linewidth=width, label=f"{100 * share:.0f} % ellipse", zorder=2.6
+        )
         axes.fill(x, y, color=MEAN, alpha=BAND / 3, linewidth=0.0)
     axes.plot(*linear.values[[j, i]], marker="+", color=MEAN, markersize=5.0)
 

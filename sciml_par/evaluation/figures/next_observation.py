@@ -9,6 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from sciml_par._checks import check_positive
+from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.bands import draw_places
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -32,8 +33,14 @@ from sciml_par.evaluation.figures.parts.style import (
 _HEIGHT = 1.9  # inches
 _MOST = 4
 _MOST_POINTS = 2_500
-_WORD = "deviation with one more, relative"
-_BEST: dict[str, Any] = {"marker": "*", "s": 40.0, "color": "#d55e00", "zorder": 4.0}
+_WORD = "relative deviation"
+_BEST: dict[str, Any] = {
+    "marker": "*",
+    "s": 40.0,
+    "color": "#d55e00",
+    "zorder": 4.0,
+    "clip_on": False,
+}
 
 
 def plot_next_observation(
@@ -52,9 +59,9 @@ def plot_next_observation(
         What `result.uncertainty()` returns.
     noise : float, optional
         The standard deviation of the further observation, in units of the solution; by default the
-        median of the present ones.
+        median of the present ones of the same component.
     title : str, optional
-        Title above the panels.
+        Title above the panels; by default it says what they show.
 
     Returns
     -------
@@ -70,17 +77,38 @@ def plot_next_observation(
     where = "plot_next_observation"
     check_known(uncertainty, where)
     curve, linear = prediction_of(uncertainty, where), linear_of(uncertainty)
-    if noise is None:
-        present = [each.noise.ravel() for each in uncertainty.observations]
-        noise = float(np.median(np.concatenate(present))) if present else -1.0
-    check_positive(where, noise=noise)
     shown = _thinned(curve)
-    ratios = linear.deviations_after(shown.x, noise=noise)[:, :, :_MOST]
+    ratios = np.stack(
+        [
+            linear.deviations_after(shown.x, noise=sigma)[:, k, :_MOST]
+            for k, sigma in enumerate(_noise_of_each(linear, shown.components, noise))
+        ],
+        axis=1,
+    )
     ratios = ratios / linear.deviations[:_MOST]
     ratios[~np.asarray(shown.inside)] = np.nan
+    title = title or "Deviations with one more observation, relative to the present ones"
     with paper_style():
         draw = _on_a_line if shown.dimension == 1 else _on_a_plane
         return draw(linear, shown, ratios, title)
+
+
+def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> list[float]:
+    """Return the deviation of a further observation of each component."""
+    if noise is not None:
+        check_positive("plot_next_observation", noise=noise)
+        return [float(noise)] * components
+    every = [each.noise.ravel() for each in linear.observations]
+    if not every:
+        raise InputError(
+            "plot_next_observation: there are no observations here whose deviation a further one "
+            "could have. Give it as noise=σ."
+        )
+    found = []
+    for k in range(components):
+        own = [sigma for each in linear.observations if len(sigma := each.of(k)[2])]
+        found.append(float(np.median(np.concatenate(own or every))))
+    return found
 
 
 def _thinned(curve: Prediction) -> Prediction:
@@ -121,7 +149,7 @@ def _on_a_line(
             name = name_of_number(linear.names[i])
             draw_line(axes, curve.x[:, 0], ratios[:, k, i], name, **line_of(i))
             at = np.nanargmin(ratios[:, k, i])
-            axes.scatter(curve.x[at, 0], ratios[at, k, i], **_BEST)
+            axes.scatter(curve.x[at, 0], ratios[at, k, i], label="least", **_BEST)
         bottom = low - 0.12 * (1.0 - low)
         axes.set_ylim(bottom, 1.0 + 0.05 * (1.0 - low))
         for each in linear.observations:
@@ -130,8 +158,7 @@ def _on_a_line(
                 y = np.full(len(x), bottom)
                 axes.scatter(x[:, 0], y, label="present observations", **DOTS)
         axes.set_xlim(curve.x[0, 0], curve.x[-1, 0])
-        observing = f" observing ${symbol(curve.fields[k])}$" if m > 1 else ""
-        axes.set_ylabel(f"relative deviation{observing and chr(10)}{observing.strip()}")
+        axes.set_ylabel(f"observing ${symbol(curve.fields[k])}$")
     grid.label_x(coordinate(curve, 0))
     return grid.finish(title)
 

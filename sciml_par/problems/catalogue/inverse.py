@@ -13,6 +13,7 @@ from sciml_par.problems.catalogue.functions import exp, sin
 from sciml_par.problems.catalogue.ordinary import LORENZ_START, lorenz_velocity
 from sciml_par.problems.catalogue.references.spectral import trajectory
 from sciml_par.problems.conditions.boundary_values import Dirichlet
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.operators.operators import derivative
@@ -36,7 +37,12 @@ def observed_with(
 
 
 def inverse_diffusion(
-    *, diffusivity: float = 0.1, observed: int = 20, noise: float = 0.0, seed: int = 0
+    *,
+    diffusivity: float = 0.1,
+    observed: int = 20,
+    noise: float = 0.0,
+    initial: bool = False,
+    seed: int = 0,
 ) -> Problem:
     """u_t = D u_xx on [0, 1] × [0, 1], u = 0 at both ends; D is unknown, u is observed.
 
@@ -52,7 +58,10 @@ def inverse_diffusion(
         The number of observations.
     noise : float
         The standard deviation of their normally distributed errors, relative to the root mean
-        square of the observed values.
+        square of the observed values. The observations know it.
+    initial : bool
+        Whether u(x, 0) = sin πx is a condition. Without it, the observations determine the initial
+        values as well, and noisy ones only poorly: D has a larger deviation.
     seed : int
         Of the points and the errors.
     """
@@ -69,6 +78,7 @@ def inverse_diffusion(
         equation,
         conditions=[
             Dirichlet(0.0, on=("x=lower", "x=upper")),
+            *([Initial(lambda x: sin(np.pi * x[:, :1]))] if initial else []),
             observed_with(places, solution(places), noise, seed),
         ],
         unknowns={"D": Unknown(1.0, lower=0, true=diffusivity)},
@@ -103,7 +113,7 @@ def inverse_lorenz(
         The last time.
     noise : float
         The standard deviation of the normally distributed errors of the observations, relative to
-        the root mean square of each component.
+        the root mean square of each component. The observations know it.
     seed : int
         Of these errors.
     """

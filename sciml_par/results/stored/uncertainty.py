@@ -77,14 +77,11 @@ def read_observations(
     entries: Sequence[Entry], arrays: Arrays, number: int
 ) -> tuple[Observed, ...]:
     """Return a member's observations, which older files do not hold."""
-    return tuple(
-        Observed(
-            each["label"],
-            *(arrays[f"{name}_observed_{number}_{k}"] for name in _OF_OBSERVED),
-            components=tuple(each["components"]),
-        )
-        for k, each in enumerate(entries)
-    )
+    found = []
+    for k, each in enumerate(entries):
+        x, u, noise = (arrays[f"{name}_observed_{number}_{k}"] for name in _OF_OBSERVED)
+        found.append(Observed(each["label"], x, u, noise, tuple(each["components"])))
+    return tuple(found)
 
 
 def _key(number: int) -> str:

@@ -110,7 +110,7 @@ def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
                 x[rows],
                 condition.u[rows],
                 scale * condition.noise[rows],
-                condition.component or (),
+                tuple(map(int, condition.component or ())),
             )
         )
     return tuple(found)

@@ -11,6 +11,7 @@ import numpy as np
 from sciml_par.errors import InputError
 from sciml_par.evaluation._arrays import as_columns, check_finite, check_label
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.figures.parts.style import symbol
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,15 +137,13 @@ def prediction_of(uncertainty: Uncertain, where: str) -> Prediction:
 
 def name_of_number(name: str) -> str:
     """Return the name of an unknown as mathematics."""
-    from sciml_par.evaluation.figures.parts.style import symbol
-
     base, bracket, place = name.partition("[")
-    if not bracket and base.lower() in _GREEK:
+    if not bracket and base in _GREEK:
         return f"$\\{base}$"
     return f"${symbol(base)}$" + (f"[{place}" if bracket else "")
 
 
-_GREEK = tuple(
-    "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi chi psi "
-    "omega".split()
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "kappa", "lambda"),
+    *("mu", "nu", "xi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega"),
 )

@@ -1,0 +1,140 @@
+"""The options of the program that finds unknowns with their intervals, and its report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.problems.problem import Problem
+from sciml_par.programs.options import add_options, only_rank_0_prints, positive_integer
+from sciml_par.programs.solving_options import SolvingOptions, named_number
+from sciml_par.programs.training_options import check_together, make_training_parser
+from sciml_par.results.result import Result
+from sciml_par.results.uncertainty import LINEARIZED, METHODS, PROFILE, Uncertainty
+
+PROBLEMS = ("inverse-diffusion", "inverse-lorenz")
+_NOISE, _LEVEL, _MEMBERS, _STEPS = 0.05, 0.95, 64, 300
+_INITIAL = {"inverse-diffusion": ("initial", 1)}
+"""Parameters that make noisy data determine the unknowns."""
+
+
+class InverseOptions(SolvingOptions):
+    """The options of a training with noisy observations, and of its uncertainty."""
+
+    noise: float
+    level: float
+    method: str
+    draws: int
+    parameter: list[tuple[str, float]]
+
+    def make_problem(self) -> Problem:
+        """Return the problem with its noise and the parameters of the command line."""
+        given = [_INITIAL[self.name]] if self.name in _INITIAL else []
+        self.parameter = [*given, *self.parameter, ("noise", self.noise)]
+        return super().make_problem()
+
+    def take_suggestions(self) -> None:
+        """Take options that are not given from the catalogue, with more steps."""
+        if self.optimizer is None and not self._speaks_of_the_rate:
+            self.steps = self.steps or _STEPS
+        super().take_suggestions()
+
+    def uncertainty(self, result: Result) -> Uncertainty:
+        """Return intervals by the method of the command line (collective)."""
+        return result.uncertainty(self.level, method=self.method, members=self.draws)
+
+    def report(self, found: Uncertainty, folder: Path, title: str) -> None:
+        """Print the intervals on rank 0, and draw them there (collective)."""
+        current_world().communicator.on_root(partial(self._report, found, folder, title))
+
+    def _report(self, found: Uncertainty, folder: Path, title: str) -> None:
+        print(found, flush=True)
+        if not self.plots or not found.known:
+            return
+        from sciml_par import evaluation
+
+        names = ["bands", "corner", "next_observation"]
+        if self.method == PROFILE:
+            names.append("profiles")
+        for name in names:
+            draw = getattr(evaluation, f"plot_{name}")
+            evaluation.save_figure(draw(found, title=title), folder, name)
+
+
+def parse_inverse_options(
+    description: str | None,
+    *,
+    arguments: Sequence[str] | None = None,
+    program: str | None = None,
+) -> InverseOptions:
+    """Return the options of the command line; call it before `init`.
+
+    Parameters
+    ----------
+    description : text of --help.
+    arguments : the words after the program's name; those of the process by default.
+    program : its name in messages; the name of its file by default.
+
+    Raises
+    ------
+    SystemExit
+        Invalid options, with code 2, or --help. Only rank 0 prints.
+    """
+    parser = make_inverse_parser(description, program=program)
+    with only_rank_0_prints():
+        options = parser.parse_args(arguments, namespace=InverseOptions())
+        options.program = parser.prog
+        if options.mode != "data":
+            parser.error("--mode ensemble: intervals are of one model that all ranks train")
+        options.take_suggestions()
+        check_together(options, parser)
+    options.complete()
+    return options
+
+
+def make_inverse_parser(
+    description: str | None, *, program: str | None = None
+) -> argparse.ArgumentParser:
+    """Return the parser of `parse_inverse_options`."""
+    parser = make_training_parser(description, program=program)
+    add = parser.add_argument
+    add("name", nargs="?", choices=PROBLEMS, default=PROBLEMS[0], metavar="NAME", help=_names())
+    noise = f"of the observations, relative to their root mean square (default {_NOISE})"
+    draws = f"trainings on perturbed data, with --method randomized (default {_MEMBERS})"
+    table = {
+        "--noise": (_share, "S", noise),
+        "--level": (_share, "P", f"of the intervals (default {_LEVEL})"),
+        "--draws": (positive_integer, "M", draws),
+    }
+    add_options(parser, table)
+    add("--method", choices=METHODS, default=LINEARIZED, help="of the intervals")
+    parameter = "of the problem, as seed=1; may be repeated"
+    add(
+        "--parameter",
+        type=named_number,
+        metavar="NAME=NUMBER",
+        action="append",
+        default=[],
+        help=parameter,
+    )
+    parser.set_defaults(noise=_NOISE, level=_LEVEL, draws=_MEMBERS)
+    parser.set_defaults(tolerance=None, seconds=None, boundary=None, network=None, list=False)
+    return parser
+
+
+def _names() -> str:
+    return f"of the problem: {' or '.join(PROBLEMS)} (default {PROBLEMS[0]})"
+
+
+def _share(text: str) -> float:
+    """Return a number in (0, 1)."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1; got {text!r}")
+    return number
