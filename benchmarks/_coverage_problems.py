@@ -145,7 +145,7 @@ def _lotka_volterra() -> Case:
 
 def _conduction() -> Case:
     true = {"a": 1.0, "b": 0.5, "d": 0.2}
-    places = np.linspace(0.025, 0.975, 39)[:, None]
+    places = np.linspace(0.01, 0.99, 99)[:, None]
 
     def balance(u: Any, x: Any, *, a: Any, b: Any, d: Any) -> Any:
         def flux(z: Any) -> Any:
@@ -199,7 +199,7 @@ def _viscosity() -> Case:
             name="viscosity",
         )
 
-    bands = np.array([[0.0, 0.0], [-0.25, 0.25], [0.25, 0.25], [0.25, -0.1], [0.4, 0.1]])
+    bands = np.array([[0.0, 0.1], [-0.2, 0.15], [0.25, 0.35], [0.25, -0.1], [0.4, 0.1]])
     return Case(
         "viscosity",
         true,

@@ -14,6 +14,7 @@ Model = Callable[[FloatArray], FloatArray]
 """Coefficients [B, p] -> predictions [B, N]."""
 
 LEVELS = (0.68, 0.95)
+_MOST_STEPS = 60
 
 
 def sensitivity(model: Model, c: FloatArray) -> FloatArray:
@@ -38,36 +39,43 @@ def least_squares(model: Model, data: FloatArray, sigma: float, start: FloatArra
     """Return the least squares estimates of B data sets [B, N] by damped Gauss–Newton."""
     c = np.tile(start, (len(data), 1))
     chi = np.sum((model(c) - data) ** 2, axis=1)
-    for _ in range(40):
-        s = sensitivity(model, c)
-        residual = model(c) - data
-        normal = np.swapaxes(s, 1, 2) @ s
-        step = np.linalg.solve(normal, np.swapaxes(s, 1, 2) @ residual[..., None])[..., 0]
-        size = np.ones((len(c), 1))
-        for _ in range(12):
-            trial = c - size * step
-            # Coefficients do not change their signs.
-            trial = np.where(trial * start > 0, trial, c / 2)
-            now = np.sum((model(trial) - data) ** 2, axis=1)
-            worse = ~(now <= chi * (1 + 1e-12))
-            if not worse.any():
-                break
-            size[worse] /= 2
-        done = np.abs(np.where(worse[:, None], 0, trial - c)) / np.sqrt(_diagonal(normal, sigma))
-        c, chi = np.where(worse[:, None], c, trial), np.where(worse, chi, now)
-        if done.max() < 1e-6:
+    open_ = np.arange(len(data))
+    for _ in range(_MOST_STEPS):
+        s = sensitivity(model, c[open_])
+        normal, gradient = np.swapaxes(s, 1, 2) @ s, model(c[open_]) - data[open_]
+        step = np.linalg.solve(normal, np.swapaxes(s, 1, 2) @ gradient[..., None])[..., 0]
+        moved, now = _best_along(model, data[open_], c[open_], step, chi[open_])
+        change = (moved - c[open_])[:, None, :]
+        in_deviations = np.sum((change @ normal) * change, axis=(1, 2)) / sigma**2
+        c[open_], chi[open_] = moved, now
+        open_ = open_[in_deviations > 1e-10]
+        if len(open_) == 0:
             break
     return Fits(c, covariances(model, c, sigma), chi / sigma**2)
+
+
+def _best_along(
+    model: Model, data: FloatArray, c: FloatArray, step: FloatArray, chi: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return c − η step for the first η = 1, ½, … that does not raise the sum of squares."""
+    found, best = c.copy(), chi.copy()
+    left, size = np.arange(len(c)), 1.0
+    for _ in range(12):
+        trial = c[left] - size * step[left]
+        with np.errstate(all="ignore"):
+            now = np.sum((model(trial) - data[left]) ** 2, axis=1)
+        good = now <= chi[left] * (1 + 1e-12)
+        found[left[good]], best[left[good]] = trial[good], now[good]
+        left, size = left[~good], size / 2
+        if len(left) == 0:
+            break
+    return found, best
 
 
 def covariances(model: Model, c: FloatArray, sigma: float) -> FloatArray:
     """Return σ² (SᵀS)⁻¹ of coefficients [B, p]: the Cramér–Rao bound where they are the truth."""
     s = sensitivity(model, c)
     return sigma**2 * np.linalg.inv(np.swapaxes(s, 1, 2) @ s)
-
-
-def _diagonal(normal: FloatArray, sigma: float) -> FloatArray:
-    return sigma**2 * np.diagonal(np.linalg.inv(normal), axis1=1, axis2=2)
 
 
 def half_width(level: float) -> float:

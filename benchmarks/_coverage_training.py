@@ -1,0 +1,107 @@
+"""The trainings of `coverage.py`: one on data without errors, and stacked members from there."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from _coverage_problems import Case
+
+import sciml_par as sp
+from sciml_par.problems import Observations, Problem
+from sciml_par.training import Ensemble, LevenbergMarquardt
+from sciml_par.training.weights.of_noise import weights_of_noise
+
+FloatArray = npt.NDArray[np.float64]
+
+DAMPING = 1e-6
+"""Of Levenberg–Marquardt from a trained network, near to Gauss–Newton."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A training on data without errors: its weights, unknowns, and the weight of the observations."""
+
+    weights: list[FloatArray]
+    unknowns: dict[str, float]
+    weights_of_data: dict[str, float]
+    seconds: float
+
+
+def train_start(case: Case, sigma: float, seed: int) -> Start:
+    """Train on data without errors from the start values of the unknowns, 1.5 times too large."""
+    problem = case.problem(case.observed, sigma, {n: 1.5 * v for n, v in case.unknowns.items()})
+    began = time.perf_counter()
+    result = sp.train(
+        problem,
+        network=case.network,
+        optimizer=LevenbergMarquardt(),
+        steps=case.steps,
+        points=case.points,
+        precision="float64",
+        seed=seed,
+        grow=False,
+        progress=False,
+    )
+    weighed = problem.with_condition_weight(LevenbergMarquardt.condition_weight)
+    return Start(
+        [np.asarray(v.numpy()) for v in result.networks[0].trainable_variables],
+        {name: float(result.unknowns[name].mean) for name in case.unknowns},
+        weights_of_noise(weighed, "float64"),
+        time.perf_counter() - began,
+    )
+
+
+def train_members(case: Case, start: Start, data: FloatArray, sigma: float, seed: int) -> Any:
+    """Train a member on each data set [B, n, m] from the start, all as one computation."""
+    problem = case.problem(case.observed, sigma, start.unknowns)
+    problem = problem.with_term_weights(start.weights_of_data)
+
+    def network(d: int, m: int, **options: Any) -> Any:
+        model = case.network(d, m, **options)
+        for variable, value in zip(model.trainable_variables, start.weights, strict=True):
+            variable.assign(value)
+        return model
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a loss that hardly falls is what is expected here
+        result = sp.train(
+            problem,
+            mode=Ensemble(members=len(data), problems=lambda i: with_data(problem, data[i])),
+            network=network,
+            optimizer=LevenbergMarquardt(damping=DAMPING),
+            steps=case.more_steps,
+            points=case.points,
+            precision="float64",
+            seed=seed,
+            grow=False,
+            progress=False,
+            evaluation_points=4,
+        )
+    stacked = {len(member.stacked_with) for member in result.members}
+    if stacked != {len(data)}:
+        raise RuntimeError(f"expected one stack of {len(data)} members; got stacks of {stacked}")
+    return result
+
+
+def with_data(problem: Problem, u: FloatArray) -> Problem:
+    """Return the problem with other observed values, whose residuals are the same functions.
+
+    So they are traced once for all data sets, which takes most of the time otherwise.
+    """
+    number = next(i for i, c in enumerate(problem.conditions) if isinstance(c, Observations))
+    other, conditions, terms = copy.copy(problem), list(problem.conditions), list(problem.terms)
+    conditions[number] = copy.copy(conditions[number])
+    conditions[number].u = u
+    at = len(problem.residuals) + number
+    points = partial(conditions[number].points, problem.domain)
+    terms[at] = dataclasses.replace(terms[at], points=points)
+    other._conditions, other._terms = tuple(conditions), tuple(terms)
+    return other
