@@ -9,3 +9,4 @@ from .member import RankContribution as RankContribution
 from .member import Weights as Weights
 from .predict import EnsemblePrediction as EnsemblePrediction
 from .result import Result as Result
+from .uncertainty import Uncertainty as Uncertainty

@@ -16,7 +16,13 @@ from sciml_par.results.member import Member, PredictionElsewhere
 from sciml_par.results.predict import field_of_member, kept_weights
 
 # What only `train` computes.
-_UNKNOWN: Any = {"validation_loss": math.nan, "zero_loss": math.nan, "misfits": {}, "error": None}
+_UNKNOWN: Any = {
+    "validation_loss": math.nan,
+    "zero_loss": math.nan,
+    "misfits": {},
+    "error": None,
+    "linearized": None,
+}
 
 
 def all_with_weights(

@@ -15,6 +15,7 @@ from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.linearized import Linearized
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
 
@@ -214,6 +215,7 @@ class Member:
     field : u(x; θ) as a `sciml_par.results.trained_field.TrainedField`, where the network is; None
         or a sentence that says what to do elsewhere.
     error : the estimate of its error, or None.
+    linearized : how the errors of its data move its parameters, or None.
     growths : the points that were added on the way. Losses before and after do not compare.
     """
 
@@ -249,6 +251,7 @@ class Member:
     form: FieldForm = dataclasses.field(default_factory=FieldForm)
     field: Any = None
     error: ErrorEstimate | None = None
+    linearized: Linearized | None = None
     growths: tuple[Growth, ...] = ()
 
     def __post_init__(self) -> None:

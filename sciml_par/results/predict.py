@@ -120,7 +120,7 @@ class Predictor:
 
     def predict(self, x: Any, *, batch_size: int | None) -> EnsemblePrediction:
         """Predict at x: [n, d]; see `Result.predict`."""
-        points = self._points(x)
+        points = self.points(x)
         if self.left_out:
             warnings.warn(
                 f"Result.predict: {numbers_text(self.left_out)} did not finish, and "
@@ -153,7 +153,8 @@ class Predictor:
             outside &= np.any((x < low - margin) | (x > high + margin), axis=1)
         return np.flatnonzero(outside)
 
-    def _points(self, x: Any) -> Array:
+    def points(self, x: Any) -> Array:
+        """Return points as [n, d], in the precision of the weights."""
         d = self.dimension
         try:
             given = with_gaps(x)

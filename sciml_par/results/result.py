@@ -15,6 +15,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.changed import all_with_weights, check_alike, merge_members
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.found import unknowns_of
+from sciml_par.results.linearized_bands import check_level, linearized_uncertainty
 from sciml_par.results.member import FINISHED, History, Member, ranks_of
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
 from sciml_par.results.stored.files import load, write_results
@@ -22,6 +23,7 @@ from sciml_par.results.stored.folder import claim_folder
 from sciml_par.results.stored.keras_models import Lazy, copy_with
 from sciml_par.results.table import print_table
 from sciml_par.results.text import remarks, text_of
+from sciml_par.results.uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +160,38 @@ class Result:
         (5, 1)
         """
         return self._predictor.predict(x, batch_size=batch_size)
+
+    @by_name
+    def uncertainty(self, level: float = 0.95, *, member: int | None = None) -> Uncertainty:
+        """Return how well the data determine unknowns and solution (local).
+
+        It was computed at the end of the training, and takes observations with known errors,
+        `Observations(…, noise=σ)`. See `Uncertainty` for the formula.
+
+        Parameters
+        ----------
+        level : of intervals and bands, in (0, 1), dimensionless.
+        member : the number of the member of an ensemble; each has intervals of its own.
+
+        Returns
+        -------
+        Intervals of all unknowns, their covariance, and bands at any points.
+
+        Raises
+        ------
+        InputError
+            The level is not in (0, 1), or there are several members and none is named.
+        """
+        checked = check_level(level, "Result.uncertainty")
+        by_number = {each.number: each for each in self.members}
+        if member is None and len(by_number) > 1 or member is not None and member not in by_number:
+            numbers = f"0 to {max(by_number)}" if len(by_number) > 1 else "0"
+            raise InputError(
+                f"Result.uncertainty: expected the number of one of the members, {numbers}, as "
+                f"member=0; got {member!r}."
+            )
+        chosen = self.members[0] if member is None else by_number[member]
+        return linearized_uncertainty(chosen, checked)
 
     @cached_property
     def _predictor(self) -> Predictor:

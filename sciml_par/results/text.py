@@ -18,6 +18,7 @@ from sciml_par.results.member import (
     numbers_text,
     ranks_of,
 )
+from sciml_par.results.uncertainty import remarks_on
 
 _RISE = 2.0  # as a multiple of the best loss: what is worth a remark
 _KEPT = {"best": "the weights of {} are kept", "last": "the last weights are kept, as was asked"}
@@ -110,7 +111,19 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
     }
     found = [say(_who(which, mode), which) for say, which in told.items() if which]
     found += [f"{_who([m], mode)}: {_grown(m)}." for m in members if m.growths]
+    found += _of_linearized(members)
     return [*found, *_one_after_the_other(members)]
+
+
+def _of_linearized(members: Sequence[Member]) -> list[str]:
+    """Return what is to be said of unknowns and data, each sentence once."""
+    said = [
+        sentence
+        for member in members
+        if member.linearized is not None
+        for sentence in remarks_on(member.linearized, member.unknown_values.names)
+    ]
+    return list(dict.fromkeys(said))
 
 
 def _who(members: Sequence[Member], mode: str) -> str:

@@ -14,7 +14,9 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World, current_world
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
+from sciml_par.results.member import Member
 from sciml_par.results.result import Result
+from sciml_par.results.uncertainty import remarks_on
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE, Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
@@ -34,6 +36,7 @@ from sciml_par.training.run.progress import Reporter
 from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import signals_caught
+from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
 
 
 @by_name
@@ -61,6 +64,7 @@ def train(
     progress: bool = True,
     estimate: bool | None = None,
     grow: bool | None = None,
+    uncertainty: bool | None = None,
 ) -> Result:
     """Minimize the loss of a problem over the weights of a network (collective).
 
@@ -182,6 +186,7 @@ def train(
                 ready = replace(ready, notes=(*chosen, *ready.notes))
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
         everyone.attempt(lambda: check_grow(arguments, ready))
+        everyone.attempt(lambda: check_uncertainty(uncertainty))
         meeting = _meeting(ready, everyone)
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         growing = GrowthWatcher(ready, arguments, world, saver)
@@ -190,17 +195,22 @@ def train(
         _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)
-        result = _result(growing.ready, meeting, arguments, world, estimate)
+        result = _result(growing.ready, meeting, arguments, world, estimate, uncertainty)
     _warn_of_doubts(result, everyone)
     return result
 
 
 def _warn_of_doubts(result: Result, everyone: Communicator) -> None:
     """Warn of an unsound or doubtful result, on rank 0 (local)."""
-    doubtful = not result.sound or any(member.doubtful for member in result.members)
+    doubtful = not result.sound or any(_doubtful(member) for member in result.members)
     if doubtful and everyone.rank == 0:
         said = " ".join(remark.removeprefix("! ") for remark in result.remarks)
         warnings.warn(f"train: {said}", ResultWarning, stacklevel=4)
+
+
+def _doubtful(member: Member) -> bool:
+    found = member.linearized
+    return member.doubtful or bool(found and remarks_on(found, member.unknown_values.names))
 
 
 def _meeting(ready: Preparation, everyone: Communicator) -> Meeting:
@@ -249,6 +259,7 @@ def _result(
     arguments: Arguments,
     world: World,
     estimate: bool | None,
+    uncertainty: bool | None,
 ) -> Result:
     """Collect what the ranks have found, and estimate its error if asked for (collective)."""
     everyone = world.communicator
@@ -259,6 +270,7 @@ def _result(
     found = members_found(ready, meeting.courses, outcomes, whole, everyone)
     if wants_estimate(estimate, found, ready, everyone):
         found = with_estimates(found, ready, meeting.courses, outcomes, world)
+    found = with_uncertainties(found, ready, meeting.courses, outcomes, uncertainty)
     return Result(
         ready.settings.mode,
         collect(found, everyone, ready.problem_of),

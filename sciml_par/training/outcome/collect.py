@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 _POINTS_IN_A_FIGURE = 2000  # more marks are one dark band
 _BYTES_PER_PART = 1 << 24  # that rank 0 receives at a time
 _ON_THE_HOST = "/CPU:0"
-_ARRAYS = ("prediction", "on_own_domain", "weights", "functions", "field", "error")
+_ARRAYS = ("prediction", "on_own_domain", "weights", "functions", "field", "error", "linearized")
 
 
 def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
@@ -89,6 +89,7 @@ def _numbers(member: Member, rank: int) -> Member:
         weights=None,
         field=None,
         error=_without_field(member.error),
+        linearized=None if member.linearized is None else member.linearized.without_arrays(),
         functions=tuple(each.elsewhere() for each in member.functions),
         contributions=(contribution.with_sample(contribution.sample[:0]),),
     )

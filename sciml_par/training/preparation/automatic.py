@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems.problem import Problem
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import as_mode, divide, problem_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
@@ -18,6 +19,7 @@ from sciml_par.training.optimizers.least_squares.levenberg_marquardt import Leve
 from sciml_par.training.optimizers.quasi_newton.lbfgs import LBFGS
 from sciml_par.training.optimizers.quasi_newton.ss_broyden import SSBroyden
 from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.weights.of_noise import statistical_terms
 
 AUTO = "auto"
 
@@ -38,11 +40,13 @@ class Size:
     parameters : p, of a member.
     residuals : N, rows of the vector of residuals of all ranks.
     whole : whether every step uses all points.
+    noisy : whether observations have known errors.
     """
 
     parameters: int
     residuals: int
     whole: bool
+    noisy: bool = False
 
 
 def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tuple[Pairs, str]:
@@ -53,7 +57,7 @@ def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tu
         against = "members have learning rates"
     elif not size.whole:
         against = "steps use minibatches"
-    elif precision != "float64":
+    elif precision != "float64" and not size.noisy:  # of which the equation is a constraint
         against = "precision='float64' allows methods with smaller errors"
     first_order = against is not None
     if parameters > _MOST_PARAMETERS:
@@ -90,6 +94,8 @@ def _adam_first(optimizer: Any, steps: Any) -> Pairs:
 def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
     """Return the arguments with an optimizer where it was left open, and a note (collective)."""
     open_ = isinstance(given.optimizer, str) and given.optimizer == AUTO and given.phases is None
+    if given.optimizer is None and given.phases is None:
+        open_ = any(everyone.allgather_object(everyone.attempt(lambda: _is_noisy(given, everyone))))
     mine = everyone.attempt(lambda: _size_of(given, everyone) if open_ else None)
     sizes = [size for size in everyone.allgather_object(mine) if size is not None]
     if not open_:
@@ -98,10 +104,19 @@ def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments,
         max(each.parameters for each in sizes),
         max(each.residuals for each in sizes),
         all(each.whole for each in sizes),
+        any(each.noisy for each in sizes),
     )
     rates = getattr(given.mode, "learning_rates", None) is not None
     phases, said = choose(size, given.precision, given.steps, rates=rates)
     return replace(given, optimizer=None, steps=None, phases=phases), said
+
+
+def _is_noisy(given: Arguments, everyone: Communicator) -> bool:
+    """Return whether observations have known errors, which first-order methods hardly fit."""
+    ensemble = as_mode(given.mode)
+    number = divide(ensemble, rank=everyone.rank, size=everyone.size).numbers[0]
+    problem = problem_of(number, given.problem, ensemble)
+    return isinstance(problem, Problem) and bool(statistical_terms(problem))
 
 
 def _size_of(given: Arguments, everyone: Communicator) -> Size:
@@ -127,4 +142,5 @@ def _size_of(given: Arguments, everyone: Communicator) -> Size:
     )
     residuals = sum(map(operator.mul, feed.totals, traced.components))
     parameters = ParameterLayout.of(network.trainable_variables, problem.unknowns).size
-    return Size(parameters, residuals, feed.steps_per_epoch == 1)
+    noisy = bool(statistical_terms(problem))
+    return Size(parameters, residuals, feed.steps_per_epoch == 1, noisy)

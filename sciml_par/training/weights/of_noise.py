@@ -30,7 +30,7 @@ def statistical_terms(problem: Problem) -> dict[str, int]:
     """Return the terms whose residuals are errors in units of their deviation, and their rows."""
     terms = problem.terms[len(problem.residuals) :]
     pairs = zip(problem.conditions, terms, strict=True)
-    return {term.name: c.number_of_rows for c, term in pairs if c.statistical}
+    return {term.name: c.number_of_rows for c, term in pairs if c.statistical and term.weight > 0}
 
 
 def weights_of_noise(problem: Problem, dtype: str) -> dict[str, float]:

@@ -1,0 +1,104 @@
+"""How the errors of the data move the parameters of a trained model, linearized at its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.problems.unknowns.unknowns import Unknown, Unknowns, numbers_of
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Linearized:
+    """The normal distribution of the parameters θ around those of a member, given its data.
+
+    Attributes
+    ----------
+    steps : directions in θ, one standard deviation each, [f, p]: the network's weights, those of
+        unknown functions and the parameters of unknowns, in this order.
+    parameters : of the unknowns, [q], at which it is linearized.
+    shift : what a further step of the training would add to these, [q].
+    unknowns : the unknowns by name, for their values at other parameters.
+    rows : the number n of data.
+    chi_square : the sum of the squares of their errors in units of their deviations.
+    freedom : how many degrees of freedom the directions take from the data.
+    scaled : whether the deviation of the data was not known and is taken from χ².
+    dependence : the largest relative change of a deviation where the equation may be violated ten
+        times more, or less.
+    reason : why it is not known; "" if it is.
+    seconds : its duration.
+    """
+
+    steps: FloatArray
+    parameters: FloatArray
+    shift: FloatArray
+    unknowns: Unknowns
+    rows: int = 0
+    chi_square: float = math.nan
+    freedom: float = math.nan
+    scaled: bool = False
+    dependence: float = 0.0
+    reason: str = ""
+    seconds: float = math.nan
+
+    @classmethod
+    def not_known(cls, reason: str, *, seconds: float = math.nan) -> Linearized:
+        """Return one that is not known."""
+        none: Mapping[str, Unknown] = {}
+        return cls(np.empty((0, 0)), np.empty(0), np.empty(0), none, reason=reason, seconds=seconds)
+
+    @property
+    def known(self) -> bool:
+        """Whether deviations are known."""
+        return not self.reason
+
+    @property
+    def degrees(self) -> float:
+        """The degrees of freedom of Student's t; infinite where σ is known."""
+        return max(self.rows - self.freedom, 1.0) if self.scaled else math.inf
+
+    def quantile(self, level: float) -> float:
+        """Return how many deviations an interval of this level reaches to each side."""
+        from scipy.stats import norm, t
+
+        upper = (1 + level) / 2
+        return float(norm.ppf(upper) if math.isinf(self.degrees) else t.ppf(upper, self.degrees))
+
+    @property
+    def steps_of_unknowns(self) -> FloatArray:
+        """The part of the steps that belongs to the parameters of unknowns, [f, q]."""
+        return self.steps[:, self.steps.shape[1] - len(self.parameters) :]
+
+    @property
+    def values(self) -> FloatArray:
+        """The values of the unknowns, [q]."""
+        return numbers_of(self.unknowns, self.parameters)
+
+    @property
+    def slopes(self) -> FloatArray:
+        """The derivatives of the values by their parameters, [q]."""
+        h = 1e-5
+        up, down = (numbers_of(self.unknowns, self.parameters + s * h) for s in (1, -1))
+        return (up - down) / (2 * h)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """The covariance of the values of unknowns, [q, q]."""
+        moved = self.steps_of_unknowns * self.slopes
+        return moved.T @ moved
+
+    def intervals(self, level: float) -> FloatArray:
+        """Return the interval of each number, [q, 2], symmetric in its parameter."""
+        reach = self.quantile(level) * np.sqrt(np.sum(self.steps_of_unknowns**2, axis=0))
+        ends = [numbers_of(self.unknowns, self.parameters + sign * reach) for sign in (-1, 1)]
+        return np.sort(np.stack(ends, axis=1), axis=1)
+
+    def without_arrays(self) -> Linearized:
+        """Return the same with the steps of unknowns alone, for other processes."""
+        return replace(self, steps=self.steps_of_unknowns)

@@ -1,0 +1,129 @@
+"""Intervals and bands of one trained model, from the linearization at its end."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.problems.unknowns.unknowns import names_of_numbers
+from sciml_par.results.linearized import Linearized
+from sciml_par.results.member import Member
+from sciml_par.results.predict import Predictor, kept_weights
+from sciml_par.results.uncertainty import Uncertainty, remarks_on
+
+FloatArray = npt.NDArray[np.float64]
+
+_STEP = 1e-3
+"""Of a deviation, at most, for the derivatives along it."""
+_LONGEST = 1e-5
+"""Of the parameters, for the same: what the data do not determine has deviations far above u."""
+
+_NOTHING = (
+    "train computes it at its end where observations have known errors, Observations(…, noise=σ), "
+    "or with uncertainty=True"
+)
+
+
+def check_level(level: Any, where: str) -> float:
+    """Return a level in (0, 1)."""
+    good = isinstance(level, int | float) and not isinstance(level, bool) and 0 < level < 1
+    if not good:
+        raise InputError(
+            f"{where}: expected a level in (0, 1), as 0.95 for intervals that hold the truth in 95 "
+            f"of 100 experiments; got {level!r}."
+        )
+    return float(level)
+
+
+def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
+    """Return intervals, covariance and bands of a member (local)."""
+    found = member.linearized or Linearized.not_known(_NOTHING)
+    names = tuple(names_of_numbers(found.unknowns))
+    numerical = _numerical(member, names)
+    known = np.nan_to_num(numerical)[:, None]
+    covariance = found.covariance
+    return Uncertainty(
+        method="linearized",
+        level=level,
+        names=names,
+        values=found.values,
+        deviations=np.sqrt(np.diag(covariance)),
+        covariance=covariance,
+        bounds=found.intervals(level) + known * np.array([-1.0, 1.0]),
+        numerical=numerical,
+        remarks=tuple(remarks_on(found, names)),
+        reason=found.reason,
+        chi_square=found.chi_square,
+        degrees=found.rows - found.freedom,
+        _bands=partial(_bands, member, level),
+        _of_functions={
+            each.name: partial(_bands_of_function, member, number, level)
+            for number, each in enumerate(member.functions)
+        },
+    )
+
+
+def _numerical(member: Member, names: tuple[str, ...]) -> FloatArray:
+    """Return the error of each number by the solution of the equation, NaN where not known."""
+    error = member.error
+    if error is None or not error.known:
+        return np.full(len(names), math.nan)
+    given = [np.abs(np.ravel(each)) for each in error.unknowns.values()]
+    numbers = np.concatenate([np.empty(0), *given])
+    return numbers if len(numbers) == len(names) else np.full(len(names), math.nan)
+
+
+def deviation_at(member: Member, steps: FloatArray, x: Any) -> tuple[FloatArray, FloatArray]:
+    """Return what a member predicts at x, and its deviation for steps of its weights, [n, m]."""
+    predictor = Predictor([member])
+    weights = kept_weights(member).astype(np.float64)
+    size = np.linalg.norm(weights)
+    lengths = np.linalg.norm(steps, axis=1)
+    with np.errstate(divide="ignore"):
+        h = np.minimum(_STEP, _LONGEST * (1 + size) / lengths)[:, None]
+    points = predictor.points(x).astype(np.float64)
+    moved = np.concatenate([weights[None], weights + h * steps, weights - h * steps])
+    values = member.field.of_members(moved, points)
+    count = len(steps)
+    slopes = (values[1 : 1 + count] - values[1 + count :]) / (2 * h[:, :, None])
+    return values[0], np.sqrt(np.sum(slopes**2, axis=0))
+
+
+def _bands(member: Member, level: float, x: Any) -> tuple[FloatArray, FloatArray]:
+    found = _arrays_of(member)
+    mean, deviation = deviation_at(member, found.steps[:, : len(kept_weights(member))], x)
+    reach = found.quantile(level) * deviation
+    if member.error is not None and member.error.known:
+        error = member.error.values_at(Predictor([member]).points(x))
+        reach = reach + np.nan_to_num(np.abs(error))
+    return mean - reach, mean + reach
+
+
+def _bands_of_function(
+    member: Member, number: int, level: float, x: Any
+) -> tuple[FloatArray, FloatArray]:
+    found = _arrays_of(member)
+    first = len(kept_weights(member))
+    functions = [each.as_member(member) for each in member.functions]
+    sizes = [len(kept_weights(each)) for each in functions]
+    begin = first + sum(sizes[:number])
+    own = found.steps[:, begin : begin + sizes[number]]
+    mean, deviation = deviation_at(functions[number], own, x)
+    reach = found.quantile(level) * deviation
+    return mean - reach, mean + reach
+
+
+def _arrays_of(member: Member) -> Linearized:
+    found = member.linearized
+    if found is None or not found.known or member.weights is None:
+        raise InputError(
+            f"Uncertainty: bands of member {member.number} are not known here: "
+            f"{found.reason if found and found.reason else _NOTHING}; of an ensemble they are on "
+            f"rank 0."
+        )
+    return found

@@ -1,0 +1,227 @@
+"""How well data with errors determine the unknowns and the solution, as a result tells it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._text import listed
+from sciml_par.errors import InputError
+from sciml_par.results.linearized import Linearized
+
+FloatArray = npt.NDArray[np.float64]
+Bands = Callable[[Any], tuple[FloatArray, FloatArray]]
+
+_UNDETERMINED = 1.0
+"""The relative deviation of a combination of unknowns from which it is not determined."""
+_INVOLVED = 0.1
+"""The least share of an unknown in a combination."""
+_EQUAL = 0.05
+_DEPENDENT = 0.1
+"""The relative change of a deviation with the tolerance of the equation that is told."""
+_NOT_ENDED = 0.3
+"""In deviations: what unknowns would still move by in a training that has ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """Intervals of unknowns, their covariance, and bands of fields, given data with known errors.
+
+    The equation and its conditions are a constraint. With S = ∂u(x_i)/∂a the sensitivities of the
+    solution to the unknowns a, and σ the deviation of the observations, the covariance is
+    σ² (SᵀS)⁻¹ (Seber and Wild 1989, Nonlinear Regression, section 2.1), computed from the
+    Jacobians of the trained network without S.
+
+    Attributes
+    ----------
+    method : "linearized", "profile" or "randomized".
+    level : of intervals and bands, in (0, 1).
+    names : of the q numbers: "D", or "c[0]" and so on of an array.
+    values : of these numbers, [q], in their own units, like all that follows.
+    deviations : standard deviations, [q].
+    covariance : [q, q].
+    bounds : lower and upper end of the interval of each number, [q, 2]; in the transformed
+        variable of unknowns with bounds, so that they stay inside of these.
+    numerical : the error of each number by the solution of the equation itself, [q], added to the
+        intervals on both sides; NaN where it is not known.
+    remarks : what is to be said, a sentence each: what the data do not determine, and what speaks
+        against the numbers.
+    reason : why nothing is known; "" if it is.
+    chi_square, degrees : Σ_i ((u(x_i) − u_i)/σ_i)², and the number of data less that of the degrees
+        of freedom fitted.
+    """
+
+    method: str
+    level: float
+    names: tuple[str, ...]
+    values: FloatArray
+    deviations: FloatArray
+    covariance: FloatArray
+    bounds: FloatArray
+    numerical: FloatArray
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+    chi_square: float = math.nan
+    degrees: float = math.nan
+    _bands: Bands | None = None
+    _of_functions: dict[str, Bands] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        """Whether intervals are known."""
+        return not self.reason
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The interval of each number by its name."""
+        return {n: (float(a), float(b)) for n, (a, b) in zip(self.names, self.bounds, strict=True)}
+
+    @property
+    def correlations(self) -> FloatArray:
+        """The correlation of each pair of numbers, [q, q]."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.covariance / np.outer(self.deviations, self.deviations))
+
+    def bands(self, x: Any, *, of: str | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return the lower and upper end of the interval of u(x), [n, m] each (local).
+
+        They hold for each point, not for all points together.
+
+        Parameters
+        ----------
+        x : the points, [n, d], as for `Result.predict`; of an unknown function its inputs, [n, e].
+        of : the name of an unknown function; by default the solution.
+
+        Raises
+        ------
+        InputError
+            Nothing is known, there is no function of this name, or x has another shape.
+        """
+        if self.reason:
+            raise InputError(f"Uncertainty.bands: not known: {self.reason}.")
+        found = self._bands if of is None else self._of_functions.get(of)
+        if found is None:
+            have = listed([repr(name) for name in self._of_functions]) or "none"
+            what = "bands of the solution" if of is None else f"an unknown function {of!r}"
+            raise InputError(
+                f"Uncertainty.bands: there are no {what} here; the unknown functions are {have}."
+            )
+        return found(x)
+
+    def to_pandas(self) -> Any:
+        """Return a table with a row for each number: value, deviation, lower, upper, numerical.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("Uncertainty.to_pandas: pip install pandas first.") from None
+        columns = {
+            "value": self.values,
+            "deviation": self.deviations,
+            "lower": self.bounds[:, 0],
+            "upper": self.bounds[:, 1],
+            "numerical": self.numerical,
+        }
+        return pandas.DataFrame(columns, index=list(self.names))
+
+    def __repr__(self) -> str:
+        return "\n".join(lines_of(self))
+
+
+def lines_of(found: Uncertainty) -> list[str]:
+    """Return a line for each number, and the remarks."""
+    if found.reason:
+        return [f"uncertainty: not known: {found.reason}."]
+    widest = max(map(len, found.names), default=0)
+    rows = zip(found.names, found.values, found.deviations, found.bounds, strict=True)
+    lines = [
+        f"{name:<{widest}}  {value:.6g} ± {deviation:.2g}, "
+        f"{100 * found.level:g} % interval {low:.6g} to {high:.6g}"
+        for name, value, deviation, (low, high) in rows
+    ]
+    return [*lines, *found.remarks]
+
+
+def numbers_shift(found: Linearized) -> FloatArray:
+    """Return by how many deviations each number would still move, [q]."""
+    deviations = np.sqrt(np.sum(found.steps_of_unknowns**2, axis=0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(np.abs(found.shift) / deviations)
+
+
+def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
+    """Return sentences on what the data do not determine, and on what speaks against deviations."""
+    if not found.known:
+        return []
+    remarks = undetermined_in(found, names)
+    moves = numbers_shift(found)
+    if len(moves) and moves.max() > _NOT_ENDED and not remarks:
+        at = int(np.argmax(moves))
+        remarks.append(
+            f"! the training has not ended: a further step would move {names[at]} by "
+            f"{moves[at]:.1f} of its deviations. Train longer, with LevenbergMarquardt()."
+        )
+    if found.dependence > _DEPENDENT and not remarks:
+        remarks.append(
+            f"! the deviations change by {100 * found.dependence:.0f} % where the equation may be "
+            f"violated ten times more or less: equation and conditions leave more open than the "
+            f"unknowns, as an initial condition that is not given, or a prior is missing."
+        )
+    return remarks
+
+
+def undetermined_in(found: Linearized, names: Sequence[str]) -> list[str]:
+    """Return a sentence for each combination of unknowns that the data do not determine."""
+    values = found.values
+    sizes = np.where(values == 0.0, 1.0, values)
+    with np.errstate(over="ignore"):
+        relative = (found.steps_of_unknowns * found.slopes) / sizes
+    if not len(values):
+        return []
+    if not np.isfinite(relative).all():
+        return [f"! the data do not determine {listed(list(names))}."]
+    _, spread, combinations = np.linalg.svd(relative, full_matrices=True)
+    spread = np.concatenate([spread, np.zeros(len(values) - len(spread))])
+    sentences = []
+    for size, combination in zip(spread, combinations, strict=True):
+        if size > _UNDETERMINED:
+            sentences.append(_sentence(size, combination, names))
+    return sentences
+
+
+def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str:
+    involved = np.flatnonzero(np.abs(combination) > _INVOLVED)
+    chosen = [names[i] for i in involved]
+    if len(chosen) == 1:
+        return (
+            f"! the data do not determine {chosen[0]}: its deviation is {_times(size)} its value. "
+            f"Observe more, or give it a prior."
+        )
+    a, b = combination[involved[:2]]
+    equal = len(chosen) == 2 and abs(abs(a) - abs(b)) < _EQUAL
+    if equal:
+        only = f"{chosen[0]}/{chosen[1]}" if a * b > 0 else f"{chosen[0]}·{chosen[1]}"
+        return (
+            f"! the data do not determine {listed(chosen)} separately, only {only}: give one of "
+            f"them a value or a prior."
+        )
+    parts = " ".join(f"{w:+.2f} {n}" for w, n in zip(combination[involved], chosen, strict=True))
+    return (
+        f"! the data do not determine {listed(chosen)} separately: relative changes in the "
+        f"proportions {parts} leave all observations as they are, within their errors. Give one of "
+        f"them a value or a prior."
+    )
+
+
+def _times(size: float) -> str:
+    return f"{size:.1f} times" if size < 100 else f"{size:.0e} times"

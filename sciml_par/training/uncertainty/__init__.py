@@ -1,0 +1,1 @@
+"""How well observations with noise determine the unknowns and the solution."""

@@ -1,0 +1,257 @@
+"""The covariance of a trained member's parameters, from the Jacobians at its end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par._text import one_line
+from sciml_par.errors import InputError, SciMLParError, TrainingError
+from sciml_par.problems.problem import Problem
+from sciml_par.results.linearized import Linearized
+from sciml_par.results.member import Member
+from sciml_par.training.arguments.settings import BEST
+from sciml_par.training.loop.course import Course
+from sciml_par.training.loss.member_objective import MemberObjective
+from sciml_par.training.loss.objective import field_of, jacobians_of
+from sciml_par.training.members.stack import Stack
+from sciml_par.training.outcome.outcome import Outcome
+from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.points.points import Points
+from sciml_par.training.points.rank_feed import RankFeed
+from sciml_par.training.preparation.preparation import Preparation
+from sciml_par.training.uncertainty.constraint import free_directions
+from sciml_par.training.weights.of_noise import statistical_terms
+
+Array = npt.NDArray[Any]
+
+_SEED, _DTYPE = 421, "float64"
+_ROWS_PER_PARAMETER = 2
+_MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
+
+
+@dataclass(frozen=True)
+class Factors:
+    """R of the QR factors of [J r] of physics and of whitened data, over all ranks.
+
+    `chi_square` is the sum of squares of the data's residuals, and `rows` is their number.
+    """
+
+    physics: Array
+    data: Array
+    chi_square: float
+    rows: int
+
+
+def check_uncertainty(asked: Any) -> None:
+    """Check the argument `uncertainty` of `train` (local)."""
+    if asked is not None and not isinstance(asked, bool):
+        raise InputError(f"train: expected uncertainty to be True, False or None; got {asked!r}.")
+
+
+def with_uncertainties(
+    members: Sequence[Member],
+    ready: Preparation,
+    courses: Sequence[Course],
+    outcomes: Sequence[Outcome],
+    asked: bool | None,
+) -> list[Member]:
+    """Return this group's members with how well their data determine them (collective in it)."""
+    setups = [setup for course in courses for setup in course.stack.setups]
+    best = ready.settings.keep == BEST
+    kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
+    stacks = {number: course.stack for course in courses for number in course.stack.numbers}
+    shared: dict[int, Jacobians] = {}
+    found = []
+    for member in members:
+        stack = stacks[member.number]
+        why = _obstacle(stack, len(members), asked)
+        if why is None:
+            found.append(member)
+            continue
+        if why:
+            linearized = Linearized.not_known(why)
+        else:
+            jacobians = shared.setdefault(id(stack), Jacobians(stack, ready))
+            linearized = jacobians.linearized(member.number, kept[member.number])
+        found.append(replace(member, linearized=linearized))
+    return found
+
+
+def _obstacle(stack: Stack, members: int, asked: bool | None) -> str | None:
+    """Return None where nothing is asked, "" where nothing is in the way, or what is."""
+    problem = stack.problem
+    if asked is False or not statistical_terms(problem):
+        if asked:
+            return (
+                "no condition has known errors: give Observations(…, noise=σ), the standard "
+                "deviation of the observed values"
+            )
+        return None
+    if not problem.residuals:
+        return "there is no equation, so that only the network's smoothness restricts a fit"
+    if asked is None and members > _MOST_MEMBERS:
+        return f"of more than {_MOST_MEMBERS} members it is found by train(…, uncertainty=True)"
+    if stack.layout.size > _MOST_PARAMETERS:
+        return (
+            f"the model has {stack.layout.size:,} parameters, and at most {_MOST_PARAMETERS:,} "
+            f"can be linearized; take a smaller network"
+        )
+    return ""
+
+
+class Jacobians:
+    """The Jacobians of the members of a stack, at more points than they have parameters."""
+
+    def __init__(self, stack: Stack, ready: Preparation) -> None:
+        self._stack, self._ready = stack, ready
+        problem, network = stack.problem, stack.network
+        self._objective = MemberObjective(
+            partial(field_of, problem, network),
+            stack.terms,
+            layout=stack.layout,
+            jacobians=jacobians_of(problem, network, stack.layout),
+        )
+        self._prepared = False
+
+    def linearized(self, number: int, theta: Array) -> Linearized:
+        """Return the distribution of a member's parameters at θ: [p] (collective in its group)."""
+        began, group = time.perf_counter(), self._ready.group
+        try:
+            factors = self.factors(number, theta)
+            solve = partial(self._solved, factors, number, theta, began)
+            return group.on_root(partial(_or_error, solve))
+        except Exception as error:  # a training of days is not to be lost for this
+            if not isinstance(error, SciMLParError) and group.size > 1:
+                raise
+            why = f"its linearization failed: {type(error).__name__}: {one_line(error)}"
+            return Linearized.not_known(why, seconds=time.perf_counter() - began)
+
+    def factors(self, number: int, theta: Array) -> Factors:
+        """Return the factors at θ: [p], on the first rank (collective in the group)."""
+        group = self._ready.group
+        here = group.attempt(lambda: self._here(number, theta))
+        parts: list[Factors] = group.allgather_object(here)
+        if group.rank or len(parts) == 1:
+            return parts[0]
+        return Factors(
+            _triangle([part.physics for part in parts]),
+            _triangle([part.data for part in parts]),
+            sum(part.chi_square for part in parts),
+            sum(part.rows for part in parts),
+        )
+
+    def _here(self, number: int, theta: Array) -> Factors:
+        setup = next(each for each in self._stack.setups if each.number == number)
+        given = self._feed(setup.problem, setup.feed).whole(0)
+        batch = tf.nest.map_structure(lambda each: tf.cast(each, _DTYPE), given)
+        # In single precision, what nothing determines looks as if rounding determined it.
+        at = tf.constant(theta.astype(_DTYPE))
+        if not self._prepared:
+            self._objective.prepare_jacobian(at, batch)
+            self._prepared = True
+        residuals, jacobians = self._objective.jacobian(at, batch)
+        rows = statistical_terms(setup.problem)
+        data = [term.name in rows for term in self._stack.terms]
+        whitened = [_weight(each) if d else 1.0 for each, d in zip(batch, data, strict=True)]
+        matrices = [
+            np.column_stack([j.numpy().T, r.numpy()]) / w
+            for r, j, w in zip(residuals, jacobians, whitened, strict=True)
+        ]
+        squares = [
+            float(np.sum((r.numpy() / w) ** 2)) if d else 0.0
+            for r, w, d in zip(residuals, whitened, data, strict=True)
+        ]
+        counts = [len(m) if d else 0 for m, d in zip(matrices, data, strict=True)]
+        return Factors(
+            _triangle([m for m, d in zip(matrices, data, strict=True) if not d]),
+            _triangle([m for m, d in zip(matrices, data, strict=True) if d]),
+            sum(squares),
+            sum(counts),
+        )
+
+    def _feed(self, problem: Problem, trained: RankFeed) -> RankFeed:
+        """Return points that determine all parameters, where the domain can be sampled."""
+        ready, p = self._ready, self._stack.layout.size
+        wanted = Points.of(ready.points)
+        if math.isnan(problem.domain.volume) or isinstance(wanted.interior, np.ndarray):
+            return trained
+        components = sum(self._components(problem))
+        interior = max(trained.totals[0], math.ceil(_ROWS_PER_PARAMETER * p / components))
+        more = {"interior": interior + 1, "method": "sobol", "seed": _SEED + ready.settings.seed}
+        return make_feed(
+            problem,
+            wanted.with_changes(**more, batch_size={}, resample_every=None, adapt=None),
+            rank=ready.group.rank,
+            size=ready.group.size,
+            seed=ready.settings.seed,
+            dtype=ready.settings.precision,
+        )
+
+    def _components(self, problem: Problem) -> tuple[int, ...]:
+        traced = self._stack.setups[0].traced
+        known = () if traced is None else traced.components[: len(problem.residuals)]
+        return known or (1,)
+
+    def _solved(self, factors: Factors, number: int, theta: Array, began: float) -> Linearized:
+        setup = next(each for each in self._stack.setups if each.number == number)
+        problem, layout = setup.problem, self._stack.layout
+        q = layout.size_of_unknowns
+        found = free_directions(factors.physics, factors.data, q, tolerance_of(problem))
+        unknown = any(getattr(each, "noise_unknown", False) for each in problem.conditions)
+        left = factors.rows - found.freedom
+        scale, reason = 1.0, ""
+        if unknown and left < 1.0:
+            reason = (
+                f"noise='unknown' takes more observations than degrees of freedom: there are "
+                f"{factors.rows} values and {found.freedom:.0f} degrees of freedom"
+            )
+        elif unknown:
+            scale = math.sqrt(factors.chi_square / left)
+        return Linearized(
+            steps=scale * found.steps,
+            shift=found.shift[len(theta) - q :],
+            parameters=np.asarray(theta[len(theta) - q :], np.float64),
+            unknowns=dict(problem.unknowns),
+            rows=factors.rows,
+            chi_square=factors.chi_square / scale**2,
+            freedom=found.freedom,
+            scaled=unknown,
+            dependence=found.dependence,
+            reason=reason,
+            seconds=time.perf_counter() - began,
+        )
+
+
+def _or_error(action: Callable[[], Linearized]) -> Linearized:
+    """Do what the first rank does alone; another kind of error would end the job."""
+    try:
+        return action()
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise TrainingError(one_line(error)) from error
+
+
+def tolerance_of(problem: Problem) -> float:
+    """Return τ, by which the loss L_f + λ χ² lets equation and conditions deviate: λ^½."""
+    rows = statistical_terms(problem)
+    weights = [term.weight / rows[term.name] for term in problem.terms if term.name in rows]
+    return math.sqrt(max(weights))
+
+
+def _weight(rows: Any) -> float:
+    """Return √(w/N) of the rows of a term."""
+    return math.sqrt(float(np.ravel(rows.weights)[0]))
+
+
+def _triangle(matrices: Sequence[Array]) -> Array:
+    """Return R of the QR factors of matrices below each other, or these if that is less."""
+    whole = np.vstack(matrices).astype(np.float64)
+    return np.asarray(np.linalg.qr(whole, mode="r")) if len(whole) > whole.shape[1] else whole
