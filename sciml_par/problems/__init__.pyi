@@ -44,5 +44,8 @@ from .operators.operators import laplacian as laplacian
 from .problem import Problem as Problem
 from .terms.residual import Residual as Residual
 from .terms.term import Term as Term
+from .unknowns.priors import LogNormal as LogNormal
+from .unknowns.priors import Normal as Normal
+from .unknowns.priors import Smooth as Smooth
 from .unknowns.unknown_functions import UnknownFunction as UnknownFunction
 from .unknowns.unknowns import Unknown as Unknown

@@ -35,6 +35,7 @@ from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Arrays, Term, as_field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction, place
+from sciml_par.problems.unknowns.prior_conditions import prior_conditions
 from sciml_par.problems.unknowns.unknown_arguments import (
     check_all_named,
     refuse_in_ansatz,
@@ -51,7 +52,8 @@ class Problem(ByName):
     """A problem to solve, independent of networks, ranks and optimizers; immutable.
 
     The loss is L = Σ_t w_t · (1/N_t) Σ_{i=1..N_t} |r_t(x_i)|² over the terms t: the equations in
-    the interior first, then the conditions. |·|² is summed over the components of r_t.
+    the interior first, then the conditions, then the priors of unknowns. |·|² is summed over the
+    components of r_t.
 
     Parameters
     ----------
@@ -148,6 +150,7 @@ class Problem(ByName):
             outputs=self._output_names,
         )
         self._functions = place(functions, domain, self._output_names)
+        self._conditions += prior_conditions(self._unknowns, self._functions, domain)
         sought = self._starts()
         if ansatz is not None:
             refuse_in_ansatz(ansatz, sought)
@@ -169,7 +172,7 @@ class Problem(ByName):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions, with the names of components and axes resolved."""
+        """The conditions, with names of components and axes resolved; then priors of unknowns."""
         return self._conditions
 
     @property
@@ -224,7 +227,7 @@ class Problem(ByName):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms of the loss: equations, then conditions."""
+        """The terms of the loss: equations, conditions, priors of unknowns."""
         return self._terms
 
     @property

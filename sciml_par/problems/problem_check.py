@@ -13,7 +13,7 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace
 from sciml_par.problems.terms.term import Arrays
 from sciml_par.problems.unknowns.placed_function import BoundFunction
-from sciml_par.problems.unknowns.unknown_arguments import WithUnknowns
+from sciml_par.problems.unknowns.unknown_arguments import uses_unknowns
 
 
 def check_problem(
@@ -50,7 +50,7 @@ def _check_unknowns(problem: Any, u: Field, arrays: Sequence[Arrays], dtype: str
     functions = problem.unknown_functions
     found: set[str] = set()
     parts = zip(problem.terms, arrays, strict=True)
-    taking = [(t.function, a) for t, a in parts if isinstance(t.function, WithUnknowns)]
+    taking = [(t.function, a) for t, a in parts if uses_unknowns(t.function)]
 
     def stand_in(name: str, factor: Any) -> BoundFunction:
         network = Field(lambda z: factor * tf.reduce_sum(tf.sin(z), axis=1, keepdims=True))

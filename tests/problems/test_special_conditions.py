@@ -127,6 +127,20 @@ def test_observations():
     np.testing.assert_allclose(r, (pair(points) - 1) / 2)
 
 
+def test_correlated_observations():
+    x, u = [[0.0, 0.5], [1.0, 1.0], [2.0, 1.25]], [1.0, 2.0, 3.0]
+    covariance = np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.3], [0.1, 0.3, 0.5]])
+    given = Observations(x, u, noise=covariance, component="v")
+    r, *arrays = evaluated(given, pair, ROD, ("u", "v"))
+    assert r.shape == (1, 3) and all(len(each) == 1 for each in arrays)
+    errors = np.sum(x, axis=1) - u
+    np.testing.assert_allclose(r @ r.T, errors @ np.linalg.solve(covariance, errors), rtol=1e-12)
+    # An array of the shape of u, or of one column, has deviations.
+    three = np.ones((3, 3))
+    assert not Observations(x, three, noise=covariance).coupled
+    assert not Observations([0.5], [1.0], noise=[[0.1]]).coupled
+
+
 def test_observations_on_an_interval_may_miss_it_by_rounding():
     x = np.array([0.0, 0.8], np.float32)
     _, points, *_ = evaluated(Observations(x, [0, 1]), lambda x: x, Interval(0, 0.8))
@@ -221,7 +235,19 @@ def test_jets_and_tapes_agree():
         (lambda: Observations([[0, 1]], [1, 2]), "one row for each point"),
         (lambda: Observations([[0, 1]], [np.nan]), "finite numbers; 1 of 1.*row 0: nan"),
         (lambda: Observations([[0, 1]], [1], noise=0), "noise must be positive"),
-        (lambda: Observations([[0, 1]], [1], noise=[1, 2]), "noise must be a number or"),
+        (lambda: Observations([[0, 1]], [1], noise=[1, 2]), "noise must be a number, deviations"),
+        (
+            lambda: Observations([0, 1], [1, 2], noise=[[1, 2], [2, 1]]),
+            "must be positive definite, but its smallest eigenvalue is -1 and",
+        ),
+        (
+            lambda: Observations([0, 1], [1, 2], noise=[[1, 0.5], [0.4, 1]]),
+            r"must be symmetric; its elements \[0, 1\] and \[1, 0\] are 0.5 and 0.4",
+        ),
+        (
+            lambda: Observations([0, 1], np.ones((2, 3)), noise=np.eye(2)),
+            r"of one component, a covariance \[2, 2\]",
+        ),
         (lambda: prepared(Observations([[0, 0.2]], [1])), r"outside Box.*number 0: \[0.0, 0.2\]"),
         (lambda: prepared(Observations([[0, 1]], [1]), outputs=2), "say which by component="),
         (lambda: prepared(Observations([[0, 1]], [1], component="w")), "no component 'w'"),

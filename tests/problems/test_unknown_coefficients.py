@@ -15,6 +15,8 @@ from sciml_par.problems import (
     Condition,
     Dirichlet,
     Interval,
+    LogNormal,
+    Normal,
     Problem,
     Residual,
     Robin,
@@ -76,11 +78,57 @@ def test_values_stay_inside_and_grow_with_the_parameter(case: str) -> None:
         ({"start": 1, "lower": 0, "upper": 2, "scale": 1}, "no meaning with both bounds"),
         ({"start": [1, 2], "true": [1, 2, 3]}, "of the shape"),
         ({"start": 1, "spread": -1}, "spread must not be negative"),
+        ({"start": 1, "prior": 0.5}, r"prior must be Normal\(mean, deviation\) or LogNormal"),
+        ({"start": 1, "prior": LogNormal(1, 1)}, "a lower bound of 0 or more"),
+        ({"start": 1, "lower": -1, "prior": LogNormal(1, 1)}, "a lower bound of 0 or more"),
+        ({"start": 1, "lower": 0, "prior": Normal(-1, 1)}, "its center outside the bounds"),
+        ({"start": 1, "prior": Normal([1, 2], 1)}, r"the shape \[\] of the start; got .* \[2\]"),
     ],
 )
 def test_what_no_unknown_can_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Unknown(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Normal(1, 0), "Normal: deviation must be a positive number"),
+        (lambda: Normal(np.nan, 1), "Normal: mean must hold finite numbers"),
+        (lambda: LogNormal(0, 1), "LogNormal: median must be a positive number"),
+        (lambda: LogNormal("1", 1), "LogNormal: median must be an array of real numbers"),
+    ],
+)
+def test_what_no_prior_can_be(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_priors_are_terms_of_chi_squared() -> None:
+    unknowns = {
+        "a": Unknown(2.0, lower=0, prior=LogNormal(3.0, 0.5)),
+        "b": Unknown([1.0, 2.0], prior=Normal([0.0, 1.0], 0.25)),
+        "k": Unknown(1.0),
+    }
+    problem = Problem(
+        UNIT,
+        lambda u, x, *, a, b, k: a * b[0] * u(x) - k * b[1],
+        conditions=[Dirichlet(0.0)],
+        unknowns=unknowns,
+    )
+    assert [t.name for t in problem.terms] == ["residual", "dirichlet", "prior a", "prior b"]
+    of_a, of_b = problem.terms[2:]
+    u = problem.field(lambda x: x)
+    x = tf.constant(of_a.points(5)[0])
+    np.testing.assert_allclose(of_a.residual(u, x), [[np.log(2 / 3) / 0.5]])
+    np.testing.assert_allclose(of_b.residual(u, x), [[4.0, 4.0]])
+    u = problem.field(lambda x: x, unknowns={"a": 3.0, "b": [0.5, 1.0], "k": 0.0})
+    np.testing.assert_allclose(of_a.residual(u, x), [[0.0]], atol=1e-15)
+    np.testing.assert_allclose(of_b.residual(u, x), [[2.0, 0.0]])
+    problem.check(lambda x: x, dtype="float64")
+    # A prior alone does not make the equation depend on an unknown.
+    with pytest.raises(InputError, match="takes the unknown 'a'"):
+        Problem(UNIT, lambda u, x, *, k: k * u(x), unknowns={**unknowns, "b": 1.0})
 
 
 def test_the_spread_of_members() -> None:

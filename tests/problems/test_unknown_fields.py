@@ -16,8 +16,10 @@ from sciml_par.problems import (
     Dirichlet,
     Field,
     Interval,
+    Normal,
     Problem,
     Residual,
+    Smooth,
     Unknown,
     UnknownFunction,
     derivative,
@@ -113,11 +115,66 @@ def test_residuals_and_conditions_get_it() -> None:
         ({"start": 1.0, "of": 0}, "of, what it depends on, must be non-empty texts"),
         ({"start": 1.0, "scale": -1}, "UnknownFunction: scale must be positive"),
         ({"start": 1.0, "true": 2.0}, "true must be a function"),
+        ({"start": 1.0, "prior": Normal(1, 1)}, r"prior must be Smooth\(length=…, amplitude=…\)"),
+        ({"start": 1.0, "prior": Smooth(length=1, amplitude=1, log=True)}, "bound of 0 or more"),
     ],
 )
 def test_what_no_unknown_function_can_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         UnknownFunction(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length": 0, "amplitude": 1}, "length must be a positive number"),
+        ({"length": 1, "amplitude": "1"}, "amplitude must be a positive number"),
+        ({"length": 1, "amplitude": 1, "log": True, "mean": 0}, "mean must be a positive number"),
+        ({"length": 0.01, "amplitude": 1}, "needs a grid of 401 × 401 points, four per length"),
+        ({"length": [1, 1, 1], "amplitude": 1}, r"3 lengths, and the function has 2 arg.*: x, y"),
+        ({"length": 1, "amplitude": 1, "mean": -1}, "lies outside the bounds"),
+        ({"length": 1, "amplitude": 1, "of": "u"}, "that of components of the solution is not"),
+    ],
+)
+def test_what_no_prior_can_be(options: dict[str, Any], message: str) -> None:
+    of = options.pop("of", None)
+    with pytest.raises(InputError, match=message):
+        problem(UnknownFunction(1.0, of=of, lower=0, prior=Smooth(**options)))
+
+
+def kernel(z: Any, length: Any) -> Any:
+    """Matérn 5/2 as in the literature, with the jitter."""
+    r = np.sqrt(np.sum(((z[:, None] - z) / length) ** 2, axis=2))
+    values = (1 + np.sqrt(5) * r + 5 / 3 * r**2) * np.exp(-np.sqrt(5) * r)
+    return values + 1e-8 * np.eye(len(z))
+
+
+@pytest.mark.parametrize(
+    ("of", "options", "transform"),
+    [
+        (None, {"length": [1.0, 0.8]}, lambda k: k - 1.5),
+        ("y", {"length": 0.5, "mean": lambda y: 1 + y**2}, None),
+        ("x", {"length": 2.0, "log": True}, lambda k: np.log(k / 1.5)),
+    ],
+)
+def test_smooth_is_a_gaussian_process(of: Any, options: dict[str, Any], transform: Any) -> None:
+    given = problem(
+        UnknownFunction(1.5, of=of, lower=0, prior=Smooth(amplitude=0.3, **options)),
+        conditions=[Dirichlet(0.0)],
+    )
+    term = given.terms[-1]
+    assert term.name == "prior k"
+    arrays = [tf.constant(each) for each in term.points(7)]
+    x = arrays[1].numpy()[0]
+    z = x if of is None else x[:, [0 if of == "x" else 1]]
+    np.testing.assert_array_equal(z.min(axis=0), BOX.lower if of is None else z[0])
+    values = (lambda x: 2 + tf.sin(x[:, 1:])) if of == "y" else lambda x: 2 + tf.sin(x[:, :1])
+    r = term.residual(given.field(SOLUTION, unknowns={"k": values}), *arrays).numpy()
+    k = values(x).numpy()[:, 0]
+    e = k - 1 - z[:, 0] ** 2 if transform is None else transform(k)
+    covariance = 0.3**2 * kernel(z, np.asarray(options["length"]))
+    np.testing.assert_allclose(r @ r.T, e @ np.linalg.solve(covariance, e), rtol=1e-6)
+    given.check(lambda z: z[:, :1] * z[:, 1:], dtype="float64")
 
 
 def _times(u: Any, x: Any, *, k: Any) -> Any:

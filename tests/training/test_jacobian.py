@@ -24,10 +24,13 @@ from sciml_par.problems import (
     Box,
     Dirichlet,
     Interval,
+    LogNormal,
     Neumann,
+    Observations,
     Problem,
     Residual,
     Robin,
+    Smooth,
     Unknown,
     UnknownFunction,
     biharmonic,
@@ -87,6 +90,11 @@ def _by_tapes(u: Any, x: Any) -> Any:
         tape.watch(x)
         value = u(x)
     return tape.gradient(value, x)[:, :1] * u(x) + laplacian(u, x)
+
+
+def _correlated(n: int) -> Observations:
+    x = np.linspace(0, 1, n)
+    return Observations(x, np.cos(x), noise=np.exp(-np.abs(x[:, None] - x)) + np.eye(n))
 
 
 CASES = {
@@ -156,6 +164,15 @@ CASES = {
         lambda u, x, *, k: k * laplacian(u, x) - tf.reduce_mean(u(x), axis=0, keepdims=True),
         unknowns={"k": Unknown(2.0, lower=1)},
     ),
+    "correlated observations and priors": Problem(
+        Interval(0, 1),
+        lambda u, x, *, k, a: k(x) * u(x) - a[0] * a[1],
+        conditions=[_correlated(5), _correlated(20)],
+        unknowns={
+            "a": Unknown([0.5, 2.0], lower=0, prior=LogNormal(1.0, [0.5, 0.3])),
+            "k": UnknownFunction(1.0, network=_mlp, prior=Smooth(length=0.3, amplitude=0.5)),
+        },
+    ),
     "does not see the network": Problem(Interval(0, 1), lambda u, x: x + 0 * u(x)),
 }
 MODELS = {
@@ -170,6 +187,7 @@ MODELS = {
 }
 PAIRS = [(case, "mlp") for case in CASES] + [
     ("poisson", "skip"),
+    ("correlated observations and priors", "skip"),
     ("poisson", "chain"),
     ("system", "frozen"),
     ("ansatz", "skip"),

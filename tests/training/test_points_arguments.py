@@ -12,7 +12,16 @@ import tensorflow as tf
 from engine import RankFeed, make_feed
 
 from sciml_par.errors import InputError
-from sciml_par.problems import Box, Condition, Dirichlet, Interval, Neumann, Problem, Residual
+from sciml_par.problems import (
+    Box,
+    Condition,
+    Dirichlet,
+    Interval,
+    Neumann,
+    Observations,
+    Problem,
+    Residual,
+)
 from sciml_par.training import Points
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: nothing here knows of other ranks")
@@ -178,6 +187,16 @@ def test_drawing_anew_needs_something_to_draw_and_data_that_are_functions() -> N
     assert feed(Points(100, method="sobol"), MEASURED).totals == (100,)
     with pytest.raises(InputError, match="bootstrap gives every member.*Leave out one"):
         feed(Points(100, method="sobol", resample_every=10), LINE, bootstrap=3)
+
+
+def test_correlated_observations_are_not_divided() -> None:
+    seen = Observations([0.2, 0.5], [1.0, 2.0], noise=[[1, 0.5], [0.5, 1]])
+    fit = Problem(Interval(0, 1), [], conditions=[seen])
+    assert feed(None, fit).totals == (1,)
+    with pytest.raises(InputError, match="'observations' are correlated, so that every step"):
+        feed(Points(batch_size={"observations": 1}), fit)
+    with pytest.raises(InputError, match="have a covariance. Leave out bootstrap"):
+        feed(None, fit, bootstrap=3)
 
 
 @pytest.mark.parametrize(

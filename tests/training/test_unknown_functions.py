@@ -17,9 +17,11 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP, make_network
 from sciml_par.problems import (
+    Dirichlet,
     Interval,
     Observations,
     Problem,
+    Smooth,
     Time,
     Unknown,
     UnknownFunction,
@@ -33,6 +35,7 @@ from sciml_par.training.loss.function_networks import bound_functions, networks_
 from sciml_par.training.loss.known import Value
 
 tiny = partial(MLP, width=4, depth=1)
+eight = partial(MLP, width=8, depth=1)
 SEEN = np.linspace(0, 1, 13)[:, None]
 POINTS = np.linspace(0, 1, 61)[:, None]  # not divided evenly by any number of ranks here
 local = pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
@@ -191,6 +194,62 @@ def test_members_of_unlike_functions() -> None:
     if sp.rank() == 0:
         assert sizes == [3 * (3 + rank) + 1 for rank in range(sp.size())]
         assert result.unknowns["k"].members(np.zeros((2, 1))).shape == (sp.size(), 2, 1)
+
+
+def smooth_source(values: Any) -> Problem:
+    """u'' = s(x), u = 0 at both ends, and a prior of s."""
+    prior = Smooth(length=0.5, amplitude=2.0)
+    return Problem(
+        Interval(0, 1),
+        lambda u, x, *, s: derivative(u, x, 0, 0) - s(x),
+        conditions=[
+            Dirichlet(0.0),
+            Observations(SEEN[1:-1], values, noise=0.01),
+        ],
+        unknowns={"s": UnknownFunction(0.0, network=eight, prior=prior)},
+    )
+
+
+@two
+def test_with_a_prior_it_is_the_mean_of_the_posterior() -> None:
+    """As by the algebra of Gaussian processes, with the Green's function."""
+    x = SEEN[1:-1]
+    values = np.sin(np.pi * x[:, 0]) * 0.1 + 0.01 * np.random.default_rng(0).normal(size=len(x))
+    result = small(smooth_source(values), optimizer=LevenbergMarquardt(), steps=150, network=eight)
+    z, weights = np.polynomial.legendre.leggauss(60)
+    z, weights = (z + 1) / 2, weights / 2
+    green = np.where(x < z, x * (z - 1), z * (x - 1)) * weights
+
+    def kernel(a: Any, b: Any) -> Any:
+        r = np.sqrt(5) * np.abs(a[:, None] - b) / 0.5
+        return 4 * (1 + r + r**2 / 3) * np.exp(-r)
+
+    at = np.linspace(0, 1, 11)
+    covariance = green @ kernel(z, z) @ green.T + 1e-4 * np.eye(len(x))
+    gain = kernel(at, z) @ green.T @ np.linalg.inv(covariance)
+    variance = 4 - np.sum(gain * (kernel(at, z) @ green.T), axis=1)
+    apart = (result.unknowns["s"](at)[:, 0] - gain @ values) / np.sqrt(variance)
+    assert np.abs(apart).max() < 0.02
+
+
+@three
+def test_a_prior_and_correlated_observations_are_those_of_one_rank() -> None:
+    world, n = sp.current_world(), len(SEEN) - 2
+    given = smooth_source(np.ones(n)).conditions[0]
+    correlated = Observations(SEEN[1:-1], np.ones(n), noise=1e-4 * (np.eye(n) + 1))
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x, *, s: derivative(u, x, 0, 0) - s(x),
+        conditions=[given, correlated],
+        unknowns={"s": UnknownFunction(1.0, network=tiny, prior=Smooth(length=1, amplitude=1))},
+    )
+    network = MLP(1, 1, width=4, depth=1, seed=3, dtype="float64")
+    found, serial = (
+        Engine(problem, group, network, points=POINTS).value_and_gradient()
+        for group in (world.communicator, world.alone)
+    )
+    np.testing.assert_allclose(found[0], serial[0], rtol=1e-12)
+    np.testing.assert_allclose(found[1], serial[1], rtol=0, atol=1e-12 * np.abs(serial[1]).max())
 
 
 @three

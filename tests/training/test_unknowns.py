@@ -17,7 +17,16 @@ from trainings import shared
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Condition, Interval, Problem, Unknown, derivative
+from sciml_par.problems import (
+    Condition,
+    Dirichlet,
+    Interval,
+    Normal,
+    Observations,
+    Problem,
+    Unknown,
+    derivative,
+)
 from sciml_par.results import Result
 from sciml_par.training import (
     LBFGS,
@@ -159,6 +168,30 @@ def test_members_have_values_of_their_own() -> None:
     np.testing.assert_allclose(of_all.mean, np.mean(values))
     np.testing.assert_allclose(of_all.deviation, np.std(values, ddof=1))
     assert of_all.true is None and np.isnan(of_all.relative_error)
+
+
+@two
+def test_a_prior_determines_what_correlated_observations_do_not() -> None:
+    """a u' + b u = 0 tells b/a alone: a is its prior, and b/a that of least squares."""
+    covariance = 0.02**2 * (np.exp(-np.abs(SEEN - SEEN.T) / 0.2) + 0.1 * np.eye(len(SEEN)))
+    errors = np.linalg.cholesky(covariance) @ np.random.default_rng(1).normal(size=len(SEEN))
+    values = np.exp(-RATE * SEEN[:, 0]) + errors
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x, *, a, b: a * derivative(u, x, 0) + b * u(x),
+        conditions=[Dirichlet(1.0, on="left"), Observations(SEEN, values, noise=covariance)],
+        unknowns={"a": Unknown(1.0, lower=0, prior=Normal(2.0, 0.1)), "b": Unknown(1.0, lower=0)},
+    )
+    result = small(problem, optimizer=LevenbergMarquardt(), steps=120)
+    assert list(result.members[0].history.unknowns["a"])[0] == pytest.approx(1.0)
+    a, b = (result.unknowns[name].mean for name in "ab")
+    assert abs(a - 2) < 1e-3  # a hundredth of its deviation
+    rates = np.linspace(1.3, 1.7, 4001)
+    apart = np.exp(-rates * SEEN) - values[:, None]
+    chi = np.sum(apart * np.linalg.solve(covariance, apart), axis=0)
+    at = np.argmin(chi)
+    deviation = (rates[1] - rates[0]) / np.sqrt((chi[at - 1] - 2 * chi[at] + chi[at + 1]) / 2)
+    assert abs(b / a - rates[at]) < 0.02 * deviation
 
 
 @three

@@ -92,6 +92,10 @@ class Condition(ByName):
     """Whether `points` returns all points for any number."""
     statistical: bool = False
     """Whether residuals are errors in units of their deviation, of which a sum of squares is χ²."""
+    number_of_rows: int = 1
+    """Over how many rows χ² sums, if it is statistical."""
+    coupled: bool = False
+    """Whether all points are one row of the loss, since their errors are correlated."""
     selects: ClassVar[tuple[str, ...]] = ()
     """The attributes that select components of u."""
     known_functions: ClassVar[tuple[str, ...]] = ("on", "where")

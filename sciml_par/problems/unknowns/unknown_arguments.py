@@ -17,6 +17,7 @@ from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.unknowns.placed_function import BoundFunction
+from sciml_par.problems.unknowns.prior_conditions import PriorCondition
 
 Names = tuple[str, ...]
 Starts = Mapping[str, Any]
@@ -76,6 +77,8 @@ def _value(given: Any, u: Any, dtype: Any) -> Any:
 
 def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     """Return the function (u, *arrays) -> r of a part, with the unknowns that it names."""
+    if isinstance(part, PriorCondition):
+        return WithUnknowns(part, (part.unknown,), (), unknowns)
     names = tuple(unknowns)
     held = _functions_of(part)
     for attribute in part.known_functions:
@@ -92,9 +95,14 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     return WithUnknowns(part, of_residual, tuple(of_functions), unknowns)
 
 
+def uses_unknowns(function: Any) -> bool:
+    """Return whether a term takes unknowns, other than by a prior, which observes nothing."""
+    return isinstance(function, WithUnknowns) and not isinstance(function.part, PriorCondition)
+
+
 def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
     """Check that each unknown is an argument of some residual or condition."""
-    named = set().union(*(f.names for f in functions if isinstance(f, WithUnknowns)))
+    named = set().union(*(f.names for f in functions if uses_unknowns(f)))
     for name in unknowns:
         if name not in named:
             raise InputError(

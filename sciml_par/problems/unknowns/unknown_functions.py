@@ -10,6 +10,7 @@ from typing import Any
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names
+from sciml_par.problems.unknowns.priors import Smooth
 from sciml_par.problems.unknowns.unknowns import Unknown
 
 Tensor = Any
@@ -49,6 +50,8 @@ class UnknownFunction(ByName):
         gets the coordinates scaled from the box of the domain to [−1, 1]. A chain of dense layers
         that is built here starts with a tenth of the initial weights of its last layer. A given
         model starts with its weights.
+    prior : Smooth, optional
+        What is known of it before any observation, as a term "prior k" of the loss.
     true : callable, optional
         The known function, z: [n, e] -> [n, 1] or, if e = 1, [n], in NumPy or TensorFlow, for
         errors and figures; training does not use it.
@@ -57,7 +60,8 @@ class UnknownFunction(ByName):
     ------
     InputError
         A bound is not a finite number, the start is not inside the bounds, the scale is not
-        positive, `of` has no names, or `true` is not a function.
+        positive, `of` has no names, `true` is not a function, or the prior is not a `Smooth` that
+        suits the bounds.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class UnknownFunction(ByName):
     upper: float | None = None
     scale: float | None = None
     network: Any = None
+    prior: Smooth | None = None
     true: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -100,6 +105,7 @@ class UnknownFunction(ByName):
                 f"UnknownFunction: true must be a function of what it depends on, as "
                 f"lambda x: 1 + x**2, got {self.true!r}."
             )
+        self._check_prior()
         try:
             number = self.number
         except InputError as error:
@@ -109,6 +115,19 @@ class UnknownFunction(ByName):
             raise InputError(
                 f"UnknownFunction: start must be one number, got the shape {list(number.shape)}; "
                 f"for several functions, give an UnknownFunction for each."
+            )
+
+    def _check_prior(self) -> None:
+        if self.prior is None:
+            return
+        if not isinstance(self.prior, Smooth):
+            raise InputError(
+                f"UnknownFunction: prior must be Smooth(length=…, amplitude=…), got {self.prior!r}."
+            )
+        if self.prior.log and not (self.lower is not None and self.lower >= 0):
+            raise InputError(
+                f"UnknownFunction: the prior {self.prior!r} is one of positive functions; give the "
+                f"function a lower bound of 0 or more, as UnknownFunction(…, lower=0, prior=…)."
             )
 
     @cached_property
@@ -123,9 +142,10 @@ class UnknownFunction(ByName):
 
     def without_network(self) -> UnknownFunction:
         """Return the same bounds and inputs without network, for files and other ranks."""
-        return replace(self, network=None, true=None)
+        return replace(self, network=None, prior=None, true=None)
 
     def __repr__(self) -> str:
-        given = {name: getattr(self, name) for name in ("of", "lower", "upper", "scale")}
+        names = ("of", "lower", "upper", "scale", "prior")
+        given = {name: getattr(self, name) for name in names}
         more = [f"{name}={value!r}" for name, value in given.items() if value is not None]
         return f"UnknownFunction({', '.join([f'{self.start!r}', *more])})"

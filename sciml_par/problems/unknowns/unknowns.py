@@ -14,6 +14,7 @@ from sciml_par._checks import checked_number
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.unknowns.priors import LogNormal, Normal, check_prior
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any
@@ -49,14 +50,17 @@ class Unknown(ByName):
     spread : float
         The standard deviation of the start values of the members of an ensemble, around `start` and
         inside the bounds. Each member's seed determines its value.
+    prior : Normal or LogNormal, optional
+        What is known of it before any observation, as a term "prior D" of the loss. The training
+        still begins at `start`.
     true : float or array, optional
         The known value, for errors in tables and a line in figures; training does not use it.
 
     Raises
     ------
     InputError
-        An argument is not finite or has the wrong shape, the start is not inside the bounds, or the
-        scale is not positive.
+        An argument is not finite or has the wrong shape, the start is not inside the bounds, the
+        scale is not positive, or the prior does not suit the bounds.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Unknown(ByName):
     upper: Number | None = None
     scale: Number | None = None
     spread: float = 0.0
+    prior: Normal | LogNormal | None = None
     true: Number | None = None
 
     def __post_init__(self) -> None:
@@ -93,6 +98,8 @@ class Unknown(ByName):
         checked_number(self.spread, "Unknown: spread")
         if self.spread < 0:
             raise InputError(f"Unknown: spread must not be negative, got {self.spread!r}.")
+        if self.prior is not None:
+            check_prior(self.prior, start.shape, lower, upper)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -203,6 +210,7 @@ class Unknown(ByName):
         given = {name: getattr(self, name) for name in ("lower", "upper", "scale", "true")}
         more = [f"{name}={_text(value)}" for name, value in given.items() if value is not None]
         more += [f"spread={self.spread:g}"] if self.spread else []
+        more += [f"prior={self.prior!r}"] if self.prior is not None else []
         return f"Unknown({', '.join([_text(self.start), *more])})"
 
 

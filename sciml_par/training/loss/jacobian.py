@@ -21,6 +21,7 @@ from sciml_par.training.points.feed import Rows
 Tensor = Any
 FieldOf = Callable[[Sequence[Tensor]], Field]
 _FEW = 8
+_MANY = 4
 
 
 def weighted(residual: Tensor, weights: Tensor) -> Tensor:
@@ -64,7 +65,10 @@ class JacobianOfTerm:
         θ: [p], and farther from it, since what couples points may depend on the field.
         """
         given = (_of_rows(rows), *rows.arrays)
-        for way in (self._recorded, self._point_by_point):
+        components = self.term.components(self.field(self.layout.unflatten(flat)), *rows.arrays)
+        # A pass written out for each component would take long to compile, as of correlated points.
+        many = components > max(_MANY, rows.arrays[0].shape[0])
+        for way in () if many else (self._recorded, self._point_by_point):
             computed = tf.function(way, autograph=False)
             try:
                 # In a function around it, derivatives of which nothing is asked are not computed.

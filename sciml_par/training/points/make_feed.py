@@ -11,6 +11,7 @@ import numpy as np
 
 from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
@@ -114,6 +115,8 @@ def _of_conditions(
     apart = replace(place, bootstrap=None)
     terms = problem.terms[len(problem.residuals) :]
     for i, (term, condition, each) in enumerate(zip(terms, problem.conditions, sets, strict=True)):
+        if condition.coupled:
+            _refuse_division(term.name, condition, batch_sizes, place)
         yield make_part(
             each,
             [term],
@@ -121,6 +124,21 @@ def _of_conditions(
             number=i + 1,
             batch_size=batch_sizes.get(term.name),
             resample_every=points.resample_every,
+        )
+
+
+def _refuse_division(
+    name: str, condition: Condition, batch_sizes: Mapping[str, int], place: Place
+) -> None:
+    if name in batch_sizes:
+        raise InputError(
+            f"train: the points of the term {name!r} are correlated, so that every step uses all "
+            f"of them. Leave it out of batch_size."
+        )
+    if place.bootstrap is not None and isinstance(condition, Observations):
+        raise InputError(
+            f"train: bootstrap=True draws observations one by one, as if their errors were "
+            f"independent, but those of {name!r} have a covariance. Leave out bootstrap."
         )
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.training.weights.loss_weights import LossAt, LossWeights, TermsOfLoss, WeightState
@@ -64,7 +66,7 @@ def _sensitivity(problem: Problem, rows: dict[str, int], dtype: str) -> float:
     points = [
         [tf.constant(array, dtype) for array in term.points(_POINTS)] for term in problem.terms
     ]
-    scale = max((_size(each) for each in problem.conditions if each.statistical), default=1.0)
+    scale = max(map(_size, problem.conditions), default=0.0) or 1.0
 
     def residuals(number: int) -> list[Array]:
         u = problem.field(_probe(problem, number, scale))
@@ -92,7 +94,9 @@ def _sensitivity(problem: Problem, rows: dict[str, int], dtype: str) -> float:
     return float(np.median(finite)) if finite else float(sum(rows.values()))
 
 
-def _size(condition: Any) -> float:
+def _size(condition: Condition) -> float:
+    if not isinstance(condition, Observations) or not condition.statistical:
+        return 0.0
     values = np.sqrt(np.mean(np.square(condition.u)))
     return float(values) if values > 0 else 1.0
 

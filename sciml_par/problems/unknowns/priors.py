@@ -1,0 +1,271 @@
+"""What is known of unknowns before any observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._checks import is_positive
+from sciml_par._other_names import ByName
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import finite_array
+
+FloatArray = npt.NDArray[np.float64]
+Number = float | Sequence[float] | npt.NDArray[Any]
+Tensor = Any
+
+JITTER = 1e-8
+"""The share of the variance that is added to the diagonal of the covariance of `Smooth`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Normal(ByName):
+    """The prior D ~ Normal(mean, deviation²) of an `Unknown`.
+
+    It adds ((D − mean)/deviation)² to χ², as an independent measurement of D would. Between the
+    bounds of the unknown, the density is that of the normal distribution; outside it is zero.
+
+    Parameters
+    ----------
+    mean : float or array
+        In the unit of the unknown; of its shape, or one number for all elements.
+    deviation : float or array
+        The standard deviation, positive, in the unit of the unknown.
+
+    Raises
+    ------
+    InputError
+        An argument is not finite, or the deviation is not positive. `Unknown` raises if the shapes
+        differ, or if the mean lies outside the bounds.
+
+    Examples
+    --------
+    >>> from sciml_par.problems import Normal, Unknown
+    >>> Unknown(1.0, lower=0, prior=Normal(1.0, 0.5))
+    Unknown(1.0, lower=0.0, prior=Normal(1.0, 0.5))
+    """
+
+    mean: Number
+    deviation: Number
+
+    def __post_init__(self) -> None:
+        _keep(self, "mean", positive=False)
+        _keep(self, "deviation", positive=True)
+
+    @property
+    def center(self) -> FloatArray:
+        """The value of highest density."""
+        return np.asarray(self.mean)
+
+    @property
+    def positive(self) -> bool:
+        """Whether the density of values ≤ 0 is zero."""
+        return False
+
+    def residual(self, value: Tensor) -> Tensor:
+        """Compute (D − mean)/deviation, of the shape of D (local)."""
+        mean, deviation = (tf.constant(v, value.dtype) for v in (self.mean, self.deviation))
+        return (value - mean) / deviation
+
+    def __repr__(self) -> str:
+        return f"Normal({_text(self.mean)}, {_text(self.deviation)})"
+
+
+@dataclass(frozen=True, eq=False)
+class LogNormal(ByName):
+    """The prior log D ~ Normal(log median, deviation²) of a positive `Unknown`.
+
+    It adds ((log D − log median)/deviation)² to χ². With 68 % probability D lies within a factor of
+    exp(deviation) of the median: deviation=0.1 is about 10 %, deviation=2.3 a factor of ten.
+
+    Parameters
+    ----------
+    median : float or array
+        Positive, in the unit of the unknown; of its shape, or one number for all elements.
+    deviation : float or array
+        The standard deviation of the natural logarithm, positive, dimensionless.
+
+    Raises
+    ------
+    InputError
+        An argument is not positive. `Unknown` raises if the shapes differ, if it is not positive by
+        its own bounds, or if the median lies outside the bounds.
+
+    Examples
+    --------
+    >>> from sciml_par.problems import LogNormal, Unknown
+    >>> unknown = Unknown(1.0, lower=0, prior=LogNormal(2.0, 0.5))
+    """
+
+    median: Number
+    deviation: Number
+
+    def __post_init__(self) -> None:
+        _keep(self, "median", positive=True)
+        _keep(self, "deviation", positive=True)
+
+    @property
+    def center(self) -> FloatArray:
+        """The median."""
+        return np.asarray(self.median)
+
+    @property
+    def positive(self) -> bool:
+        """Whether the density of values ≤ 0 is zero."""
+        return True
+
+    def residual(self, value: Tensor) -> Tensor:
+        """Compute (log D − log median)/deviation, of the shape of D (local)."""
+        given = (np.log(np.asarray(self.median)), self.deviation)
+        mean, deviation = (tf.constant(v, value.dtype) for v in given)
+        return (tf.math.log(value) - mean) / deviation
+
+    def __repr__(self) -> str:
+        return f"LogNormal({_text(self.median)}, {_text(self.deviation)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth(ByName):
+    """The prior that an `UnknownFunction` is a Gaussian process with the Matérn kernel 5/2.
+
+    Its values k(z) are normally distributed around `mean`, with the covariance
+
+        C(z, z′) = amplitude² (1 + √5 ρ + 5/3 ρ²) exp(−√5 ρ)
+        ρ² = Σ_i ((z_i − z′_i)/length_i)²
+
+    It adds |L⁻¹ (k − mean)|² to χ², with C + 1e-8 amplitude² I = L Lᵀ at the points of a grid over
+    the box of the function's arguments, four per length. Between these points, k is determined by
+    its values there up to 1.4 % of the amplitude. Such functions have two derivatives. The squared
+    exponential kernel is not offered: its functions are analytic, and its covariance on such a grid
+    is singular to rounding.
+
+    With bounds of the function, k itself is normally distributed between them, or log k with
+    ``log=True``; it is not the variable in which the optimizer changes k.
+
+    Parameters
+    ----------
+    length : float or sequence of float
+        The distance at which values become independent, positive, in the unit of the arguments; one
+        for all of them, or one for each. The correlation at this distance is 0.52, at twice the
+        length 0.14.
+    amplitude : float
+        The standard deviation of k around its mean at any one point, in the unit of k; with
+        ``log=True`` that of log k, dimensionless. Positive.
+    mean : float or callable, optional
+        In the unit of k; or a function z: [n, e] -> [n, 1] or, if e = 1, [n], in NumPy or
+        TensorFlow. By default the start of the unknown function. With ``log=True`` it is the
+        median.
+    log : bool
+        Whether log k is the Gaussian process, for functions that vary by factors. It needs
+        ``lower=0`` or more.
+
+    Raises
+    ------
+    InputError
+        A number is not positive, or the mean is neither a number nor a function. `Problem` raises
+        if a grid of four points per length has more than 400 points, or if the function depends on
+        components of the solution, whose range is not known.
+
+    References
+    ----------
+    Rasmussen, Williams 2006, Gaussian Processes for Machine Learning, equation (4.17).
+
+    Examples
+    --------
+    >>> from sciml_par.problems import Smooth, UnknownFunction
+    >>> k = UnknownFunction(1.0, lower=0, prior=Smooth(length=0.2, amplitude=0.5))
+    """
+
+    _: KW_ONLY
+    length: float | Sequence[float]
+    amplitude: float
+    mean: float | Callable[[Any], Any] | None = None
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        lengths = finite_array(self.length, "Smooth: length")
+        if lengths.ndim > 1 or lengths.size == 0 or not np.all(lengths > 0):
+            raise InputError(
+                f"Smooth: length must be a positive number, or one for each argument of the "
+                f"function; got {self.length!r}."
+            )
+        object.__setattr__(self, "length", lengths)
+        if not is_positive(self.amplitude):
+            raise InputError(
+                f"Smooth: amplitude must be a positive number, the standard deviation of the "
+                f"function around its mean; got {self.amplitude!r}."
+            )
+        if not isinstance(self.log, bool):
+            raise InputError(f"Smooth: log must be True or False, got {self.log!r}.")
+        if self.mean is None or callable(self.mean):
+            return
+        mean = finite_array(self.mean, "Smooth: mean, unless a function,")
+        if mean.ndim or (self.log and mean <= 0):
+            kind = "positive number" if self.log else "number"
+            raise InputError(f"Smooth: mean must be a {kind} or a function, got {self.mean!r}.")
+
+    def covariance(self, z: FloatArray) -> FloatArray:
+        """Return C of k, or of log k, at points z: [n, e] -> [n, n] (local)."""
+        scaled = z / np.asarray(self.length)
+        r = np.sqrt(5 * np.sum((scaled[:, None] - scaled[None]) ** 2, axis=-1))
+        c: FloatArray = (1 + r + r**2 / 3) * np.exp(-r) + JITTER * np.eye(len(z))
+        return self.amplitude**2 * c
+
+    def residual(self, value: Tensor, mean: Tensor) -> Tensor:
+        """Compute k − mean or log k − log mean (local)."""
+        return tf.math.log(value / mean) if self.log else value - mean
+
+    def __repr__(self) -> str:
+        more = "" if self.mean is None else f", mean={_name(self.mean)}"
+        more += ", log=True" if self.log else ""
+        return f"Smooth(length={_text(self.length)}, amplitude={self.amplitude!r}{more})"
+
+
+def check_prior(prior: Any, shape: tuple[int, ...], lower: Any, upper: Any) -> None:
+    """Check that a prior of a number goes together with its shape and bounds."""
+    if not isinstance(prior, Normal | LogNormal):
+        raise InputError(
+            f"Unknown: prior must be Normal(mean, deviation) or LogNormal(median, deviation), got "
+            f"{prior!r}; Smooth is the prior of an UnknownFunction."
+        )
+    for each in (prior.center, np.asarray(prior.deviation)):
+        if each.shape not in ((), shape):
+            raise InputError(
+                f"Unknown: the numbers of its prior must be one for all elements, or of the shape "
+                f"{list(shape)} of the start; got the shape {list(each.shape)}."
+            )
+    if prior.positive and not np.all(np.asarray(lower) >= 0):
+        raise InputError(
+            f"Unknown: the prior {prior!r} is one of positive numbers; give the unknown a lower "
+            f"bound of 0 or more, as Unknown(…, lower=0, prior=…)."
+        )
+    if not np.all((lower <= prior.center) & (prior.center <= upper)):
+        raise InputError(
+            f"Unknown: the prior {prior!r} has its center outside the bounds of the unknown, "
+            f"which are {_text(lower)} and {_text(upper)}."
+        )
+
+
+def _keep(prior: Any, name: str, *, positive: bool) -> None:
+    owner = type(prior).__name__
+    array = finite_array(getattr(prior, name), f"{owner}: {name}")
+    if array.size == 0 or (positive and not np.all(array > 0)):
+        raise InputError(
+            f"{owner}: {name} must be a {'positive ' if positive else ''}number or an array of "
+            f"these, got {getattr(prior, name)!r}."
+        )
+    array.flags.writeable = False
+    object.__setattr__(prior, name, array)
+
+
+def _text(value: Any) -> str:
+    return f"{np.asarray(value).tolist()}"
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__qualname__", "function") if callable(value) else f"{value!r}"
