@@ -84,6 +84,7 @@ def train_members(case: Case, start: Start, data: FloatArray, sigma: float, seed
             grow=False,
             progress=False,
             evaluation_points=4,
+            uncertainty=True,
         )
     stacked = {len(member.stacked_with) for member in result.members}
     if stacked != {len(data)}:
