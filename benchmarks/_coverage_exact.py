@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 def diffusion(c: FloatArray, x: FloatArray) -> FloatArray:
     """u = e^{−Dπ²t} sin πx with c = (D,)."""
-    decay = np.exp(-np.pi**2 * c[:, :1] * x[None, :, 1])
+    decay = np.exp(-(np.pi**2) * c[:, :1] * x[None, :, 1])
     return (decay * np.sin(np.pi * x[None, :, 0]))[..., None]
 
 
@@ -100,7 +100,9 @@ def flow(c: FloatArray, x: FloatArray) -> FloatArray:
     s = np.clip((2 * np.log(c[:, 0]) - lower - upper) / (upper - lower), -1, 1)
     degree = 20
     nodes = chebyshev.chebpts1(degree)
-    values = np.stack([_flow_at(np.exp((lower + upper + (upper - lower) * n) / 2), x) for n in nodes])
+    values = np.stack(
+        [_flow_at(np.exp((lower + upper + (upper - lower) * n) / 2), x) for n in nodes]
+    )
     to_series = np.linalg.inv(chebyshev.chebvander(nodes, degree - 1))
     weights = chebyshev.chebvander(s, degree - 1) @ to_series
     return np.tensordot(weights, values, 1)
@@ -148,7 +150,8 @@ def _stream_function(viscosity: float) -> FloatArray:
     q = np.zeros(n * n)
     for _ in range(30):
         px, py, wx, wy, dw = (
-            m @ q + b for m, b in zip((at[1][0], at[0][1], lap[1], lap[2], double), base, strict=True)
+            m @ q + b
+            for m, b in zip((at[1][0], at[0][1], lap[1], lap[2], double), base, strict=True)
         )
         residual = py * wx - px * wy - viscosity * dw
         jacobian = (
@@ -191,7 +194,9 @@ def reaction(c: FloatArray, x: FloatArray) -> FloatArray:
     n = 56
     nodes = chebyshev.chebpts2(n)
     values = chebyshev.chebvander(nodes, n - 1)
-    second = np.stack([chebyshev.chebval(nodes, chebyshev.chebder(e, 2)) for e in np.eye(n)], axis=1)
+    second = np.stack(
+        [chebyshev.chebval(nodes, chebyshev.chebder(e, 2)) for e in np.eye(n)], axis=1
+    )
     to_series = np.linalg.inv(values)
     operator = DIFFUSIVITY / HALF_LENGTH**2 * second @ to_series
     operator[[0, -1]] = np.eye(n)[[0, -1]]

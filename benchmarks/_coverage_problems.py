@@ -1,4 +1,4 @@
-"""The inverse problems of `coverage.py`: as the package gets them, and with their exact solutions."""
+"""The inverse problems of `coverage.py`, for the package and with their exact solutions."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Case:
     points: int
     others: dict[str, float] = field(default_factory=dict)
     network: Any = partial(MLP, width=10, depth=2)
-    steps: int = 300
-    more_steps: int = 8
+    steps: int = 200
+    more_steps: int = 20
 
     @property
     def true(self) -> FloatArray:
@@ -167,7 +167,9 @@ def _conduction() -> Case:
         )
 
     bands = np.array([[0.1], [0.3], [0.5], [0.7], [0.9]])
-    return Case("conduction", true, exact.conduction, places, bands, problem, points=120)
+    return Case(
+        "conduction", true, exact.conduction, places, bands, problem, points=120, more_steps=60
+    )
 
 
 def _viscosity() -> Case:

@@ -17,17 +17,19 @@ from _coverage_problems import Case
 import sciml_par as sp
 from sciml_par.problems import Observations, Problem
 from sciml_par.training import Ensemble, LevenbergMarquardt
-from sciml_par.training.weights.of_noise import weights_of_noise
+from sciml_par.training.weights.of_noise import DataFirst, weights_of_noise
 
 FloatArray = npt.NDArray[np.float64]
 
-DAMPING = 1e-6
+DAMPING = 1e-8
 """Of Levenberg–Marquardt from a trained network, near to Gauss–Newton."""
+_STAGES = 10
+"""Steps until the observations weigh as little as at the end."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A training on data without errors: its weights, unknowns, and the weight of the observations."""
+    """A training on data without errors: weights, unknowns, and the weight of observations."""
 
     weights: list[FloatArray]
     unknowns: dict[str, float]
@@ -84,6 +86,7 @@ def train_members(case: Case, start: Start, data: FloatArray, sigma: float, seed
             grow=False,
             progress=False,
             evaluation_points=4,
+            weights=DataFirst(tuple(start.weights_of_data), stages=_STAGES, every=1),
             uncertainty=True,
         )
     stacked = {len(member.stacked_with) for member in result.members}
