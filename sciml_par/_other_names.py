@@ -40,6 +40,8 @@ _HERE = {
     "num_domain num_points n_points num_interior n_interior": "use points=N of train, or "
     "points=Points(interior=N)",
     "num_initial n_initial": "use points=Points(interior=N, initial=I) of train",
+    "sigma std stddev sd error errors yerr uncertainty": "the standard deviation of measured "
+    "values is noise= of Observations",
     "operator": "for derivatives take u = problem.field(result.networks[0]), to which operators "
     "such as laplacian(u, x) apply",
     "pde equation equations": "the equation is the second argument of Problem, (u, x) -> [n, k]",

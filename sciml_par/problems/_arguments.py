@@ -73,7 +73,9 @@ def checked_network_outputs(number: Any, *, outputs: int, ansatz: Any) -> int:
 
 
 def as_residuals(residual: Any) -> tuple[Residual, ...]:
-    """Return the equations, each as a Residual."""
+    """Return the equations, each as a Residual; none of None."""
+    if residual is None:
+        return ()
     several = residual if isinstance(residual, (list, tuple)) else [residual]
     for r in several:
         if not isinstance(r, Residual) and not callable(r):

@@ -61,7 +61,7 @@ class Problem(ByName):
         Such as `Interval`, `Box`, `Ball` or `Polygon`, and combinations of them.
     residual : callable, Residual, or a sequence of these
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
-        Empty for a fit of data, with conditions alone.
+        None or an empty sequence for a fit of data, with conditions alone.
     conditions : sequence of Condition
         `Dirichlet`, `Neumann`, `Robin`, `Initial`, `Periodic`, `Interface`, `Observations`,
         `IntegralCondition`, `Condition` and derived classes. Conditions without a weight get the
@@ -116,7 +116,7 @@ class Problem(ByName):
     def __init__(
         self,
         domain: Domain,
-        residual: Equation | Sequence[Equation],
+        residual: Equation | Sequence[Equation] | None,
         *,
         conditions: Sequence[Condition] = (),
         exact: Exact | None = None,
@@ -320,6 +320,51 @@ class Problem(ByName):
             term.with_weight(other._term_weights.get(term.name, term.weight))
             for term in self._terms
         )
+        return other
+
+    def with_shifts(self, shifts: Mapping[str, FloatArray]) -> Self:
+        """Return the problem in which residuals are to have the values e, not zero (local).
+
+        Parameters
+        ----------
+        shifts : mapping of str to array
+            e: [N, c] by the names of terms of conditions, with as many rows as these have points.
+            A term that is shifted again keeps its function: many such problems are stacked.
+        """
+        other = copy.copy(self)
+        other._terms = tuple(
+            term.shifted() if term.name in shifts else term for term in self._terms
+        )
+        for term in self._terms:
+            if term.name in shifts:
+                e = shifts[term.name]
+                given = term.points(len(e))[: -1 if term.is_shifted else None]
+                other = other.with_arrays(term.name, (*given, e))
+        return other
+
+    def with_condition(self, condition: Condition, *, weight: float) -> Self:
+        """Return the problem with one more condition, the last term of its loss (local)."""
+        prepared = condition.prepared(self._domain, self._output_names)
+        other = copy.copy(self)
+        other._conditions = (*self._conditions, prepared)
+        name = unique([*(term.name for term in self._terms), prepared.name or prepared.kind])[-1]
+        points = partial(prepared.points, self._domain)
+        function = residual_of(prepared, self._starts(), name)
+        other._terms = (*self._terms, Term(name, weight, points, function, self._name))
+        other._term_weights = self._term_weights | {name: weight}
+        return other
+
+    def with_arrays(self, name: str, arrays: Arrays) -> Self:
+        """Return the problem with other arrays for the condition of this name (local)."""
+        other = copy.copy(self)
+        conditions = list(self._conditions)
+        at = [term.name for term in self._terms].index(name) - len(self._residuals)
+        conditions[at] = conditions[at].with_arrays(arrays)
+        other._conditions = tuple(conditions)
+        terms = list(self._terms)
+        points = partial(conditions[at].points, self._domain)
+        terms[len(self._residuals) + at] = terms[len(self._residuals) + at].with_points(points)
+        other._terms = tuple(terms)
         return other
 
     def for_network(self, model: Any) -> Self:

@@ -1,7 +1,8 @@
+from .data_fit import DataFit as DataFit
 from .error_estimate import ErrorEstimate as ErrorEstimate
 from .found import FoundFunction as FoundFunction
 from .found import FoundUnknown as FoundUnknown
-from .member import Growth as Growth
+from .growth import Growth as Growth
 from .member import History as History
 from .member import Member as Member
 from .member import PredictionElsewhere as PredictionElsewhere

@@ -20,6 +20,7 @@ _UNKNOWN: Any = {
     "validation_loss": math.nan,
     "zero_loss": math.nan,
     "misfits": {},
+    "fits": {},
     "error": None,
     "linearized": None,
 }

@@ -29,6 +29,7 @@ class Linearized:
     chi_square : the sum of the squares of their errors in units of their deviations.
     freedom : how many degrees of freedom the directions take from the data.
     scaled : whether the deviation of the data was not known and is taken from χ².
+    scale : by what the given deviations of the data are multiplied then; otherwise 1.
     dependence : the largest relative change of a deviation where the equation may be violated ten
         times more, or less.
     reason : why it is not known; "" if it is.
@@ -43,6 +44,7 @@ class Linearized:
     chi_square: float = math.nan
     freedom: float = math.nan
     scaled: bool = False
+    scale: float = 1.0
     dependence: float = 0.0
     reason: str = ""
     seconds: float = math.nan

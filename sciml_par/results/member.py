@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,9 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
+from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.growth import Growth, over_fits
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
@@ -29,7 +31,6 @@ FAR_ABOVE = 1e3
 """A loss that ends at more than this many times its best has risen far."""
 _FALL = 10.0
 """By which the loss must have fallen before, for the best weights to be those of a training."""
-_MANY_TIMES, _LITTLE = 10, 1e-9
 _ENOUGH_STEPS, _MISSED = 60, 0.5
 
 
@@ -135,38 +136,6 @@ class History:
     weights: dict[str, FloatArray] = dataclasses.field(default_factory=dict)
 
 
-class Growth(NamedTuple):
-    """Points that `train` has added, since the model over-fitted those that it had.
-
-    Attributes
-    ----------
-    step : after how many updates.
-    before, after : how many interior points were asked for, and are since.
-    loss, validation_loss : at the points until then, and at others.
-    """
-
-    step: int
-    before: int
-    after: int
-    loss: float
-    validation_loss: float
-
-    def __str__(self) -> str:
-        return (
-            f"points: {self.before:,} → {self.after:,} after step {self.step:,}, since the loss "
-            f"was {self.loss:.1e} at these and {self.validation_loss:.1e} at others"
-        )
-
-
-def over_fits(validation_loss: float, loss: float, first: float) -> bool:
-    """Return whether a loss at other points is much larger than that at the training points.
-
-    Much larger is more than 10 times, and more than 1e-9 of the first: with less, the errors in the
-    catalogue are below 1e-4, however small the loss is.
-    """
-    return bool(validation_loss > max(_MANY_TIMES * loss, _LITTLE * first))
-
-
 @dataclass(frozen=True)
 class Member:
     """One trained model.
@@ -206,6 +175,8 @@ class Member:
     misfits : by how much conditions that give u, or its normal derivative, are missed there, by
         the names of their terms: the root mean square as a multiple of that of u or ∇u, or of what
         the condition gives where that is larger.
+    fits : how well observations with noise are fitted, as `sciml_par.results.DataFit`, by the names
+        of their terms.
     unknown_values : what it found of the unknowns of its problem.
     term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
@@ -245,6 +216,7 @@ class Member:
     validation_loss: float = math.nan
     zero_loss: float = math.nan
     misfits: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    fits: Mapping[str, DataFit] = dataclasses.field(default_factory=dict)
     unknown_values: UnknownValues = dataclasses.field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     functions: tuple[Any, ...] = ()
@@ -314,20 +286,34 @@ class Member:
         return self.loss / max(self.best_loss, rounding)
 
     @property
+    def losses_of_equations(self) -> tuple[float, float]:
+        """The loss of the weights that predict and that at other points, without the noise.
+
+        What noisy observations add is the same in both, and would hide by how much equations that
+        hold at the points of the training are violated at others.
+        """
+        data = sum(fit.loss for fit in self.fits.values())
+        return max(self.kept_loss - data, 0.0), self.validation_loss - data
+
+    @property
     def over_fitted(self) -> bool | None:
         """Whether the loss is much larger at other points, or None; see `over_fits`."""
         if math.isnan(self.validation_loss):
             return None
-        return over_fits(self.validation_loss, self.kept_loss, float(self.losses[0]))
+        here, elsewhere = self.losses_of_equations
+        return over_fits(elsewhere, here, float(self.losses[0]))
 
     @property
     def found_little(self) -> bool:
         """Whether more than half of the loss of a network of zeros is left, after 60 steps.
 
         False if that loss is zero, so that u = 0 is a solution, and if the member is over-fitted.
+        What the noise of observations leaves is in both losses, and is not counted.
         """
-        enough = self.steps >= _ENOUGH_STEPS and self.zero_loss > 0 and not self.over_fitted
-        return bool(enough and self.validation_loss > self.zero_loss / 2)
+        noise = sum(fit.loss for fit in self.fits.values() if not fit.too_large)
+        left, at_first = self.validation_loss - noise, self.zero_loss - noise
+        enough = self.steps >= _ENOUGH_STEPS and at_first > 0 and not self.over_fitted
+        return bool(enough and left > at_first / 2)
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -337,9 +323,14 @@ class Member:
         return tuple(name for name, ratio in self.misfits.items() if ratio > _MISSED)
 
     @property
+    def unlikely(self) -> tuple[str, ...]:
+        """The observations whose χ² is far from what their noise makes likely."""
+        return tuple(name for name, fit in self.fits.items() if fit.too_large or fit.too_small)
+
+    @property
     def doubtful(self) -> bool:
         """Whether the losses at other points speak against the prediction."""
-        return bool(self.over_fitted or self.found_little or self.missed)
+        return bool(self.over_fitted or self.found_little or self.missed or self.unlikely)
 
     @property
     def seconds_compile(self) -> float:

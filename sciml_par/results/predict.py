@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import checked_integer
+from sciml_par._checks import checked_integer, checked_number
 from sciml_par._masked import with_gaps
 from sciml_par._rounding import coarse_rounding
 from sciml_par._text import counted
@@ -25,6 +25,8 @@ Array = npt.NDArray[Any]
 _VALUES_AT_ONCE = 1 << 18  # points × members
 _FEWEST_ROWS = 64
 _MARGIN = 1e-3  # of a domain's width
+_MEMBERS_BEYOND = 2.5
+"""How many members must lie outside of an interval on each side for its ends to be quantiles."""
 
 
 class EnsemblePrediction:
@@ -35,19 +37,29 @@ class EnsemblePrediction:
     x : the points, [n, d].
     mean : over the members that finished, [n, m].
     deviation : their standard deviation, with M − 1 in the denominator, [n, m]; NaN for one.
+    lower, upper : the ends of the interval that was asked for, [n, m]; None without `interval`.
+    interval : its probability, or None.
     left_out : the numbers of the members that are not in mean and deviation.
     """
 
-    def __init__(self, predictor: Predictor, x: Array, *, batch_size: int) -> None:
-        self.x = x
+    def __init__(
+        self, predictor: Predictor, x: Array, *, batch_size: int, interval: float | None = None
+    ) -> None:
+        self.x, self.interval = x, interval
+        self.lower: Array | None = None
+        self.upper: Array | None = None
         self.left_out = predictor.left_out
         self._predictor, self._batch_size = predictor, batch_size
         shape, dtype = (len(x), predictor.outputs), predictor.dtype
         self.mean, self.deviation = np.empty(shape, dtype), np.empty(shape, dtype)
+        if interval is not None:
+            self.lower, self.upper = np.empty(shape, dtype), np.empty(shape, dtype)
         for rows, values in predictor.batches(x, batch_size):
             used = values[predictor.used].astype(np.float64)
             self.mean[rows] = used.mean(axis=0)
             self.deviation[rows] = used.std(axis=0, ddof=1) if len(used) > 1 else np.nan
+            if interval is not None and self.lower is not None and self.upper is not None:
+                self.lower[rows], self.upper[rows] = interval_of(used, interval)
 
     @cached_property
     def members(self) -> Array:
@@ -73,6 +85,19 @@ class EnsemblePrediction:
             f"EnsemblePrediction of {counted(total, 'member')}{out}: mean and deviation "
             f"{list(self.mean.shape)}, members {[total, *self.mean.shape]}, {self.mean.dtype}"
         )
+
+
+def interval_of(values: Array, probability: float) -> tuple[Array, Array]:
+    """Return lower and upper ends for a further member, of those of M > 1 members: [M, ...]."""
+    from scipy.stats import t
+
+    members, outside = len(values), (1 - probability) / 2
+    if members * outside >= _MEMBERS_BEYOND:
+        lower, upper = np.quantile(values, [outside, 1 - outside], axis=0, method="weibull")
+        return lower, upper
+    spread = values.std(axis=0, ddof=1) * np.sqrt(1 + 1 / members)
+    half, mean = t.ppf(1 - outside, members - 1) * spread, values.mean(axis=0)
+    return mean - half, mean + half
 
 
 class Predictor:
@@ -118,9 +143,13 @@ class Predictor:
                 values[places] = field.of_members(weights, whole)[:, : len(part)]
             yield slice(first, first + len(part)), values
 
-    def predict(self, x: Any, *, batch_size: int | None) -> EnsemblePrediction:
+    def predict(
+        self, x: Any, *, batch_size: int | None, interval: float | None = None
+    ) -> EnsemblePrediction:
         """Predict at x: [n, d]; see `Result.predict`."""
         points = self.points(x)
+        if interval is not None:
+            interval = self._checked(interval)
         if self.left_out:
             warnings.warn(
                 f"Result.predict: {numbers_text(self.left_out)} did not finish, and "
@@ -140,7 +169,23 @@ class Predictor:
         size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
             size = checked_integer(batch_size, "Result.predict: batch_size", least=1)
-        return EnsemblePrediction(self, points, batch_size=size)
+        return EnsemblePrediction(self, points, batch_size=size, interval=interval)
+
+    def _checked(self, interval: Any) -> float:
+        """Return the probability of an interval that the members can give."""
+        probability = checked_number(interval, "Result.predict: interval")
+        if not 0 < probability < 1:
+            raise InputError(
+                f"Result.predict: interval is a probability between 0 and 1, as 0.95; got "
+                f"{interval!r}."
+            )
+        if sum(self.used) < 2:
+            raise InputError(
+                "Result.predict: interval= is that of several members, and there is one. "
+                "result.uncertainty().bands(x) is what the data leave open of one model; or train "
+                "more on samples of the observations, as mode=Ensemble(members=16, bootstrap=True)."
+            )
+        return probability
 
     def _outside(self, x: Array) -> Array:
         """Return the rows outside of the boxes around the domains of all members in the mean."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from operator import getitem
 from pathlib import Path
 from typing import Any, SupportsIndex
 
+from sciml_par._checks import checked_integer
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
@@ -23,7 +24,7 @@ from sciml_par.results.stored.folder import claim_folder
 from sciml_par.results.stored.keras_models import Lazy, copy_with
 from sciml_par.results.table import print_table
 from sciml_par.results.text import remarks, text_of
-from sciml_par.results.uncertainty import Uncertainty
+from sciml_par.results.uncertainty import LINEARIZED, METHODS, Uncertainty
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,7 @@ class Result:
         Of loaded results those of all members, each loaded when it is asked for.
     communicator : the ranks that trained; None for loaded results, which are of this process.
     arguments : what was asked for, as numbers and texts.
+    resample : trains again for `uncertainty`; None of loaded results and of ensembles.
     """
 
     mode: str
@@ -50,6 +52,7 @@ class Result:
     communicator: Communicator | None = None
     _: KW_ONLY
     arguments: dict[str, Any] = field(default_factory=dict)
+    resample: Callable[..., Uncertainty] | None = field(default=None, repr=False)
 
     @property
     def ranks(self) -> int:
@@ -117,7 +120,9 @@ class Result:
             print_table(self.members, mode=self.mode)
 
     @by_name
-    def predict(self, x: Any, *, batch_size: int | None = None) -> EnsemblePrediction:
+    def predict(
+        self, x: Any, *, batch_size: int | None = None, interval: float | None = None
+    ) -> EnsemblePrediction:
         """Predict at any points, with the weights that are kept (local).
 
             mean = (1/M) Σ_j u(x; θ_j)        deviation² = 1/(M − 1) Σ_j (u(x; θ_j) − mean)²
@@ -131,17 +136,27 @@ class Result:
         x : the points, [n, d], as an array or a list of rows; [n] where d = 1.
         batch_size : points computed at a time; by default those of 262,144 values of all members.
             The memory grows with it, not with n.
+        interval : a probability, such as 0.95, for `lower` and `upper` of an ensemble: a further
+            member, trained likewise, would lie between them with this probability. So they hold
+            the truth as often only where members differ as the truth may: with `bootstrap=True`,
+            for errors of the observations; never for errors of the equations or of the training
+            that all members share. They are quantiles of the members where at least 2.5 of them
+            lie beyond each end (100 members for 0.95). With fewer members they are mean ± t
+            deviation √(1 + 1/M), with Student's t of M − 1 degrees of freedom, as for normal
+            values.
 
         Returns
         -------
         An object with `mean` [n, m], `deviation` [n, m] (NaN for one member) and `members`
-        [M, n, m], which is computed at its first use; in the precision of the training.
+        [M, n, m], which is computed at its first use; in the precision of the training. `lower`
+        and `upper` [n, m] are None without `interval`.
         `error` [n, m] is the estimated error of one model, NaN if unknown.
 
         Raises
         ------
         InputError
-            x has another shape, or weights or networks of members are not on this rank.
+            x has another shape, or weights or networks of members are not on this rank. `interval`
+            is not a probability, or there is one member only.
 
         Warns
         -----
@@ -159,11 +174,18 @@ class Result:
         >>> result.predict(np.linspace(-1, 1, 5)).mean.shape
         (5, 1)
         """
-        return self._predictor.predict(x, batch_size=batch_size)
+        return self._predictor.predict(x, batch_size=batch_size, interval=interval)
 
     @by_name
-    def uncertainty(self, level: float = 0.95, *, member: int | None = None) -> Uncertainty:
-        """Return how well the data determine unknowns and solution (local).
+    def uncertainty(
+        self,
+        level: float = 0.95,
+        *,
+        method: str = LINEARIZED,
+        members: int = 64,
+        member: int | None = None,
+    ) -> Uncertainty:
+        """Return how well the data determine unknowns and solution (local; else collective).
 
         It was computed at the end of the training, and takes observations with known errors,
         `Observations(…, noise=σ)`. See `Uncertainty` for the formula.
@@ -171,6 +193,11 @@ class Result:
         Parameters
         ----------
         level : of intervals and bands, in (0, 1), dimensionless.
+        method : "linearized"; or, for what is not linear within its errors, "randomized", the
+            spread of members that are trained from here on data perturbed by errors of their
+            deviation, or "profile", the rise of χ² where an unknown is held at other values. These
+            two train again, on all ranks, and are collective.
+        members : how many of these "randomized" trains.
         member : the number of the member of an ensemble; each has intervals of its own.
 
         Returns
@@ -191,7 +218,22 @@ class Result:
                 f"member=0; got {member!r}."
             )
         chosen = self.members[0] if member is None else by_number[member]
-        return linearized_uncertainty(chosen, checked)
+        linear = linearized_uncertainty(chosen, checked)
+        if not isinstance(method, str) or method not in METHODS:
+            expected = ", ".join(map(repr, METHODS))
+            raise InputError(
+                f"Result.uncertainty: expected method to be one of {expected}; got {method!r}."
+            )
+        if method == LINEARIZED:
+            return linear
+        if self.resample is None:
+            raise InputError(
+                f"Result.uncertainty: method={method!r} trains again, which a result can that "
+                f"train has returned for one model that all ranks trained; a loaded one or an "
+                f"ensemble has method='linearized'."
+            )
+        count = checked_integer(members, "Result.uncertainty: members", least=3)
+        return self.resample(chosen, linear, method=method, members=count)
 
     @cached_property
     def _predictor(self) -> Predictor:

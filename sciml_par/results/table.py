@@ -13,7 +13,7 @@ from rich.table import Table
 
 from sciml_par._terminal import console, prints_to_terminal
 from sciml_par.results.member import FINISHED, Member, ranks_of
-from sciml_par.results.text import remarks, unknowns_text
+from sciml_par.results.text import fits_text, remarks, unknowns_text
 from sciml_par.results.unknown_values import relative_error
 
 _WIDTH_WITHOUT_TERMINAL, _WIDE = 120, 10_000
@@ -51,6 +51,8 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
     printer.print(make_table(members, width=printer.width))
     if sought := unknowns_text(members):
         print(f"unknowns: {sought}")
+    if fitted := fits_text(members):
+        print(f"observations: {fitted}")
     for member in members:
         if member.error and len(members) == 1:
             print(member.error)

@@ -44,6 +44,7 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
         "rel. L2 error": _range(members, "on_own_domain.relative_l2_error"),
         "estimated": _estimates_text(members),
         "unknowns": unknowns_text(members),
+        "observations": fits_text(members),
         "time": f"{max(m.seconds_train for m in members):.2f} s, and "
         f"{max(m.seconds_compile for m in members):.2f} s of compilation, on the slowest rank",
     }
@@ -62,6 +63,21 @@ def _estimates_text(members: Sequence[Member]) -> str:
 def unknowns_text(members: Sequence[Member]) -> str:
     """Return "D = 0.1 ± 0.001 (relative error 1e-03); k = 3" of the members that finished."""
     return _shown([f"{name} = {each!r}" for name, each in unknowns_of(members).items()], most=8)
+
+
+def fits_text(members: Sequence[Member]) -> str:
+    """Return "χ²/n of 'observations' 0.97; σ of 'v' 0.012" of one model, or the ranges."""
+    if len(members) == 1:
+        return _shown(filter(None, (fit.text(n) for n, fit in members[0].fits.items())), most=8)
+    ranges: dict[str, list[float]] = {}
+    for member in members:
+        for name, fit in member.fits.items():
+            ranges.setdefault(f"χ²/n of {name!r}", []).append(fit.chi_square)
+            for j, each in enumerate(fit.deviation):
+                of = f", {j}" if len(fit.deviation) > 1 else ""
+                ranges.setdefault(f"σ of {name!r}{of}", []).append(each)
+    texts = {what: _range_of(values, "{:.3g}") for what, values in ranges.items()}
+    return _shown((f"{what} {text}" for what, text in texts.items() if text), most=8)
 
 
 def _loss_text(members: Sequence[Member]) -> str:
@@ -107,6 +123,8 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
         _over_fitted: [m for m in members if m.over_fitted],
         _found_little: [m for m in members if m.found_little],
         _missed: [m for m in members if m.missed and not m.found_little],
+        _above_noise: [m for m in members if _names(m, "too_large") and not m.found_little],
+        _below_noise: [m for m in members if _names(m, "too_small")],
         _apart: [m for m in members if m.times_brought_together],
     }
     found = [say(_who(which, mode), which) for say, which in told.items() if which]
@@ -168,11 +186,14 @@ def _risen(who: str, members: Sequence[Member]) -> str:
 
 
 def _over_fitted(who: str, members: Sequence[Member]) -> str:
-    loss, other = _range(members, "kept_loss"), _range(members, "validation_loss")
-    factors = [m.validation_loss / m.kept_loss for m in members if m.kept_loss]
+    pairs = [member.losses_of_equations for member in members]
+    loss, other = (_range_of(each, "{:.2e}") for each in zip(*pairs, strict=True))
+    factors = [elsewhere / here for here, elsewhere in pairs if here]
+    of = " of the equations and conditions" if any(m.fits for m in members) else ""
     times = _range_of(factors, "{:,.0f}" if max(factors, default=0) < _MANY else "{:.0e}")
     return (
-        f"{who}: the loss is {loss} at the training points and {other} at others (validation_loss"
+        f"{who}: the loss{of} is {loss} at the training points and {other} at others "
+        f"(validation_loss"
         f"{f', {times} times' if times else ''}); the second shows how good the solution is. Train "
         f"with twice the points: if the factor falls, they were too few; if it stays, the residual "
         f"is not resolved somewhere, as at a corner or a jump."
@@ -201,6 +222,37 @@ def _missed(who: str, members: Sequence[Member]) -> str:
         f"{ratios} times the size of what {'it is' if one else 'they are'} about, u or its slope: "
         f"no solution has all conditions, or other terms of the loss outweigh "
         f"{'it' if one else 'them'}. Train longer, or give larger weights; {_UNITS}."
+    )
+
+
+def _names(member: Member, attribute: str) -> list[str]:
+    """Return the terms of observations whose fit is too large, or too small."""
+    return [name for name, fit in member.fits.items() if getattr(fit, attribute)]
+
+
+def _ratios(members: Sequence[Member], attribute: str) -> str:
+    """Return "the observations 'observations' have χ²/n = 3.1 of 20 values"."""
+    names = dict.fromkeys(name for m in members for name in _names(m, attribute))
+    fits = [m.fits[name] for m in members for name in _names(m, attribute)]
+    found = _range_of([fit.chi_square for fit in fits], "{:.2g}")
+    values = _range_of([fit.values for fit in fits], "{:,}")
+    which = listed([repr(name) for name in names])
+    return f"the observations {which} have χ²/n = {found} where 1 is likely, of {values} values"
+
+
+def _above_noise(who: str, members: Sequence[Member]) -> str:
+    return (
+        f"{who}: {_ratios(members, 'too_large')}: they disagree with the equations by more than "
+        f"their noise, or the training has not ended, or noise= is too small. Train longer; if "
+        f"that changes nothing, look at the residuals for outliers (loss='huber') and for what the "
+        f"equations leave out."
+    )
+
+
+def _below_noise(who: str, members: Sequence[Member]) -> str:
+    return (
+        f"{who}: {_ratios(members, 'too_small')}: noise= is too large, or the noise itself is "
+        f"fitted, since too little besides the observations determines the solution."
     )
 
 

@@ -17,6 +17,9 @@ from sciml_par.results.linearized import Linearized
 FloatArray = npt.NDArray[np.float64]
 Bands = Callable[[Any], tuple[FloatArray, FloatArray]]
 
+LINEARIZED, PROFILE, RANDOMIZED = "linearized", "profile", "randomized"
+METHODS = (LINEARIZED, PROFILE, RANDOMIZED)
+
 _UNDETERMINED = 1.0
 """The relative deviation of a combination of unknowns from which it is not determined."""
 _INVOLVED = 0.1
@@ -52,6 +55,9 @@ class Uncertainty:
     remarks : what is to be said, a sentence each: what the data do not determine, and what speaks
         against the numbers.
     reason : why nothing is known; "" if it is.
+    draws : of "randomized", the values that each member found, [M, q].
+    profiles : of "profile", by the name of each number: values, and by how much χ² rises above its
+        least value where the number is held there.
     chi_square, degrees : Σ_i ((u(x_i) − u_i)/σ_i)², and the number of data less that of the degrees
         of freedom fitted.
     """
@@ -68,6 +74,8 @@ class Uncertainty:
     reason: str = ""
     chi_square: float = math.nan
     degrees: float = math.nan
+    draws: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    profiles: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
     _bands: Bands | None = None
     _of_functions: dict[str, Bands] = field(default_factory=dict)
 

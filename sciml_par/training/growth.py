@@ -9,11 +9,12 @@ from dataclasses import replace
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.world import World
-from sciml_par.results.member import Growth, over_fits
+from sciml_par.results.growth import Growth, over_fits
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.checkpoints.checkpoint_watcher import CheckpointWatcher
 from sciml_par.training.loop.course import Course
+from sciml_par.training.outcome.data_fits import data_fits
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.growing import MOST_GROWTHS, number_after, why_fixed
 from sciml_par.training.preparation.preparation import Preparation, prepare
@@ -62,7 +63,11 @@ class GrowthWatcher(Watcher):
         if not self._due(course) or meeting.stop is not None:
             return None
         self._tested = course.step
-        loss, other = float(course.terms_here().sum()), self._elsewhere(course)
+        kept = course.state.parameters.numpy()[0]
+        # As `Member.losses_of_equations`.
+        noise = sum(fit.loss for fit in data_fits(course.stack, kept, 0).values())
+        loss = max(float(course.terms_here().sum()) - noise, 0.0)
+        other = self._elsewhere(course) - noise
         if not over_fits(other, loss, course.first_loss):
             return None
         number = len(self._growths)

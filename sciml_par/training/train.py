@@ -16,9 +16,10 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member
 from sciml_par.results.result import Result
-from sciml_par.results.uncertainty import remarks_on
+from sciml_par.results.uncertainty import Uncertainty, remarks_on
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE, Ensemble
+from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, points_before
 from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
@@ -27,7 +28,7 @@ from sciml_par.training.growth import GrowthWatcher, check_grow
 from sciml_par.training.loop.stops import Stop
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
-from sciml_par.training.outcome.outcome import outcomes_of
+from sciml_par.training.outcome.outcome import Outcome, outcomes_of
 from sciml_par.training.preparation.consistency import common_domain
 from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
@@ -37,6 +38,8 @@ from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
+from sciml_par.training.uncertainty.resampling import resampled
+from sciml_par.training.uncertainty.retraining import Retraining
 
 
 @by_name
@@ -277,4 +280,15 @@ def _result(
         ready.networks,
         everyone,
         arguments=texts_of(arguments),
+        resample=_resampling(ready, outcomes, arguments, world),
     )
+
+
+def _resampling(
+    ready: Preparation, outcomes: Sequence[Outcome], arguments: Arguments, world: World
+) -> Callable[..., Uncertainty] | None:
+    """Return what trains one model again, from where it is; None of an ensemble."""
+    if ready.settings.mode != DATA:
+        return None
+    theta = outcomes[0].best if ready.settings.keep == BEST else outcomes[0].last
+    return partial(resampled, Retraining(arguments, ready, theta, world))

@@ -127,6 +127,60 @@ def test_observations():
     np.testing.assert_allclose(r, (pair(points) - 1) / 2)
 
 
+@pytest.mark.parametrize(
+    ("loss", "rho"),
+    [
+        ("squares", lambda r: r**2),
+        ("huber", lambda r: np.where(abs(r) < 1.345, r**2, 2 * 1.345 * abs(r) - 1.345**2)),
+        ("student", lambda r: 4 * np.log(1 + r**2 / 4)),
+    ],
+)
+def test_a_robust_loss_is_a_square_with_a_derivative_everywhere(loss, rho):
+    values = np.array([-200.0, -1.345, -1.0, -1e-7, 0, 1e-9, 1e-5, 0.5, 1.345, 1.4, 7])
+    x, noise = np.linspace(0, 1, len(values))[:, None], 0.1
+    observed = Observations(x, np.zeros(len(x)), noise=noise, loss=loss)
+    at = tf.constant(values[:, None])
+    arrays = [tf.constant(a) for a in observed.points(Interval(0, 1), 0)]
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        s = observed.residual(lambda x: noise * at, *arrays)
+    np.testing.assert_allclose(s[:, 0] ** 2, rho(values), rtol=1e-9, atol=1e-15)
+    np.testing.assert_array_equal(np.sign(s[:, 0]), np.sign(values))
+    slopes = tape.gradient(s, at).numpy()[:, 0]
+    h = 1e-6 * np.maximum(abs(values), 1e-3)
+    root = lambda r: np.sign(r) * np.sqrt(rho(r))  # noqa: E731
+    known = abs(values) > 1e-4
+    by_differences = (root(values + h) - root(values - h))[known] / (2 * h[known])
+    np.testing.assert_allclose(slopes[known], by_differences, rtol=1e-5)
+    np.testing.assert_allclose(slopes[~known], 1, rtol=1e-6)
+
+
+def test_noise_that_is_unknown_starts_at_a_tenth_of_the_spread_of_each_component():
+    x, u = np.linspace(0, 1, 4), np.array([[1.0, 5], [3, 5], [1, 5], [3, 5]])
+    observed = Observations(x, u, noise="unknown")
+    assert observed.noise_unknown and observed.statistical
+    np.testing.assert_allclose(observed.noise, np.tile([0.1, 0.5], (4, 1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"noise": 0.0}, "noise must be positive, .*; got 0"),
+        ({"noise": [0.1, -0.2, 0.1]}, "positive, .*; got -0.2 in row 1"),
+        ({"noise": [0.1, np.nan, 0.1]}, "1 of 3 are not, the first of them in row 1: nan.*Leave"),
+        ({"noise": [0.1, 0.2]}, r"an array \[3\] with a standard deviation for each.*got \[2\]"),
+        ({"noise": "unkown"}, "did you mean 'unknown'?"),
+        ({"noise": 0.1, "loss": "hubber"}, "loss must be 'squares' or .*did you mean 'huber'?"),
+        ({"loss": "huber"}, "deviation of the good values; give it"),
+        ({"noise": "unknown", "loss": "student"}, "deviation of the good values; give it"),
+        ({"sigma": 0.1}, "'sigma'; the standard deviation of measured values is noise="),
+    ],
+)
+def test_what_is_wrong_with_noise_is_told(options, says):
+    with pytest.raises(InputError, match=says):
+        Observations([0.1, 0.2, 0.3], [1.0, 2.0, 3.0], **options)
+
+
 def test_correlated_observations():
     x, u = [[0.0, 0.5], [1.0, 1.0], [2.0, 1.25]], [1.0, 2.0, 3.0]
     covariance = np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.3], [0.1, 0.3, 0.5]])
@@ -235,7 +289,7 @@ def test_jets_and_tapes_agree():
         (lambda: Observations([[0, 1]], [1, 2]), "one row for each point"),
         (lambda: Observations([[0, 1]], [np.nan]), "finite numbers; 1 of 1.*row 0: nan"),
         (lambda: Observations([[0, 1]], [1], noise=0), "noise must be positive"),
-        (lambda: Observations([[0, 1]], [1], noise=[1, 2]), "noise must be a number, deviations"),
+        (lambda: Observations([[0, 1]], [1], noise=[1, 2]), "noise must be a number, or"),
         (
             lambda: Observations([0, 1], [1, 2], noise=[[1, 2], [2, 1]]),
             "must be positive definite, but its smallest eigenvalue is -1 and",

@@ -22,6 +22,7 @@ from made_by_hand import (
 
 from sciml_par.errors import InputError
 from sciml_par.results import PredictionElsewhere
+from sciml_par.results.predict import interval_of
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: no rank waits for another")
 X = np.linspace(-1, 1, 150)[:, None]
@@ -47,6 +48,27 @@ def test_one_member_has_no_deviation() -> None:
     found = of_this_process(trained(5)).predict(X)
     np.testing.assert_allclose(found.mean, values(5)[0], atol=1e-6)
     assert np.isnan(found.deviation).all() and found.deviation.shape == (150, 1)
+
+
+def test_an_interval_holds_a_further_member() -> None:
+    """By Student's t for a few members; by quantiles for many, which need not be normal."""
+    few = of_this_process(*map(trained, range(5))).predict(X, interval=0.9)
+    half = 2.131847 * np.sqrt(1 + 1 / 5) * few.deviation
+    np.testing.assert_allclose(few.upper - few.mean, half, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(few.mean - few.lower, half, rtol=1e-4, atol=1e-6)
+    rng = np.random.default_rng(4)
+    for members, most in ((8, 0.015), (100, 0.015)):
+        drawn = rng.normal(size=(members + 1, 20_000))
+        lower, upper = interval_of(drawn[1:], 0.9)
+        assert abs(np.mean((lower < drawn[0]) & (drawn[0] < upper)) - 0.9) < most
+    assert of_this_process(trained(5)).predict(X).lower is None
+
+
+def test_an_interval_needs_members_and_a_probability() -> None:
+    with pytest.raises(InputError, match="interval= is that of several members, and there is one"):
+        of_this_process(trained(5)).predict(X, interval=0.95)
+    with pytest.raises(InputError, match="a probability between 0 and 1, as 0.95; got 95"):
+        of_this_process(*map(trained, range(3))).predict(X, interval=95)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 149, 150, 1000])

@@ -12,6 +12,7 @@ from rich.console import Console
 
 import sciml_par.parallel as sp
 from sciml_par.results import Member, Result
+from sciml_par.results.data_fit import DataFit
 from sciml_par.results.member import FAR_ABOVE, in_the_mean
 from sciml_par.results.table import make_table
 
@@ -68,6 +69,29 @@ def test_a_loss_at_other_points_is_judged(
     assert member.over_fitted is over_fitted
     said = [text for text in ensemble(member).remarks if "at others" in text]
     assert bool(said) is bool(over_fitted)
+
+
+def test_the_noise_of_observations_does_not_hide_a_loss_at_other_points() -> None:
+    fits = {"seen": DataFit(20, 19.0, 1.0, (), (1.0,), loss=1e-3)}
+    losses = np.array([1.0, 0.5, 0.3, 1e-3 + 1e-8])
+    member = make_member(0, losses=losses, validation_loss=1e-3 + 1e-5, fits=fits)
+    assert member.over_fitted
+    (remark,) = ensemble(member).remarks
+    assert (
+        "of the equations and conditions is 1.00e-08 at the training points and 1.00e-05" in remark
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "chi_square", "said"),
+    [(20, 2.2, None), (20, 2.8, "by more than their noise"), (500, 1.6, "by more than their noise")]
+    + [(20, 0.4, None), (20, 0.1, "noise= is too large"), (10**5, 1.1, None)],
+)
+def test_chi_square_is_judged_by_chance(values: int, chi_square: float, said: str | None) -> None:
+    fit = DataFit(values, values - 1.0, chi_square, (), (1.0,), loss=0.0)
+    (text, *others) = ensemble(make_member(0, fits={"seen": fit})).remarks or [""]
+    assert not others and (said or "") in text and bool(text) is bool(said)
+    assert f"χ²/n of 'seen' {chi_square:.3g}" in repr(ensemble(make_member(0, fits={"seen": fit})))
 
 
 def test_a_remark_on_other_points_has_both_numbers_and_the_factor() -> None:

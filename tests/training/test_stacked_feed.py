@@ -14,7 +14,16 @@ import tensorflow as tf
 from engine import RankFeed, StackedFeed, make_feed
 from feeds import batch_at
 
-from sciml_par.problems import Box, Dirichlet, Observations, Problem, Residual, laplacian
+from sciml_par.errors import InputError
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interval,
+    Observations,
+    Problem,
+    Residual,
+    laplacian,
+)
 from sciml_par.training import Points
 from sciml_par.training.points.generators import bootstrap_counts
 
@@ -165,6 +174,23 @@ def test_a_bootstrap_draws_rows_of_observations_anew(size: int) -> None:
     assert not np.array_equal(found, bootstrap_counts(20, 5)), "a sample for each set of points"
     assert not np.array_equal(found, counts(6, 2) / 3.0 * 20)
     assert len(set(counts(5, 1))) == 1, "other conditions keep all of their points"
+
+
+def test_blocks_of_a_bootstrap_are_successive_rows() -> None:
+    """Each row is in as many blocks of three of ten, fewer at the ends; counts rise by blocks."""
+    blocks = [bootstrap_counts(10, seed, 1, block=3) for seed in range(300)]
+    assert all(counts.sum() == 10 for counts in blocks)
+    expected = np.convolve(np.ones(8) / 8, np.ones(3)) * 10 / 3
+    np.testing.assert_allclose(np.mean(blocks, axis=0), expected, atol=0.3)
+    np.testing.assert_array_equal(bootstrap_counts(10, 0, 1, block=10), np.ones(10))
+    x = np.linspace(0, 1, 12)
+    measured = Problem(Interval(0, 1), laplacian, conditions=[Observations(x, x)])
+    options = {"rank": 0, "size": 1, "seed": 0, "dtype": "float64", "bootstrap": 5}
+    made = make_feed(measured, 20, block=4, **options).whole(0)
+    np.testing.assert_allclose(made[1].weights * 12, bootstrap_counts(12, 5, 1, block=4))
+    assert made[0].weights.shape == [], "interior points are not data"
+    with pytest.raises(InputError, match="have 13 rows, and the term 'observations' has 12"):
+        make_feed(measured, 20, block=13, **options)
 
 
 def test_bootstrap_counts_are_multinomial() -> None:

@@ -94,6 +94,8 @@ class Condition(ByName):
     """Whether residuals are errors in units of their deviation, of which a sum of squares is χ²."""
     number_of_rows: int = 1
     """Over how many rows χ² sums, if it is statistical."""
+    number_of_values: int = 0
+    """How many numbers are known with errors: measured values, or those of a prior."""
     coupled: bool = False
     """Whether all points are one row of the loss, since their errors are correlated."""
     selects: ClassVar[tuple[str, ...]] = ()
@@ -150,6 +152,12 @@ class Condition(ByName):
                 key == "name" and not value
             ):  # a class may have another default
                 object.__setattr__(self, key, value)  # those derived from it may be frozen
+
+    def with_arrays(self, arrays: Arrays) -> Self:
+        """Return the same condition at given points, with what else its residual needs (local)."""
+        other = copy.copy(self)
+        other.points = lambda domain, n: arrays  # type: ignore[method-assign]
+        return other
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,7 @@ from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
 from sciml_par.problems.conditions.given_points import points_within
+from sciml_par.problems.conditions.robust import LOSSES
 from sciml_par.problems.conditions.selection import (
     Component,
     Components,
@@ -25,11 +27,17 @@ from sciml_par.problems.operators.arguments import FieldLike
 
 FloatArray = npt.NDArray[np.float64]
 
+UNKNOWN = "unknown"
+_SHARE = 0.1
+"""The deviation at which an unknown one starts, relative to that of the observed values."""
+
 
 class Observations(Condition):
     """(u(x_i) − u_i)/σ_i = 0 at measured points x_i of the closed domain.
 
-    All points are used, in their order, distributed over the ranks.
+    All points are used, in their order, distributed over the ranks. With `noise`, the sum of the
+    squares is χ². `train` then minimizes χ² among the fields that satisfy the equations and the
+    other conditions, unless the observations have a `weight`.
 
     Parameters
     ----------
@@ -38,22 +46,35 @@ class Observations(Condition):
         The measured values of c components.
     component
         The measured components, as for `Dirichlet`; by default all, c = m.
-    noise : float, or array of the shape of u, or [n], or [n, n], optional
-        Standard deviations σ_i > 0 in units of u; by default 1. They make the term of the loss a
-        mean of squares of order 1, so that observations with different units can be combined.
+    noise : float, or array of the shape of u, or [n], or [n, n], or "unknown", optional
+        Standard deviations σ_i > 0 of the errors, in units of u. With "unknown", σ is that of u_i
+        about their mean over 10 during the training, for each component, and `Member.fits` has the
+        deviation that was found. By default the errors are not known: the term is the mean square
+        of u(x_i) − u_i and weighs as other conditions do.
         For correlated errors of one component, noise is their covariance C: [n, n] with n > 1,
         symmetric and positive definite, in units of u squared, and the residual is L⁻¹(u(x) − u)
         with C = L Lᵀ. If u: [n, c] has several components, an array [n, n] contains deviations, and
         n must be c. Points with a covariance are one row of the loss, on one rank, which batches
         and bootstrap samples do not divide.
+    loss : "squares", "huber" or "student"
+        What a value with the error r = (u(x_i) − u_i)/σ_i adds to χ². "squares" is r², for normal
+        errors. The others limit the influence of outliers, where σ is the deviation of the good
+        values: "huber" is 2δ|r| − δ² beyond δ = 1.345, and "student" is ν log(1 + r²/ν) with ν = 4,
+        for outliers that are far off. Both require deviations that are known.
     name, weight
         As for `Condition`.
 
     Raises
     ------
     InputError
-        An array has the wrong shape or contains NaN, or points lie outside the domain of the
-        problem.
+        An array has the wrong shape or contains NaN, a deviation is not positive, or points lie
+        outside the domain of the problem. A robust loss has no deviation of the good values.
+
+    References
+    ----------
+    Huber, "Robust estimation of a location parameter", Ann. Math. Statist. 35, 1964. Lange, Little
+    and Taylor, "Robust statistical modeling using the t distribution", J. Am. Stat. Assoc. 84,
+    1989.
 
     Examples
     --------
@@ -72,7 +93,8 @@ class Observations(Condition):
         u: npt.ArrayLike,
         *,
         component: Component | None = None,
-        noise: npt.ArrayLike | None = None,
+        noise: npt.ArrayLike | str | None = None,
+        loss: str = "squares",
         name: str = "",
         weight: float | None = None,
     ) -> None:
@@ -85,8 +107,16 @@ class Observations(Condition):
                 f"Observations: x must be [n, d] and u [n, c] or [n], with one row for each point; "
                 f"got {list(self.x.shape)} and {list(values.shape)}"
             )
+        self.noise_unknown = isinstance(noise, str)
         self.factor: FloatArray | None = None
         self.noise = None if noise is None else self._checked_noise(noise)
+        self.loss = _one_of(loss, tuple(LOSSES), "loss")
+        known = self.noise is not None and not (self.noise_unknown or self.coupled)
+        if self.loss != "squares" and not known:
+            raise InputError(
+                f"Observations: loss={self.loss!r} tells outliers by the deviation of the good "
+                f"values; give it as a number or an array [n], noise=σ."
+            )
 
     @property
     def statistical(self) -> bool:  # type: ignore[override]
@@ -102,6 +132,11 @@ class Observations(Condition):
     def coupled(self) -> bool:  # type: ignore[override]
         """See `Condition`."""
         return self.factor is not None
+
+    @property
+    def number_of_values(self) -> int:  # type: ignore[override]
+        """See `Condition`; the number of points times that of components."""
+        return self.u.size
 
     def __repr__(self) -> str:
         return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
@@ -130,6 +165,10 @@ class Observations(Condition):
         return (x, self.u) if self.noise is None else (x, self.u, self.noise)
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        """Compute the errors, or what a robust loss makes of them: [k, c], or [1, n] (local)."""
+        return LOSSES[self.loss](self.errors(u, *arrays))
+
+    def errors(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Compute (u(x) − u)/σ: [k, c], or L⁻¹(u(x) − u): [1, n] (local)."""
         x, measured, *noise = arrays
         if self.factor is not None:
@@ -139,17 +178,49 @@ class Observations(Condition):
         return difference / noise[0] if noise else difference
 
     def _checked_noise(self, noise: Any) -> FloatArray:
+        """Return σ: [n, c]."""
+        if isinstance(noise, str):
+            _one_of(noise, (UNKNOWN,), "noise")
+            return np.broadcast_to(_start_of(self.u), self.u.shape).copy()
         array = finite_array(noise, "Observations: noise")
-        array = array[:, None] if array.shape == (len(self.u),) else array
-        if array.shape == (len(self.u),) * 2 and self.u.shape[1] == 1 and len(self.u) > 1:
+        rows = len(self.u)
+        if array.shape == (rows, rows) and self.u.shape[1] == 1 and rows > 1:
             self.factor = whitening(array, "Observations: noise")
-            array = np.sqrt(np.diag(array))[:, None]
-        if array.shape not in ((), self.u.shape, (len(self.u), 1)):
+            array = np.sqrt(np.diag(array))
+        if array.shape not in ((), self.u.shape, (rows, 1), (rows,)):
+            one = self.u.shape[1] == 1
+            each = f"[{rows}]" if one else f"[{rows}] or [{rows}, {self.u.shape[1]}]"
             raise InputError(
-                f"Observations: noise must be a number, deviations of the shape "
-                f"{list(self.u.shape)} of u, or, of one component, a covariance "
-                f"[{len(self.u)}, {len(self.u)}]; got {list(array.shape)}"
+                f"Observations: noise must be a number, or an array {each} with a standard "
+                f"deviation for each of the {rows} rows of u, or, of one component, a covariance "
+                f"[{rows}, {rows}]; got {list(array.shape)}"
             )
-        if not np.all(array > 0):
-            raise InputError("Observations: noise must be positive, a standard deviation")
+        array = array[:, None] if array.shape == (rows,) else array
+        bad = np.argwhere(~(array > 0))
+        if len(bad):
+            first = array[tuple(bad[0])]
+            row = f" in row {bad[0][0]}" if array.ndim else ""
+            raise InputError(
+                f"Observations: noise must be positive, the standard deviation of an error; got "
+                f"{first:g}{row}. Values without an error belong into a condition: "
+                f"Observations(x, u) without noise."
+            )
         return np.broadcast_to(array, self.u.shape).copy()
+
+
+def _start_of(u: FloatArray) -> FloatArray:
+    """Return the deviation at which an unknown one starts, [c]."""
+    spread, size = u.std(axis=0), np.abs(u).max(axis=0)
+    spread = np.where(spread > 0, spread, size)
+    return _SHARE * np.where(spread > 0, spread, 1.0)
+
+
+def _one_of(word: Any, known: tuple[str, ...], what: str) -> str:
+    if isinstance(word, str) and word in known:
+        return word
+    near = difflib.get_close_matches(str(word), known, n=1)
+    words = " or ".join(map(repr, known)) + (", or numbers" if what == "noise" else "")
+    raise InputError(
+        f"Observations: {what} must be {words}, got {word!r}"
+        + (f"; did you mean {near[0]!r}?" if near else "")
+    )

@@ -30,6 +30,18 @@ _REMEDY = (
 
 
 @dataclass(frozen=True)
+class _Shifted:
+    """(u, *arrays, e) -> r(u, *arrays) − e, of a residual r."""
+
+    function: Callable[..., tf.Tensor]
+
+    def __call__(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
+        """Compute r − e: [k, c] (local)."""
+        *given, e = arrays
+        return self.function(u, *given) - e
+
+
+@dataclass(frozen=True)
 class Term:
     """One term w · (1/N) Σ_i |r(x_i)|² of a loss.
 
@@ -105,6 +117,19 @@ class Term:
         other = replace(self, weight=weight)
         object.__setattr__(other, "_known", self._known)
         return other
+
+    def with_points(self, points: Callable[..., Arrays]) -> Term:
+        """Return the same term at other points (local)."""
+        return replace(self, points=points)
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether its last array are the values that its residuals are to have."""
+        return isinstance(self.function, _Shifted)
+
+    def shifted(self) -> Term:
+        """Return the term whose residuals are r − e, with e its last array (local)."""
+        return self if self.is_shifted else replace(self, function=_Shifted(self.function))
 
     def sum_of_squares(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
         """Compute Σ_i |r(x_i)|² over points and components, without the weight (local)."""

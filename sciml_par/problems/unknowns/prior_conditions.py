@@ -33,6 +33,7 @@ class PriorCondition(Condition):
     statistical = True
     coupled = True
     number_of_rows = 1
+    number_of_values = 0
 
     def __init__(self, unknown: str, domain: Domain) -> None:
         self._set_common(on=None, where=None, points=None, name=f"prior {unknown}", weight=None)
@@ -55,6 +56,7 @@ class PriorOfNumber(PriorCondition):
     def __init__(self, name: str, unknown: Unknown, domain: Domain) -> None:
         super().__init__(name, domain)
         self.prior = unknown.prior
+        self.number_of_values = unknown.size
 
     def points(self, domain: Domain, n: int) -> Arrays:
         return (self.place,)

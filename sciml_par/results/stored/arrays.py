@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.member import FINISHED, Member, Weights
+from sciml_par.results.stored.uncertainty import arrays_of_linearized
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -130,7 +131,13 @@ def sample_of(arrays: Arrays, number: int, rank: int) -> Array:
 def arrays_of_weights(members: Sequence[Member]) -> dict[str, Array]:
     """Return what weights.npz holds."""
     return {
-        key: array for m in members for key, array in _best_and_last(m.weights, m.number).items()
+        key: array
+        for m in members
+        for part in (
+            _best_and_last(m.weights, m.number),
+            arrays_of_linearized(m.linearized, m.number),
+        )
+        for key, array in part.items()
     }
 
 

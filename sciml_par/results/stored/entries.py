@@ -13,8 +13,10 @@ import numpy.typing as npt
 from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.problems.unknowns.placed_function import Input, PlacedFunction
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
+from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate, ValuesAt
-from sciml_par.results.member import Growth, Member, RankContribution
+from sciml_par.results.growth import Growth
+from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.stored.arrays import (
     FUNCTIONS,
@@ -31,6 +33,7 @@ from sciml_par.results.stored.arrays import (
     sample_of,
     weights_of,
 )
+from sciml_par.results.stored.uncertainty import read_linearized, write_linearized
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, relative_error
 
@@ -45,6 +48,7 @@ _OF_MEMBER = (
 _OF_ERROR = (
     "relative absolute reliability own_error reason seconds at_rounding between undetermined"
 )
+_OF_FIT = "values degrees_of_freedom chi_square deviation scale loss robust"
 _OF_CONTRIBUTION = "rank points seconds_compile seconds_train"
 _OF_FUNCTION = "start lower upper scale"
 _TOLD = "status points seconds_compile seconds_train microseconds_per_step"
@@ -60,7 +64,7 @@ def _as_json(value: Any) -> Any:
         return None
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
+    return list(map(_as_json, value)) if isinstance(value, tuple) else value
 
 
 def _read(entry: Entry, names: str) -> dict[str, Any]:
@@ -70,7 +74,7 @@ def _read(entry: Entry, names: str) -> dict[str, Any]:
 def _from_json(value: Any) -> Any:
     if value is None:
         return math.nan
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_from_json, value)) if isinstance(value, list) else value
 
 
 def write_member(member: Member) -> Entry:
@@ -85,8 +89,10 @@ def write_member(member: Member) -> Entry:
         "relative_l2_error": _as_json(own.relative_l2_error),
         "relative_l2_error_on_evaluation_domain": _as_json(seen.relative_l2_error),
         "misfits": list(member.misfits.items()),
+        "fits": {name: _written(fit, _OF_FIT) for name, fit in member.fits.items()},
         "field": asdict(member.form),
         "error": _write_error(member.error),
+        "uncertainty": write_linearized(member.linearized),
         "growths": [each._asdict() for each in member.growths],
         "unknowns": _write_unknowns(member),
         "unknown_functions": [_write_function(each) for each in member.functions],
@@ -118,6 +124,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
             for each in entry["per_rank"]
         ),
         misfits=dict(entry["misfits"]),
+        fits={n: DataFit(**_read(e, _OF_FIT)) for n, e in entry.get("fits", {}).items()},
         unknown_values=_read_unknowns(entry["unknowns"], history),
         functions=tuple(
             _read_function(each, f"{number}_{each['name']}", arrays[FUNCTIONS])
@@ -125,6 +132,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
         ),
         form=_read_form(entry["field"]),
         error=_read_error(entry["error"], own.x, estimate_of(seen, number)),
+        linearized=read_linearized(entry.get("uncertainty"), arrays[WEIGHTS], number),
         growths=tuple(Growth(**each) for each in entry.get("growths", ())),
     )
 

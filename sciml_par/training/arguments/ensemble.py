@@ -34,8 +34,14 @@ class Ensemble(ByName):
     problems : the problem of each member: a sequence, or a function of the member's number. By
         default the `problem` of `train`, which may then differ from rank to rank.
     seeds : of the members' initial weights, a sequence; by default derived from that of the run.
-    bootstrap : train each member on a sample of the interior points and of the rows of
-        `Observations`, drawn with replacement (Efron 1979).
+    bootstrap : train each member on a sample of the rows of `Observations`, drawn with replacement
+        (Efron 1979), so that the deviation of members is that from errors of the observations. In
+        a problem without observations the sample is one of the interior points. Other conditions
+        are not resampled.
+    block : with `bootstrap`, how many successive rows of `Observations` are drawn together, for
+        errors that are correlated from row to row, as in time series: the moving-block bootstrap
+        (Künsch, Ann. Statist. 17, 1989). Rows of several instruments are then several
+        `Observations`. By default 1, for independent errors.
     learning_rates : initial learning rates of the members, a sequence. They take the place of the
         optimizer's rate, and its schedule is scaled accordingly.
     """
@@ -46,6 +52,7 @@ class Ensemble(ByName):
     problems: Sequence[Problem] | Callable[[int], Problem] | None = None
     seeds: Sequence[int] | None = None
     bootstrap: bool = False
+    block: int = 1
     learning_rates: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
@@ -70,6 +77,12 @@ class Ensemble(ByName):
         _check_each("learning_rates", self.learning_rates, is_positive, "numbers > 0")
         if not isinstance(self.bootstrap, bool):
             raise InputError(f"Ensemble: expected bootstrap to be a bool; got {self.bootstrap!r}.")
+        checked_integer(self.block, "Ensemble: block", least=1)
+        if self.block > 1 and not self.bootstrap:
+            raise InputError(
+                f"Ensemble: block={self.block} is the length of the blocks of a bootstrap; write "
+                f"bootstrap=True as well."
+            )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from sciml_par._text import listed
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.results.member import Growth
+from sciml_par.results.growth import Growth
 from sciml_par.results.stored.folder import CHECKPOINT, claim_folder
 from sciml_par.training.checkpoints import checkpoint_file
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, check_checkpoint

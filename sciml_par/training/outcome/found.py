@@ -21,6 +21,7 @@ from sciml_par.training.identity.fingerprint import architecture_of
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
+from sciml_par.training.outcome.data_fits import data_fits
 from sciml_par.training.outcome.evaluate import evaluate, values_of
 from sciml_par.training.outcome.member_functions import field_of_function, functions_found
 from sciml_par.training.outcome.outcome import Outcome
@@ -48,9 +49,11 @@ def members_found(
     )
     for course, own, others in zip(courses, of_courses, held_out, strict=True):
         fields = _fields(course)
-        for setup, outcome, other in zip(course.stack.setups, own, others, strict=True):
+        members = zip(course.stack.setups, own, others, strict=True)
+        for j, (setup, outcome, other) in enumerate(members):
             member = _member(ready, course, setup, outcome, fields, whole, world)
-            found.append(replace(member, **vars(other)))
+            fits = data_fits(course.stack, _kept(ready, outcome), j)
+            found.append(replace(member, **vars(other), fits=fits))
     return sorted(found, key=lambda member: member.number)
 
 

@@ -26,6 +26,7 @@ class Place:
     seed : of points and batches.
     dtype : of the tensors.
     bootstrap : the seed of the member's sample of these points; None for all as they are.
+    block : how many successive points are drawn together for that sample.
     """
 
     problem: Problem
@@ -34,6 +35,7 @@ class Place:
     seed: int
     dtype: str
     bootstrap: int | None
+    block: int = 1
 
     @property
     def axis(self) -> int:

@@ -27,11 +27,17 @@ def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator
     return np.random.default_rng(sequence)
 
 
-def bootstrap_counts(total: int, seed: int, number: int = 0) -> npt.NDArray[np.float64]:
+def bootstrap_counts(
+    total: int, seed: int, number: int = 0, block: int = 1
+) -> npt.NDArray[np.float64]:
     """Return how often each of N points is in a sample of N, drawn with replacement: [N].
 
-    Efron, "Bootstrap methods: another look at the jackknife", Ann. Statist. 7, 1979. The same on
-    all ranks, and another sample for each number of a set of points.
+    Efron, "Bootstrap methods: another look at the jackknife", Ann. Statist. 7, 1979; in blocks of
+    successive points, of which the last is cut, Künsch, Ann. Statist. 17, 1989. The same on all
+    ranks, and another sample for each number of a set of points.
     """
-    drawn = generator(seed, Purpose.BOOTSTRAP, number).integers(0, total, total)
+    starts = generator(seed, Purpose.BOOTSTRAP, number).integers(
+        0, total - block + 1, -(-total // block)
+    )
+    drawn = (starts[:, None] + np.arange(block)).ravel()[:total]
     return np.bincount(drawn, minlength=total).astype(np.float64)

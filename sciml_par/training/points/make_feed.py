@@ -45,6 +45,7 @@ def make_feed(
     seed: int,
     dtype: str,
     bootstrap: int | None = None,
+    block: int = 1,
     scattered: bool = False,
 ) -> RankFeed:
     """Return the points of rank `rank` among `size` ranks that share a model."""
@@ -53,7 +54,11 @@ def make_feed(
     batch_sizes = _batch_sizes(problem, wanted)
     own_seed = seed if wanted.seed is None else wanted.seed
     place = Place(problem, rank, size, own_seed, dtype, bootstrap)
-    interior = _of_equations(wanted, points_per_rank, batch_sizes, place)
+    # Observations are data and interior points are not: without some, an equation would lose points
+    # that keep it, and the network would fit the noise between the others.
+    observed = any(isinstance(each, Observations) for each in problem.conditions)
+    of_interior = replace(place, bootstrap=None) if observed else place
+    interior = _of_equations(wanted, points_per_rank, batch_sizes, of_interior)
     sets = condition_sets(problem, wanted, own_seed, interior.number)
     if wanted.resample_every is not None and not (
         interior.redrawn or any(each.redrawn for each in sets)
@@ -62,7 +67,8 @@ def make_feed(
             f"train: resample_every needs random points, and {problem!r} has none; choose a "
             f"random method, for example method='sobol'."
         )
-    parts = [*interior.parts, *_of_conditions(wanted, batch_sizes, sets, place)]
+    of_data = replace(place, block=block)  # the order of interior points has no meaning
+    parts = [*interior.parts, *_of_conditions(wanted, batch_sizes, sets, of_data)]
     description = _description(points_per_rank, given) | _digests(problem, parts)
     return RankFeed(
         parts, terms=problem.terms, sub_domain=interior.sub_domain, description=description

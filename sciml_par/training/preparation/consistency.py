@@ -102,10 +102,15 @@ def remarks_on_equal_members(
     models: Sequence[Description],
     group: Communicator,
     world: Communicator,
+    *,
+    samples: bool = False,
 ) -> list[str]:
-    """Return sentences on members that are copies of one another (collective)."""
+    """Return sentences on members that are copies of one another (collective).
+
+    samples : whether each seed has another sample of the points.
+    """
     mine = [
-        (_digest(setup, model), setup.seed, setup.number)
+        (_digest(setup, model) + f"{setup.seed if samples else ''}", setup.seed, setup.number)
         for setup, model in zip(setups, models, strict=True)
         if group.rank == 0
     ]

@@ -13,7 +13,7 @@ from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.problem_check import digest_of_ansatz
-from sciml_par.results.member import Growth
+from sciml_par.results.growth import Growth
 from sciml_par.training.arguments.ensemble import Division
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.identity.described import text_of

@@ -95,6 +95,7 @@ class MemberPreparation:
             seed=self.settings.seed,
             dtype=self.settings.precision,
             bootstrap=seed if bootstrap else None,
+            block=1 if self.ensemble is None else self.ensemble.block,
             scattered=self.scattered,
         )
         if self.strategy is not None:

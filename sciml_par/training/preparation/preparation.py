@@ -14,7 +14,7 @@ from sciml_par.parallel.collectives.fused import broadcast_variables
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
-from sciml_par.results.member import Growth
+from sciml_par.results.growth import Growth
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Division, Ensemble, as_mode, divide, problem_of
 from sciml_par.training.arguments.settings import Settings
@@ -36,6 +36,7 @@ from sciml_par.training.preparation.consistency import (
     remarks_on_equal_members,
 )
 from sciml_par.training.preparation.coupled_points import refuse_coupling_ansatz
+from sciml_par.training.preparation.data_remarks import notes_on_data, remarks_on_equal_data
 from sciml_par.training.preparation.description import (
     Description,
     Identity,
@@ -204,6 +205,7 @@ def prepare(
     _tell(tried, everyone)
     of_networks = [note for setup in setups for note in setup.network.notes]
     notes = [*([chosen] if chosen else []), *asked.changes.notes, *of_networks, *solvers]
+    notes += [note for setup in setups for note in notes_on_data(setup.problem)]
     return Preparation(
         settings,
         phases,
@@ -265,8 +267,11 @@ def _make_members(
         broadcast_variables(setup.network.trainable_variables, communicator=group)
     everyone.attempt(lambda: refuse_shared_models(setups))
     alike: list[str] = []
-    if ensemble is not None and not ensemble.bootstrap:
-        alike = remarks_on_equal_members(setups, models, group, everyone)
+    if ensemble is not None:
+        samples = ensemble.bootstrap
+        alike = remarks_on_equal_members(setups, models, group, everyone, samples=samples)
+        if not (alike or samples):
+            alike = remarks_on_equal_data(setups, group, everyone)
     return setups, models, alike
 
 

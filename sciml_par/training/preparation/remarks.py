@@ -21,6 +21,7 @@ from sciml_par.training.loss.traced_terms import TracedTerms
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
+from sciml_par.training.preparation.data_remarks import remarks_on_data
 
 _POINTS = 8
 _TOLERATED, _ROUNDING = 1e-3, 1e-6
@@ -32,7 +33,7 @@ def remarks_on_stack(
 ) -> list[str]:
     """Return remarks on a stack, as its first member shows them; refuse residuals that couple."""
     setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
-    remarks = list(_contradictions(stack.problem, setup.feed.arrays))
+    remarks = [*_contradictions(stack.problem, setup.feed.arrays), *remarks_on_data(stack.problem)]
     remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
     if setup.traced is not None:
         trial = (setup.traced, setup.feed.arrays, stack.parameters[0])

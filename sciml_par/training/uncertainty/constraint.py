@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-_CUTOFF = 1e-13
+_CUTOFF = 1e-10
 """Of the columns of the network, relative to the first, below which they are redundant."""
 _LEAST_SHARE = 1e-4
 """Of a direction's variance that comes from the data, below which the equation holds it."""

@@ -225,6 +225,7 @@ class Jacobians:
             chi_square=factors.chi_square / scale**2,
             freedom=found.freedom,
             scaled=unknown,
+            scale=scale,
             dependence=found.dependence,
             reason=reason,
             seconds=time.perf_counter() - began,

@@ -83,7 +83,12 @@ def make_part(
     rows_here = place.own_rows(every_row[0], along_axis=not point_set.given)
     counts = None
     if place.bootstrap is not None:
-        counts = bootstrap_counts(total, place.bootstrap, number)
+        if place.block > total:
+            raise InputError(
+                f"train: the blocks of the bootstrap have {place.block} rows, and the term "
+                f"{terms[0].name!r} has {total}. Take blocks that are much shorter than the data."
+            )
+        counts = bootstrap_counts(total, place.bootstrap, number, place.block)
     share = Share(
         tuple(array[rows_here] for array in every_row),
         weights_of(terms, total, None if counts is None else counts[rows_here]),

@@ -1,0 +1,72 @@
+"""How well the members fit observations with noise."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.problems.conditions.observations import Observations
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Term
+from sciml_par.results.data_fit import DataFit
+from sciml_par.training.loss.objective import field_of
+from sciml_par.training.members.stack import Stack
+from sciml_par.training.preparation.data_remarks import observed_values, unknown_numbers
+
+FloatArray = npt.NDArray[np.float64]
+
+_NORMAL = 1.4826  # 1 over the median of |r| of normal errors of deviation 1
+
+
+def data_fits(stack: Stack, kept: npt.NDArray[Any], member: int) -> dict[str, DataFit]:
+    """Return the fits of a member with weights θ: [p], by the names of terms (local).
+
+    All observations count once, whatever sample or minibatch of them was trained on.
+    """
+    problem = stack.setups[member].problem
+    # Of the member's own problem, as its data differ from those of the stack's first.
+    terms = problem.terms[len(problem.residuals) :]
+    pairs = [
+        (term, each)
+        for term, each in zip(terms, problem.conditions, strict=True)
+        if isinstance(each, Observations) and each.statistical
+    ]
+    if not pairs:
+        return {}
+    u = partial(field_of, problem, stack.network)(stack.layout.unflatten(tf.constant(kept)))
+    lost = unknown_numbers(problem) / observed_values(problem)
+    return {term.name: _fit(term, each, u, problem, kept.dtype, lost) for term, each in pairs}
+
+
+def _fit(
+    term: Term, observed: Observations, u: Any, problem: Problem, dtype: Any, lost: float
+) -> DataFit:
+    arrays = [tf.constant(a, dtype) for a in observed.points(problem.domain, 0)]
+    try:
+        r, s = (
+            tf.reshape(each(u, *arrays), observed.u.shape).numpy().astype(np.float64)
+            for each in (observed.errors, observed.residual)
+        )
+    except Exception:  # an ansatz may hold values for the training points alone
+        r = s = np.full(observed.u.shape, math.nan)
+    rows, free = len(r), len(r) * (1 - lost)
+    robust = observed.loss != "squares"
+    squares = _NORMAL**2 * np.median(r**2, axis=0) * rows if robust else np.sum(r**2, axis=0)
+    scale = np.sqrt(squares / free) if free > 0 else np.full(r.shape[1], math.nan)
+    noise = observed.noise
+    assert noise is not None
+    unknown = observed.noise_unknown
+    return DataFit(
+        values=r.size,
+        degrees_of_freedom=max(free, 0.0) * r.shape[1],
+        chi_square=math.nan if unknown else float(np.sum(squares) / r.size),
+        deviation=tuple((scale * noise[0]).tolist()) if unknown else (),
+        scale=tuple(scale.tolist()),
+        loss=float(term.weight * np.sum(s**2) / observed.number_of_rows),
+        robust=robust,
+    )

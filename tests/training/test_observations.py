@@ -1,0 +1,150 @@
+"""Observations with noise: what a training finds, and what it says of their fit."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from trainings import shared, warned
+
+import sciml_par.parallel as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import Initial, Interval, Observations, Problem, Unknown, derivative
+from sciml_par.results import Result
+from sciml_par.training import Adam, Ensemble, LevenbergMarquardt, train
+
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+RATE, NOISE = 1.5, 0.05
+SEEN = np.linspace(0.02, 1, 40)[:, None]
+WITH_NOISE = np.exp(-RATE * SEEN) + NOISE * np.random.default_rng(1).normal(size=(40, 1))
+small = partial(
+    train,
+    network=partial(MLP, width=6, depth=1),
+    points=24,
+    optimizer=LevenbergMarquardt(),
+    steps=200,
+    precision="float64",
+    evaluation_points=11,
+    progress=False,
+    grow=False,
+)
+short = partial(small, optimizer=Adam(), steps=1)
+
+
+def decay(u: Any = WITH_NOISE, noise: Any = NOISE, **options: Any) -> Problem:
+    """u' = −k u with u(0) = 1."""
+    return Problem(
+        Interval(0, 1, name="t"),
+        lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
+        conditions=[Initial(1.0), Observations(SEEN, u, noise=noise, **options)],
+        unknowns={"k": Unknown(0.5, lower=0, true=RATE)},
+        name="decay",
+    )
+
+
+def least_squares(u: Any = WITH_NOISE) -> tuple[float, float]:
+    """The rate by a fit of the solution itself, and its deviation."""
+    from scipy.optimize import curve_fit
+
+    best, _ = curve_fit(lambda x, k: np.exp(-k * x), SEEN[:, 0], u[:, 0], [1.0])
+    slopes = SEEN * np.exp(-best[0] * SEEN)
+    return float(best[0]), NOISE / float(np.sqrt(np.sum(slopes**2)))
+
+
+def rate(result: Result) -> float:
+    return float(result.unknowns["k"].mean)
+
+
+def test_noise_that_is_known_or_not() -> None:
+    """The rate is that of least squares; χ² is of order n, and σ is found with n − 1 degrees."""
+    best, deviation = least_squares()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        known, unknown = small(decay()), small(decay(noise="unknown"))
+    squares = np.sum((np.exp(-best * SEEN) - WITH_NOISE) ** 2)
+    for result in (known, unknown):
+        assert abs(rate(result) - best) < 0.02 * deviation
+    fit = known.members[0].fits["observations"]
+    assert fit.chi_square == pytest.approx(squares / NOISE**2 / 40, rel=1e-3)
+    assert (fit.values, fit.degrees_of_freedom, fit.deviation) == (40, 39, ())
+    assert f"χ²/n of 'observations' {fit.chi_square:.3g}" in repr(known)
+    (found,) = unknown.members[0].fits["observations"].deviation
+    assert found == pytest.approx(np.sqrt(squares / 39), rel=1e-3)
+    assert f"σ of 'observations' {found:.3g}" in repr(unknown)
+
+
+@pytest.mark.parametrize(
+    ("noise", "says"),
+    [
+        (NOISE / 4, "disagree with the equations by more than their noise"),
+        (NOISE * 4, "noise= is too large, or the noise itself is fitted"),
+    ],
+)
+def test_a_deviation_that_is_wrong_is_told(noise: float, says: str) -> None:
+    with warned(says) as said:
+        result = small(decay(noise=noise))
+    assert len(said) == (sp.rank() == 0)
+    assert abs(rate(result) - least_squares()[0]) < 1e-3, "it changes no weight"
+
+
+@pytest.mark.filterwarnings("ignore:train. the model:RuntimeWarning")
+def test_gross_outliers_leave_a_coefficient_right_with_a_robust_loss() -> None:
+    wrong = WITH_NOISE.copy()
+    wrong[[5, 14, 22, 37]] += 1.0  # 10 %, twenty deviations off
+    deviation = least_squares()[1]
+    apart = {
+        loss: abs(rate(small(decay(wrong, loss=loss))) - RATE) / deviation
+        for loss in ("squares", "huber", "student")
+    }
+    assert apart["squares"] > 5
+    assert apart["huber"] < 3 and apart["student"] < 2
+
+
+def test_a_fit_without_equations_says_that_it_fits_the_noise() -> None:
+    x = np.linspace(0, 1, 60)
+    u = np.sin(3 * x) + 0.1 * np.random.default_rng(0).normal(size=60)
+    fit = Problem(Interval(0, 1), None, conditions=[Observations(x, u, noise=0.1)])
+    result = small(fit, network=partial(MLP, width=2, depth=1))
+    assert 0.6 < result.members[0].fits["observations"].chi_square < 1.4
+    few = Problem(Interval(0, 1), [], conditions=[Observations(x[::3], u[::3], noise=0.1)])
+    with warned("the noise itself is fitted") as said:
+        small(few, network=partial(MLP, width=20, depth=2), steps=400)
+    assert len(said) == (sp.rank() == 0)
+
+
+@pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
+def test_what_observations_cannot_determine_is_told() -> None:
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x, *, k, c: derivative(u, x, 0) + k * u(x) - c,
+        conditions=[Initial(1.0), Observations([0.5], [0.4], noise=0.1)],
+        unknowns={"k": Unknown(1.0), "c": Unknown(1.0)},
+    )
+    with warned("2 unknown numbers and 1 observed value") as said:
+        short(problem)
+    assert len(said) == 1
+
+
+def test_deviation_of_a_bootstrap_is_that_of_the_noise() -> None:
+    """And members that share all data, or are equal, are warned of."""
+    deviation = least_squares()[1]
+    result = small(decay(), mode=Ensemble(members=12, bootstrap=True))
+    found = result.unknowns["k"].deviation
+    assert 0.5 < found / deviation < 1.7, "within three of its own deviations"
+    if sp.rank() == 0:
+        band = result.predict([[0.5]], interval=0.95)
+        assert band.lower < np.exp(-0.5 * RATE) < band.upper
+    with warned("all members have the same observations") as alike:
+        short(decay(), mode=Ensemble(members=2))
+    with warned("are copies of one model") as equal:
+        short(decay(), mode=Ensemble(members=2, seeds=[3, 3], bootstrap=True))
+    assert len(alike) == len(equal) == (sp.rank() == 0)
+
+
+def test_results_with_fits_are_loaded(tmp_path: Any) -> None:
+    result = short(decay(noise="unknown"))
+    folder = result.save(shared(tmp_path) / "run", plots=False)
+    assert Result.load(folder).members[0].fits == result.members[0].fits
