@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import time
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +12,13 @@ import numpy.typing as npt
 from _coverage_problems import Case
 
 import sciml_par as sp
-from sciml_par.problems import Observations, Problem
+from sciml_par.problems import Problem
 from sciml_par.training import Ensemble, LevenbergMarquardt
 from sciml_par.training.weights.of_noise import DataFirst, weights_of_noise
 
 FloatArray = npt.NDArray[np.float64]
 
+OBSERVATIONS = "observations"
 DAMPING = 1e-8
 """Of Levenberg–Marquardt from a trained network, near to Gauss–Newton."""
 _STAGES = 10
@@ -96,16 +94,7 @@ def train_members(case: Case, start: Start, data: FloatArray, sigma: float, seed
 
 
 def with_data(problem: Problem, u: FloatArray) -> Problem:
-    """Return the problem with other observed values, whose residuals are the same functions.
-
-    So they are traced once for all data sets, which takes most of the time otherwise.
-    """
-    number = next(i for i, c in enumerate(problem.conditions) if isinstance(c, Observations))
-    other, conditions, terms = copy.copy(problem), list(problem.conditions), list(problem.terms)
-    conditions[number] = copy.copy(conditions[number])
-    conditions[number].u = u
-    at = len(problem.residuals) + number
-    points = partial(conditions[number].points, problem.domain)
-    terms[at] = dataclasses.replace(terms[at], points=points)
-    other._conditions, other._terms = tuple(conditions), tuple(terms)
-    return other
+    """Return the problem with other observed values, traced once for all data sets."""
+    (term,) = (each for each in problem.terms if each.name == OBSERVATIONS)
+    x, _, *errors = term.points(1)
+    return problem.with_arrays(OBSERVATIONS, (x, u, *errors))
