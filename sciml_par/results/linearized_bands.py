@@ -61,6 +61,7 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         chi_square=found.chi_square,
         degrees=found.rows - found.freedom,
         _bands=partial(_bands, member, level),
+        _after=partial(_after, member),
         _of_functions={
             each.name: partial(_bands_of_function, member, number, level)
             for number, each in enumerate(member.functions)
@@ -78,26 +79,39 @@ def _numerical(member: Member, names: tuple[str, ...]) -> FloatArray:
     return numbers if len(numbers) == len(names) else np.full(len(names), math.nan)
 
 
-def deviation_at(member: Member, steps: FloatArray, x: Any) -> tuple[FloatArray, FloatArray]:
-    """Return what a member predicts at x, and its deviation for steps of its weights, [n, m]."""
+def changes_at(member: Member, steps: FloatArray, x: Any) -> tuple[FloatArray, FloatArray]:
+    """Return what a member predicts at x, [n, m], and its change for each step: [f, n, m]."""
     predictor = Predictor([member])
     weights = kept_weights(member).astype(np.float64)
-    size = np.linalg.norm(weights)
+    size, count = np.linalg.norm(weights), len(steps)
     lengths = np.linalg.norm(steps, axis=1)
     with np.errstate(divide="ignore"):
         h = np.minimum(_STEP, _LONGEST * (1 + size) / lengths)[:, None]
     points = predictor.points(x).astype(np.float64)
     moved = np.concatenate([weights[None], weights + h * steps, weights - h * steps])
     values = member.field.of_members(moved, points)
-    count = len(steps)
     slopes = (values[1 : 1 + count] - values[1 + count :]) / (2 * h[:, :, None])
-    return values[0], np.sqrt(np.sum(slopes**2, axis=0))
+    return values[0], slopes
+
+
+def _after(member: Member, x: Any, noise: float) -> FloatArray:
+    """Return the deviations of the numbers with one more observation at x, [n, m, q].
+
+    C′ = C − C h hᵀ C/(σ² + hᵀ C h) with h = ∂u(x)/∂a (Sherman and Morrison).
+    """
+    found = _arrays_of(member)
+    _, changes = changes_at(member, found.steps[:, : len(kept_weights(member))], x)
+    numbers = found.steps_of_unknowns * found.slopes
+    shared = np.einsum("fnm,fq->nmq", changes, numbers)
+    spread = np.sum(changes**2, axis=0)[..., None]
+    before = np.sum(numbers**2, axis=0)
+    return np.sqrt(np.maximum(before - shared**2 / (noise**2 + spread), 0.0))
 
 
 def _bands(member: Member, level: float, x: Any) -> tuple[FloatArray, FloatArray]:
     found = _arrays_of(member)
-    mean, deviation = deviation_at(member, found.steps[:, : len(kept_weights(member))], x)
-    reach = found.quantile(level) * deviation
+    mean, changes = changes_at(member, found.steps[:, : len(kept_weights(member))], x)
+    reach = found.quantile(level) * np.linalg.norm(changes, axis=0)
     if member.error is not None and member.error.known:
         error = member.error.values_at(Predictor([member]).points(x))
         reach = reach + np.nan_to_num(np.abs(error))
@@ -113,8 +127,8 @@ def _bands_of_function(
     sizes = [len(kept_weights(each)) for each in functions]
     begin = first + sum(sizes[:number])
     own = found.steps[:, begin : begin + sizes[number]]
-    mean, deviation = deviation_at(functions[number], own, x)
-    reach = found.quantile(level) * deviation
+    mean, changes = changes_at(functions[number], own, x)
+    reach = found.quantile(level) * np.linalg.norm(changes, axis=0)
     return mean - reach, mean + reach
 
 

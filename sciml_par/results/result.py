@@ -136,8 +136,9 @@ class Result:
         x : the points, [n, d], as an array or a list of rows; [n] where d = 1.
         batch_size : points computed at a time; by default those of 262,144 values of all members.
             The memory grows with it, not with n.
-        interval : a probability, such as 0.95, for `lower` and `upper` of an ensemble: a further
-            member, trained likewise, would lie between them with this probability. So they hold
+        interval : a probability, such as 0.95, for `lower` and `upper`. Of one model they are the
+            bands of `uncertainty`. Of an ensemble they are those of its members: a further one,
+            trained likewise, would lie between them with this probability. So they hold
             the truth as often only where members differ as the truth may: with `bootstrap=True`,
             for errors of the observations; never for errors of the equations or of the training
             that all members share. They are quantiles of the members where at least 2.5 of them
@@ -174,7 +175,12 @@ class Result:
         >>> result.predict(np.linspace(-1, 1, 5)).mean.shape
         (5, 1)
         """
-        return self._predictor.predict(x, batch_size=batch_size, interval=interval)
+        if interval is None or len(self.members) > 1:
+            return self._predictor.predict(x, batch_size=batch_size, interval=interval)
+        bands = self.uncertainty(check_level(interval, "Result.predict: interval")).bands(x)
+        found = self._predictor.predict(x, batch_size=batch_size)
+        found.interval, (found.lower, found.upper) = interval, bands
+        return found
 
     @by_name
     def uncertainty(

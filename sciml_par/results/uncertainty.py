@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import check_positive
 from sciml_par._text import listed
 from sciml_par.errors import InputError
 from sciml_par.results.linearized import Linearized
@@ -77,6 +78,7 @@ class Uncertainty:
     draws: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     profiles: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
     _bands: Bands | None = None
+    _after: Callable[[Any, float], FloatArray] | None = None
     _of_functions: dict[str, Bands] = field(default_factory=dict)
 
     @property
@@ -120,6 +122,33 @@ class Uncertainty:
                 f"Uncertainty.bands: there are no {what} here; the unknown functions are {have}."
             )
         return found(x)
+
+    def deviations_after(self, x: Any, *, noise: float) -> FloatArray:
+        """Return the deviations that the numbers would have with one more observation (local).
+
+        For an observation of a component of u at x with errors of the deviation σ,
+        C′ = C − C h hᵀ C/(σ² + hᵀ C h) with h = ∂u(x)/∂a, linearized: where it is least, one
+        learns most. Compare with `deviations`.
+
+        Parameters
+        ----------
+        x : the places, [n, d], one observation each.
+        noise : σ, positive, in units of u.
+
+        Returns
+        -------
+        [n, m, q], in units of the numbers.
+
+        Raises
+        ------
+        InputError
+            Nothing is known, or σ is not positive.
+        """
+        check_positive("Uncertainty.deviations_after", noise=noise)
+        if self._after is None or self.reason:
+            why = self.reason or "it takes method='linearized'"
+            raise InputError(f"Uncertainty.deviations_after: not known: {why}.")
+        return self._after(x, float(noise))
 
     def to_pandas(self) -> Any:
         """Return a table with a row for each number: value, deviation, lower, upper, numerical.
@@ -188,12 +217,15 @@ def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
     return remarks
 
 
+def relative_steps(steps: FloatArray, slopes: FloatArray, values: FloatArray) -> FloatArray:
+    """Return steps of parameters [f, q] as changes of the values, relative to these."""
+    return np.asarray(steps * slopes / np.where(values == 0.0, 1.0, values))
+
+
 def undetermined_in(found: Linearized, names: Sequence[str]) -> list[str]:
     """Return a sentence for each combination of unknowns that the data do not determine."""
     values = found.values
-    sizes = np.where(values == 0.0, 1.0, values)
-    with np.errstate(over="ignore"):
-        relative = (found.steps_of_unknowns * found.slopes) / sizes
+    relative = relative_steps(found.steps_of_unknowns, found.slopes, values)
     if not len(values):
         return []
     if not np.isfinite(relative).all():
@@ -209,7 +241,7 @@ def undetermined_in(found: Linearized, names: Sequence[str]) -> list[str]:
 
 def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str:
     involved = np.flatnonzero(np.abs(combination) > _INVOLVED)
-    chosen = [names[i] for i in involved]
+    chosen = [names[int(i)] for i in involved]
     if len(chosen) == 1:
         return (
             f"! the data do not determine {chosen[0]}: its deviation is {_times(size)} its value. "

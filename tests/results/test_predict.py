@@ -65,7 +65,7 @@ def test_an_interval_holds_a_further_member() -> None:
 
 
 def test_an_interval_needs_members_and_a_probability() -> None:
-    with pytest.raises(InputError, match="interval= is that of several members, and there is one"):
+    with pytest.raises(InputError, match="Observations"):
         of_this_process(trained(5)).predict(X, interval=0.95)
     with pytest.raises(InputError, match="a probability between 0 and 1, as 0.95; got 95"):
         of_this_process(*map(trained, range(3))).predict(X, interval=95)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
@@ -30,6 +29,7 @@ small = partial(
     evaluation_points=11,
     progress=False,
     grow=False,
+    uncertainty=False,
 )
 short = partial(small, optimizer=Adam(), steps=1)
 
@@ -61,9 +61,9 @@ def rate(result: Result) -> float:
 def test_noise_that_is_known_or_not() -> None:
     """The rate is that of least squares; χ² is of order n, and σ is found with n − 1 degrees."""
     best, deviation = least_squares()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warned("where 1 is likely") as said:
         known, unknown = small(decay()), small(decay(noise="unknown"))
+    assert not said
     squares = np.sum((np.exp(-best * SEEN) - WITH_NOISE) ** 2)
     for result in (known, unknown):
         assert abs(rate(result) - best) < 0.02 * deviation
@@ -144,7 +144,11 @@ def test_deviation_of_a_bootstrap_is_that_of_the_noise() -> None:
     assert len(alike) == len(equal) == (sp.rank() == 0)
 
 
-def test_results_with_fits_are_loaded(tmp_path: Any) -> None:
+def test_fits_are_loaded_and_known_of_correlated_errors(tmp_path: Any) -> None:
     result = short(decay(noise="unknown"))
     folder = result.save(shared(tmp_path) / "run", plots=False)
     assert Result.load(folder).members[0].fits == result.members[0].fits
+    correlated = short(decay(noise=NOISE**2 * np.eye(40))).members[0].fits["observations"]
+    independent = short(decay()).members[0].fits["observations"]
+    assert correlated.values == 40
+    assert correlated.chi_square == pytest.approx(independent.chi_square, rel=1e-2)

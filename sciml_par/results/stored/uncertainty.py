@@ -40,7 +40,9 @@ def read_linearized(entry: Entry | None, arrays: Arrays, number: int) -> Lineari
     """Return what the entry and weights.npz hold of a member; older files have neither."""
     if entry is None:
         return None
-    numbers = {name: math.nan if entry[name] is None else entry[name] for name in _NUMBERS}
+    numbers: dict[str, Any] = {
+        name: math.nan if entry[name] is None else entry[name] for name in _NUMBERS
+    }
     return Linearized(
         steps=arrays.get(_key(number), np.empty((0, 0))),
         parameters=np.array(entry["parameters"], np.float64),

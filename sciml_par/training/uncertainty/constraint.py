@@ -58,15 +58,15 @@ def free_directions(physics: Array, data: Array, unknowns: int, tolerance: float
     gradient = data[:, :-1].T @ data[:, -1] + physics[:, :-1].T @ physics[:, -1] / tolerance**2
     physics, data = physics[:, :-1], data[:, :-1]
     own = physics.shape[1] - unknowns
-    balance = np.linalg.norm(physics) / max(np.linalg.norm(data), np.finfo(float).tiny)
-    balance = balance if balance > 0 else 1.0
+    sizes = [float(np.linalg.norm(each)) for each in (physics, data)]
+    balance = sizes[0] / sizes[1] if all(sizes) else 1.0
     both = np.vstack([physics, balance * data])
     lengths = np.linalg.norm(both, axis=0)
     lengths[lengths == 0.0] = 1.0
     both /= lengths
     first, r, order = qr(both[:, :own], mode="economic", pivoting=True)
-    sizes = np.abs(np.diag(r))
-    rank = int(np.sum(sizes > _CUTOFF * sizes[0])) if sizes.size else 0
+    pivots = np.abs(np.diag(r))
+    rank = int(np.sum(pivots > _CUTOFF * pivots[0])) if pivots.size else 0
     first, rest = first[:, :rank], both[:, own:]
     shared = first.T @ rest
     rest = rest - first @ shared

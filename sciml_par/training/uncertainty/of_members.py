@@ -18,6 +18,7 @@ from sciml_par.errors import InputError, SciMLParError, TrainingError
 from sciml_par.problems.problem import Problem
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member
+from sciml_par.results.uncertainty import relative_steps
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.member_objective import MemberObjective
@@ -35,6 +36,7 @@ Array = npt.NDArray[Any]
 
 _SEED, _DTYPE = 421, "float64"
 _ROWS_PER_PARAMETER = 2
+_MOST_RELATIVE = 100.0
 _MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
 
 
@@ -216,7 +218,7 @@ class Jacobians:
             )
         elif unknown:
             scale = math.sqrt(factors.chi_square / left)
-        return Linearized(
+        answer = Linearized(
             steps=scale * found.steps,
             shift=found.shift[len(theta) - q :],
             parameters=np.asarray(theta[len(theta) - q :], np.float64),
@@ -230,6 +232,17 @@ class Jacobians:
             reason=reason,
             seconds=time.perf_counter() - began,
         )
+        return replace(answer, steps=_limited(answer))
+
+
+def _limited(found: Linearized) -> Array:
+    """Return the steps, none of which changes an unknown by more than 100 times its value.
+
+    What nothing determines has steps of any size, in which u would be a difference of huge numbers.
+    """
+    relative = relative_steps(found.steps_of_unknowns, found.slopes, found.values)
+    largest = np.max(np.abs(relative), axis=1, initial=_MOST_RELATIVE)
+    return found.steps * (_MOST_RELATIVE / largest)[:, None]
 
 
 def _or_error(action: Callable[[], Linearized]) -> Linearized:

@@ -86,6 +86,7 @@ def _randomized(
             draws=values,
             _bands=partial(bands_of_draws, member, thetas, linear.level),
             _of_functions={},
+            _after=None,
         ),
         linear,
         _DISAGREE + 2 / np.sqrt(2 * (len(thetas) - 1)),
@@ -171,7 +172,8 @@ def _weight_of_one(problem: Problem) -> float:
 def _of_profiles(
     trained: Trained, found: Linearized, linear: Uncertainty, offsets: Array, q: int
 ) -> Uncertainty:
-    chi = sum(v for name, v in trained.chi_squares.items() if name != _PINNED) / found.scale**2
+    of_data = [each for name, each in trained.chi_squares.items() if name != _PINNED]
+    chi = np.sum(of_data, axis=0) / found.scale**2
     parameters = trained.parameters[:, trained.parameters.shape[1] - q :]
     numbers = numbers_of(found.unknowns, parameters)
     best, count = float(chi[0]), len(offsets)
@@ -206,6 +208,7 @@ def _of_profiles(
         remarks=(*linear.remarks, *remarks),
         _bands=None,
         _of_functions={},
+        _after=None,
     )
     return _compared(answer, linear, _DISAGREE)
 

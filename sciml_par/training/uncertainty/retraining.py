@@ -60,7 +60,8 @@ class Retraining:
         """Train a member for each problem (collective)."""
         everyone = self.world.communicator
         # Each rank has at least one.
-        filled = [*problems, *problems[-1:] * max(0, everyone.size - len(problems))]
+        filled = list(problems)
+        filled += filled[-1:] * max(0, everyone.size - len(filled))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the training itself has said what there is to say
             ready = prepare(
