@@ -56,12 +56,15 @@ class InverseOptions(SolvingOptions):
             return
         from sciml_par import evaluation
 
-        names = ["bands", "corner", "next_observation"]
+        figures = {
+            "bands": evaluation.plot_bands(found, title=title),
+            "corner": evaluation.plot_corner(found, title=title),
+            "next_observation": evaluation.plot_next_observation(found),
+        }
         if self.method == PROFILE:
-            names.append("profiles")
-        for name in names:
-            draw = getattr(evaluation, f"plot_{name}")
-            evaluation.save_figure(draw(found, title=title), folder, name)
+            figures["profiles"] = evaluation.plot_profiles(found, title=title)
+        for name, figure in figures.items():
+            evaluation.save_figure(figure, folder, name)
 
 
 def parse_inverse_options(
