@@ -103,7 +103,10 @@ def with_uncertainties(
 
 
 def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
-    """Return the observations with errors, for figures; of very many a random part."""
+    """Return the observations with errors, for figures; of very many a random part.
+
+    scale : by what a deviation that is not known is multiplied.
+    """
     terms = problem.terms[len(problem.residuals) :]
     found = []
     for condition, term in zip(problem.conditions, terms, strict=True):
@@ -118,7 +121,7 @@ def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
                 term.name,
                 x[rows],
                 condition.u[rows],
-                scale * condition.noise[rows],
+                condition.noise[rows] * (scale if condition.noise_unknown else 1.0),
                 tuple(map(int, condition.component or ())),
             )
         )
