@@ -21,7 +21,7 @@ import pytest
 from launch import ROOT, launch
 
 from sciml_par.info.main import make_parser
-from sciml_par.programs import make_solving_parser, make_training_parser
+from sciml_par.programs import make_inverse_parser, make_solving_parser, make_training_parser
 
 README = ROOT / "README.md"
 FIRST = ROOT / "docs" / "first-solution.md"
@@ -204,8 +204,9 @@ def check_command(options: list[str]) -> None:
 def check_script(script: str, options: list[str]) -> None:
     assert (ROOT / script).is_file()
     program = runpy.run_path(str(ROOT / script))
-    if script == "scripts/solve.py":
-        make_solving_parser("", program="program").parse_args(options)
+    makers = {"scripts/solve.py": make_solving_parser, "scripts/inverse.py": make_inverse_parser}
+    if script in makers:
+        makers[script]("", program="program").parse_args(options)
         return
     parser = (
         program["make_parser"]()
