@@ -130,7 +130,7 @@ def _draw_density(
     deviation = linear.deviations[i]
     y = np.exp(-0.5 * ((x - linear.values[i]) / deviation) ** 2)
     if draws.size:
-        bins = int(np.clip(np.sqrt(len(draws)) + 2, 8, 30))
+        bins = int(np.clip(np.sqrt(len(draws)), 4, 30))
         height = np.histogram(draws[:, i], bins, density=True)
         widths = height[0] * deviation * math.sqrt(2 * math.pi)
         axes.stairs(

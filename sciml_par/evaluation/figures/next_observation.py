@@ -24,6 +24,7 @@ from sciml_par.evaluation.figures.parts.observed import (
 )
 from sciml_par.evaluation.figures.parts.style import (
     DOTS,
+    INK,
     coordinate,
     line_of,
     paper_style,
@@ -148,8 +149,10 @@ def _on_a_line(
         for i in range(q):
             name = name_of_number(linear.names[i])
             draw_line(axes, curve.x[:, 0], ratios[:, k, i], name, **line_of(i))
+        for i in range(q):
             at = np.nanargmin(ratios[:, k, i])
-            axes.scatter(curve.x[at, 0], ratios[at, k, i], label="least", **_BEST)
+            star = {**_BEST, "color": INK, "label": "least"}
+            axes.scatter(curve.x[at, 0], ratios[at, k, i], **star)
         bottom = low - 0.12 * (1.0 - low)
         axes.set_ylim(bottom, 1.0 + 0.05 * (1.0 - low))
         for each in linear.observations:
