@@ -28,10 +28,11 @@ class Linearized:
     rows : the number n of data.
     chi_square : the sum of the squares of their errors in units of their deviations.
     freedom : how many degrees of freedom the directions take from the data.
-    scaled : whether the deviation of the data was not known and is taken from χ².
-    scale : by what the given deviations of the data are multiplied then; otherwise 1.
+    degrees : of freedom of Student's t, of data whose deviation was not known and is that of
+        their residuals; infinite where it was.
+    scale : by what the deviation that was guessed for these data is multiplied; otherwise 1.
     dependence : the largest relative change of a deviation where the equation may be violated ten
-        times more, or less.
+        times less.
     reason : why it is not known; "" if it is.
     seconds : its duration.
     """
@@ -43,7 +44,7 @@ class Linearized:
     rows: int = 0
     chi_square: float = math.nan
     freedom: float = math.nan
-    scaled: bool = False
+    degrees: float = math.inf
     scale: float = 1.0
     dependence: float = 0.0
     reason: str = ""
@@ -59,11 +60,6 @@ class Linearized:
     def known(self) -> bool:
         """Whether deviations are known."""
         return not self.reason
-
-    @property
-    def degrees(self) -> float:
-        """The degrees of freedom of Student's t; infinite where σ is known."""
-        return max(self.rows - self.freedom, 1.0) if self.scaled else math.inf
 
     def quantile(self, level: float) -> float:
         """Return how many deviations an interval of this level reaches to each side."""

@@ -211,8 +211,9 @@ def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
     if found.dependence > _DEPENDENT and not remarks:
         remarks.append(
             f"! the deviations change by {100 * found.dependence:.0f} % where the equation may be "
-            f"violated ten times more or less: equation and conditions leave more open than the "
-            f"unknowns, as an initial condition that is not given, or a prior is missing."
+            f"violated ten times less: the observations have too large a weight=, or equation and "
+            f"conditions leave more open than the unknowns, as an initial condition that is not "
+            f"given, or a function without a prior."
         )
     return remarks
 

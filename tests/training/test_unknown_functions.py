@@ -206,7 +206,7 @@ def smooth_source(values: Any) -> Problem:
             Dirichlet(0.0),
             Observations(SEEN[1:-1], values, noise=0.01),
         ],
-        unknowns={"s": UnknownFunction(0.0, network=eight, prior=prior)},
+        unknowns={"s": UnknownFunction(0.0, network=partial(MLP, width=16, depth=1), prior=prior)},
     )
 
 
@@ -229,7 +229,7 @@ def test_with_a_prior_it_is_the_mean_of_the_posterior() -> None:
     gain = kernel(at, z) @ green.T @ np.linalg.inv(covariance)
     variance = 4 - np.sum(gain * (kernel(at, z) @ green.T), axis=1)
     apart = (result.unknowns["s"](at)[:, 0] - gain @ values) / np.sqrt(variance)
-    assert np.abs(apart).max() < 0.02
+    assert np.abs(apart).max() < 0.03
 
 
 @three

@@ -21,7 +21,11 @@ from sciml_par.problems.unknowns.unknowns import Unknown
 
 FloatArray = npt.NDArray[np.float64]
 
-_PER_LENGTH, _LEAST, _MOST = 4, 5, 400
+_PER_LENGTH = (12, 8, 6, 4)
+"""Points per length, the first that fits. Four tell a Gaussian process to 1.4 % of its amplitude,
+but a network may have functions that vanish at few points and not between them; bands show it."""
+_LEAST = {1: 41, 2: 15}
+_FEWEST, _MOST = 5, 400
 
 
 class PriorCondition(Condition):
@@ -108,7 +112,7 @@ def prior_conditions(
 
 
 def _grid(placed: PlacedFunction, prior: Smooth) -> FloatArray:
-    """Return points over the box of a function's arguments: [n, e], four per length."""
+    """Return points over the box of a function's arguments: [n, e], at least four per length."""
     e, what = len(placed.inputs), f"Problem: the prior {prior!r} of {placed.name!r}"
     if placed.needs_solution:
         raise InputError(
@@ -121,9 +125,12 @@ def _grid(placed: PlacedFunction, prior: Smooth) -> FloatArray:
             f"{what} has {lengths.size} lengths, and the function has {e} argument(s): "
             f"{', '.join(placed.names)}. Give one length, or one for each argument."
         )
-    counts = np.ceil(_PER_LENGTH * (placed.upper - placed.lower) / lengths) + 1
-    numbers = [max(_LEAST, int(min(count, _MOST + 1))) for count in counts]
-    if math.prod(numbers) > _MOST:
+    for density in _PER_LENGTH:
+        counts = np.ceil(density * (placed.upper - placed.lower) / lengths) + 1
+        numbers = [max(_LEAST.get(e, _FEWEST), int(min(n, _MOST + 1))) for n in counts]
+        if math.prod(numbers) <= _MOST:
+            break
+    else:
         raise InputError(
             f"{what} needs a grid of {' × '.join(map(str, numbers))} points, four per length, and "
             f"{_MOST} in all are the most. Take a larger length."

@@ -139,10 +139,10 @@ class Smooth(ByName):
         ρ² = Σ_i ((z_i − z′_i)/length_i)²
 
     It adds |L⁻¹ (k − mean)|² to χ², with C + 1e-8 amplitude² I = L Lᵀ at the points of a grid over
-    the box of the function's arguments, four per length. Between these points, k is determined by
-    its values there up to 1.4 % of the amplitude. Such functions have two derivatives. The squared
-    exponential kernel is not offered: its functions are analytic, and its covariance on such a grid
-    is singular to rounding.
+    the box of the function's arguments. The grid has twelve points per length, or fewer, at least
+    four, so that there are 400 at most; and at least 41 points in one dimension, 15 × 15 in two.
+    Such functions have two derivatives. The squared exponential kernel is not offered: its
+    functions are analytic, and its covariance on such a grid is singular to rounding.
 
     With bounds of the function, k itself is normally distributed between them, or log k with
     ``log=True``; it is not the variable in which the optimizer changes k.

@@ -15,7 +15,8 @@ from sciml_par.results.linearized import Linearized
 Entry = dict[str, Any]
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-_NUMBERS = ("rows", "chi_square", "freedom", "scaled", "scale", "dependence", "reason", "seconds")
+_NUMBERS = ("rows", "chi_square", "freedom", "degrees", "scale", "dependence", "reason", "seconds")
+_MISSING = {"degrees": math.inf}
 _OF_UNKNOWN = ("start", "lower", "upper", "scale")
 
 
@@ -41,7 +42,8 @@ def read_linearized(entry: Entry | None, arrays: Arrays, number: int) -> Lineari
     if entry is None:
         return None
     numbers: dict[str, Any] = {
-        name: math.nan if entry[name] is None else entry[name] for name in _NUMBERS
+        name: _MISSING.get(name, math.nan) if entry[name] is None else entry[name]
+        for name in _NUMBERS
     }
     return Linearized(
         steps=arrays.get(_key(number), np.empty((0, 0))),

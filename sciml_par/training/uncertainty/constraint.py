@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-_CUTOFF = 1e-10
+_CUTOFF = 1e-9
 """Of the columns of the network, relative to the first, below which they are redundant."""
 _LEAST_SHARE = 1e-4
 """Of a direction's variance that comes from the data, below which the equation holds it."""
-_LOOSER = 10.0
+_TIGHTER = 10.0
 """By which the tolerance is changed to see whether deviations depend on it."""
 
 
@@ -30,7 +30,7 @@ class Directions:
     shift : what a Gauss–Newton step of the same loss would add to the parameters, along these, [p].
     freedom : how many degrees of freedom they take from the data: Σ_i of the share of the data.
     dependence : the largest relative change of the deviation of an unknown where the equation may
-        be violated ten times more, or less; 0 without unknowns.
+        be violated ten times less; 0 without unknowns.
     """
 
     steps: Array
@@ -39,7 +39,7 @@ class Directions:
     dependence: float
 
 
-def free_directions(physics: Array, data: Array, unknowns: int, tolerance: float) -> Directions:
+def free_directions(physics: Array, data: Array, *, unknowns: int, tolerance: float) -> Directions:
     """Return the directions for [J r] of physics: [N, p + 1] and of whitened data: [n, p + 1].
 
     With J_f those of the residuals of equations and conditions and J_d those of the data, divided
@@ -95,8 +95,7 @@ def free_directions(physics: Array, data: Array, unknowns: int, tolerance: float
         return steps
 
     steps = steps_at(tolerance)
-    others = [steps_at(tolerance * factor) for factor in (_LOOSER, 1 / _LOOSER)]
-    dependence = max(_change(steps[:, own:], each[:, own:]) for each in others)
+    dependence = _change(steps[:, own:], steps_at(tolerance / _TIGHTER)[:, own:])
     shift = -(steps @ gradient) @ steps
     return Directions(steps, shift, float(share.sum()), dependence)
 

@@ -36,21 +36,30 @@ Array = npt.NDArray[Any]
 
 _SEED, _DTYPE = 421, "float64"
 _ROWS_PER_PARAMETER = 2
+_PHYSICS, _KNOWN, _UNKNOWN = _KINDS = ("physics", "known", "unknown")
 _MOST_RELATIVE = 100.0
 _MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
 
 
 @dataclass(frozen=True)
 class Factors:
-    """R of the QR factors of [J r] of physics and of whitened data, over all ranks.
+    """R of the QR factors of [J r] over all ranks.
 
-    `chi_square` is the sum of squares of the data's residuals, and `rows` is their number.
+    Attributes
+    ----------
+    physics : of equations and conditions.
+    known, unknown : of data in units of their deviations, and of those in units of a guess.
+    rows : the numbers of these two.
     """
 
     physics: Array
-    data: Array
-    chi_square: float
-    rows: int
+    known: Array
+    unknown: Array
+    rows: tuple[int, int]
+
+    def data(self, scale: float) -> Array:
+        """Return the rows of all data, where the guess is to be multiplied by `scale`."""
+        return np.vstack([self.known, self.unknown / scale])
 
 
 def check_uncertainty(asked: Any) -> None:
@@ -144,12 +153,9 @@ class Jacobians:
         parts: list[Factors] = group.allgather_object(here)
         if group.rank or len(parts) == 1:
             return parts[0]
-        return Factors(
-            _triangle([part.physics for part in parts]),
-            _triangle([part.data for part in parts]),
-            sum(part.chi_square for part in parts),
-            sum(part.rows for part in parts),
-        )
+        physics, known, unknown = (_triangle([getattr(p, n) for p in parts]) for n in _KINDS)
+        counts = sum(p.rows[0] for p in parts), sum(p.rows[1] for p in parts)
+        return Factors(physics, known, unknown, counts)
 
     def _here(self, number: int, theta: Array) -> Factors:
         setup = next(each for each in self._stack.setups if each.number == number)
@@ -161,24 +167,15 @@ class Jacobians:
             self._objective.prepare_jacobian(at, batch)
             self._prepared = True
         residuals, jacobians = self._objective.jacobian(at, batch)
-        rows = statistical_terms(setup.problem)
-        data = [term.name in rows for term in self._stack.terms]
-        whitened = [_weight(each) if d else 1.0 for each, d in zip(batch, data, strict=True)]
-        matrices = [
-            np.column_stack([j.numpy().T, r.numpy()]) / w
-            for r, j, w in zip(residuals, jacobians, whitened, strict=True)
-        ]
-        squares = [
-            float(np.sum((r.numpy() / w) ** 2)) if d else 0.0
-            for r, w, d in zip(residuals, whitened, data, strict=True)
-        ]
-        counts = [len(m) if d else 0 for m, d in zip(matrices, data, strict=True)]
-        return Factors(
-            _triangle([m for m, d in zip(matrices, data, strict=True) if not d]),
-            _triangle([m for m, d in zip(matrices, data, strict=True) if d]),
-            sum(squares),
-            sum(counts),
-        )
+        kinds = [_kind_of(setup.problem, term.name) for term in self._stack.terms]
+        found: dict[str, list[Array]] = {kind: [] for kind in _KINDS}
+        for kind, r, j, each in zip(kinds, residuals, jacobians, batch, strict=True):
+            weight = 1.0 if kind == _PHYSICS else _weight(each)
+            found[kind].append(np.column_stack([j.numpy().T, r.numpy()]) / weight)
+        none = np.empty((0, len(theta) + 1))
+        physics, known, unknown = (_triangle([none, *found[kind]]) for kind in _KINDS)
+        counts = sum(map(len, found[_KNOWN])), sum(map(len, found[_UNKNOWN]))
+        return Factors(physics, known, unknown, counts)
 
     def _feed(self, problem: Problem, trained: RankFeed) -> RankFeed:
         """Return points that determine all parameters, where the domain can be sampled."""
@@ -207,26 +204,30 @@ class Jacobians:
         setup = next(each for each in self._stack.setups if each.number == number)
         problem, layout = setup.problem, self._stack.layout
         q = layout.size_of_unknowns
-        found = free_directions(factors.physics, factors.data, q, tolerance_of(problem))
-        unknown = any(getattr(each, "noise_unknown", False) for each in problem.conditions)
-        left = factors.rows - found.freedom
-        scale, reason = 1.0, ""
-        if unknown and left < 1.0:
-            reason = (
-                f"noise='unknown' takes more observations than degrees of freedom: there are "
-                f"{factors.rows} values and {found.freedom:.0f} degrees of freedom"
-            )
-        elif unknown:
-            scale = math.sqrt(factors.chi_square / left)
+        solve = partial(
+            free_directions, factors.physics, unknowns=q, tolerance=tolerance_of(problem)
+        )
+        found, scale, left, reason = solve(factors.data(1.0)), 1.0, math.inf, ""
+        known, guessed = factors.rows
+        if guessed:
+            left = guessed - found.freedom * guessed / (known + guessed)
+            if left < 1.0:
+                reason = (
+                    f"noise='unknown' needs more observations than there are degrees of freedom; "
+                    f"there are {guessed} values and {found.freedom:.0f} degrees of freedom"
+                )
+            else:
+                scale = float(np.linalg.norm(factors.unknown[:, -1])) / math.sqrt(left)
+                found = solve(factors.data(scale))
         answer = Linearized(
-            steps=scale * found.steps,
+            steps=found.steps,
             shift=found.shift[len(theta) - q :],
             parameters=np.asarray(theta[len(theta) - q :], np.float64),
             unknowns=dict(problem.unknowns),
-            rows=factors.rows,
-            chi_square=factors.chi_square / scale**2,
+            rows=known + guessed,
+            chi_square=float(np.sum(factors.data(scale)[:, -1] ** 2)),
             freedom=found.freedom,
-            scaled=unknown,
+            degrees=left,
             scale=scale,
             dependence=found.dependence,
             reason=reason,
@@ -251,6 +252,15 @@ def _or_error(action: Callable[[], Linearized]) -> Linearized:
         return action()
     except (np.linalg.LinAlgError, ValueError) as error:
         raise TrainingError(one_line(error)) from error
+
+
+def _kind_of(problem: Problem, name: str) -> str:
+    """Return the kind of a term's rows."""
+    if name not in statistical_terms(problem):
+        return _PHYSICS
+    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    condition = problem.conditions[names.index(name)]
+    return _UNKNOWN if getattr(condition, "noise_unknown", False) else _KNOWN
 
 
 def tolerance_of(problem: Problem) -> float:

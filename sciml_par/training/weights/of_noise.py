@@ -57,7 +57,9 @@ def weights_of_noise(problem: Problem, dtype: str) -> dict[str, float]:
     physics = [term for term in problem.terms if term.name not in rows]
     if not physics:
         return {name: float(rows[name]) for name in open_}
-    factor = SHARE / _sensitivity(problem, rows, dtype)
+    # A prior beside observations with a weight counts as they do.
+    given = [t.weight / rows[t.name] for t in problem.terms if t.name in rows.keys() - open_]
+    factor = max(given, default=0.0) or SHARE / _sensitivity(problem, rows, dtype)
     return {name: factor * rows[name] for name in open_}
 
 

@@ -1,0 +1,70 @@
+"""benchmarks/coverage.py: its solutions are those of the equations, and it runs."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from launch import ROOT, launch
+
+sys.path.append(str(ROOT / "benchmarks"))
+
+import _coverage_exact as exact
+import _coverage_statistics as statistics
+from _coverage_problems import CASES
+
+pytestmark = pytest.mark.long
+
+PROGRAM = ROOT / "benchmarks" / "coverage.py"
+
+
+def test_the_flow_has_the_boundary_values_of_kovasznay_and_is_its_flow_at_its_viscosity():
+    viscosities = np.array([[0.7], [1.0], [1.4]]) / exact.REYNOLDS
+    edge = np.array([[-0.5, 0.3], [0.5, -0.2], [0.1, -0.5], [0.2, 0.5]])
+    inside = np.array([[0.1, 0.2], [-0.3, 0.4]])
+    np.testing.assert_allclose(
+        exact.flow(viscosities, edge), 3 * [exact.kovasznay(edge)[:, :2]], atol=1e-10
+    )
+    of_true = exact.flow(viscosities[1:2], inside)[0]
+    np.testing.assert_allclose(of_true, exact.kovasznay(inside)[:, :2], atol=1e-10)
+    changed = exact.flow(viscosities[[0, 2]], inside)
+    assert np.abs(changed - of_true).max() > 1e-3
+
+
+def test_conduction_and_reaction_satisfy_their_equations():
+    x, h = np.linspace(0.2, 0.7, 7)[:, None], 1e-4
+    c = np.array([[1.0, 0.5, 0.2]])
+    middle = [exact.conductivity(c, x + s * h / 2)[0] for s in (-1, 1)]
+    u = [exact.conduction(c, x + s * h)[0, :, 0] for s in (-1, 0, 1)]
+    flux = middle[1] * (u[2] - u[1]) - middle[0] * (u[1] - u[0])
+    np.testing.assert_allclose(-flux / h**2, exact.SOURCE, rtol=1e-5)
+    ends = exact.wave(np.array([[-0.7], [0.7]]))[:, 0]
+    found = exact.reaction(np.array([[exact.REACTION, *ends]]), x)
+    np.testing.assert_allclose(found[0], exact.wave(x), atol=1e-11)
+
+
+def test_least_squares_of_many_data_sets_has_the_spread_of_the_bound():
+    case = CASES["diffusion"]()
+    sigma = case.deviation(0.05)
+
+    def model(c):
+        return case.solution(c, case.places).reshape(len(c), -1)
+
+    errors = np.random.default_rng(0).normal(size=(4000, 50))
+    fits = statistics.least_squares(
+        model, model(case.true[None]) + sigma * errors, sigma, case.true
+    )
+    bound = np.sqrt(statistics.covariances(model, case.true[None], sigma))[0, 0]
+    assert fits.estimates.std() == pytest.approx(float(bound[0]), rel=0.05)
+    intervals = statistics.symmetric(fits.estimates, np.sqrt(fits.covariances[:, :, 0]))
+    (held,) = statistics.coverage(intervals, case.true)["0.95"]
+    assert held == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.launches
+def test_it_runs(tmp_path):
+    ended = launch(None, PROGRAM, "diffusion", "--quick", folder=tmp_path)
+    lines = ended.succeeded().out.splitlines()
+    assert [line.split()[3] for line in lines[1:3]] == ["D", "bands"]
+    assert float(lines[1].split()[8]) == pytest.approx(1.0, abs=0.05)  # width over the bound

@@ -1,0 +1,206 @@
+"""Deviations, intervals and bands against those of exact solutions."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trainings import shared, warned
+
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Dirichlet,
+    Interval,
+    Normal,
+    Observations,
+    Problem,
+    Unknown,
+    derivative,
+)
+from sciml_par.results import Result
+from sciml_par.training import Adam, Ensemble, LevenbergMarquardt, train
+from sciml_par.training.uncertainty.constraint import free_directions
+
+TIMES = np.linspace(0.1, 1.0, 12)[:, None]
+SIGMA, RATE = 0.03, 2.0
+once = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+
+
+def measured(seed: int = 0) -> np.ndarray:
+    return np.exp(-RATE * TIMES) + SIGMA * np.random.default_rng(seed).normal(size=TIMES.shape)
+
+
+def decay(
+    noise: Any = SIGMA, unknown: Any = None, equation: Any = None, **unknowns: Any
+) -> Problem:
+    """u′ = −k u, u(0) = 1, observed with errors."""
+    return Problem(
+        Interval(0, 1, name="t"),
+        equation or (lambda u, t, *, k: derivative(u, t, 0) + k * u(t)),
+        conditions=[
+            Dirichlet(1.0, on="t=lower"),
+            Observations(TIMES, measured(), noise=noise),
+        ],
+        unknowns={"k": unknown or Unknown(1.0, lower=0, true=RATE)} | unknowns,
+    )
+
+
+def trained(problem: Problem, **options: Any) -> Result:
+    given = {"optimizer": LevenbergMarquardt(), "steps": 120, "points": 40} | options
+    network = partial(MLP, width=6, depth=1)
+    return train(problem, network=network, precision="float64", progress=False, **given)
+
+
+@cache
+def found() -> Result:
+    return trained(decay())
+
+
+def classical(rate: float) -> tuple[float, np.ndarray]:
+    """The least squares deviation of k, σ/|∂u/∂k|, and the sensitivities at the times."""
+    slopes = -TIMES * np.exp(-rate * TIMES)
+    return SIGMA / float(np.linalg.norm(slopes)), slopes
+
+
+def optimum() -> float:
+    from scipy.optimize import least_squares
+
+    return float(least_squares(lambda k: (np.exp(-k * TIMES) - measured()).ravel(), [1.0]).x[0])
+
+
+def test_the_fit_and_its_deviation_are_those_of_least_squares() -> None:
+    answer = found().uncertainty()
+    deviation, slopes = classical(answer.values[0])
+    assert abs(answer.values[0] - optimum()) < 0.01 * deviation
+    np.testing.assert_allclose(answer.deviations, [deviation], rtol=1e-3)
+    if sp.rank() == 0:
+        lower, upper = answer.bands(TIMES)
+        np.testing.assert_allclose(
+            (upper - lower) / 2, 1.95996 * deviation * abs(slopes), rtol=0.01
+        )
+        prediction = found().predict(TIMES, interval=0.95)
+        np.testing.assert_array_equal(prediction.lower, lower)
+        after = answer.deviations_after(TIMES[5:6], noise=SIGMA)[0, 0, 0]
+        np.testing.assert_allclose(
+            after, SIGMA / np.sqrt(np.sum(slopes**2) + slopes[5, 0] ** 2), rtol=2e-3
+        )
+
+
+def test_intervals_stay_within_bounds_and_grow_with_the_level() -> None:
+    narrow, wide = (found().uncertainty(level).intervals["k"] for level in (0.68, 0.9999))
+    assert 0 < wide[0] < narrow[0] < narrow[1] < wide[1]
+    # The value is lower + s log(1 + eᵖ), and p is normal.
+    p = [np.log(np.expm1(each)) for each in (*wide, found().uncertainty().values[0])]
+    np.testing.assert_allclose(p[2] - p[0], p[1] - p[2], rtol=1e-6)
+
+
+@pytest.mark.ranks(most=3, reason="three ranks divide points unevenly")
+def test_ranks_together_find_what_each_finds_alone() -> None:
+    alone = trained(
+        decay(), mode=Ensemble(members_per_rank=1, seeds=[0] * sp.size()), uncertainty=True
+    )
+    together, mine = found().uncertainty(), alone.uncertainty(member=sp.rank())
+    np.testing.assert_allclose(together.deviations, mine.deviations, rtol=2e-3)
+    np.testing.assert_allclose(together.bounds, mine.bounds, rtol=2e-3)
+
+
+@once
+def test_an_unknown_deviation_comes_from_the_residuals() -> None:
+    known, answer = found().uncertainty(), trained(decay("unknown")).uncertainty()
+    residuals = np.exp(-answer.values[0] * TIMES) - measured()
+    sigma = np.sqrt(np.sum(residuals**2) / (len(TIMES) - 1))
+    np.testing.assert_allclose(answer.deviations / known.deviations, sigma / SIGMA, rtol=0.01)
+    reach = np.log(np.expm1(answer.bounds[0, 1])) - np.log(np.expm1(answer.values[0]))
+    slope = -np.expm1(-answer.values[0])
+    np.testing.assert_allclose(reach * slope / answer.deviations[0], 2.201, rtol=1e-2)  # t of 11
+
+
+@once
+def test_without_linearization_it_is_the_same_where_the_problem_is_nearly_linear() -> None:
+    linear = found().uncertainty()
+    profile = found().uncertainty(method="profile")
+    np.testing.assert_allclose(profile.bounds, linear.bounds, rtol=0.02)
+    values, rise = profile.profiles["k"]
+    chi = [np.sum((np.exp(-k * TIMES) - measured()) ** 2) / SIGMA**2 for k in values]
+    np.testing.assert_allclose(rise, np.array(chi) - min(chi), atol=0.02)
+    drawn = found().uncertainty(method="randomized", members=60)
+    np.testing.assert_allclose(drawn.deviations, linear.deviations, rtol=0.4)
+    assert drawn.draws.shape == (60, 1) and not drawn.remarks
+
+
+@once
+@pytest.mark.parametrize(
+    ("equation", "said"),
+    [
+        (lambda u, t, *, k, b: b * derivative(u, t, 0) + k * u(t), "only k/b"),
+        (lambda u, t, *, k, b: derivative(u, t, 0) + k * b * u(t), "only k·b"),
+        (lambda u, t, *, k, b: derivative(u, t, 0) + (k + 0 * b) * u(t), "determine b"),
+    ],
+)
+def test_what_the_data_do_not_determine_is_said(equation: Any, said: str) -> None:
+    with warned("do not determine") as caught:
+        result = trained(decay(equation=equation, b=Unknown(1.0)))
+    assert said in caught[0] and any(said in each for each in result.remarks)
+    fixed = trained(decay(equation=equation, b=Unknown(1.0, prior=Normal(1.0, 0.01))))
+    assert not fixed.uncertainty().remarks
+
+
+@once
+def test_a_training_that_has_not_ended_is_told_by_its_deviations() -> None:
+    with warned("has not ended") as caught:
+        trained(decay(), optimizer=Adam(1e-3), steps=300)
+    assert "of its deviations" in caught[0]
+
+
+@once
+def test_files_hold_it(tmp_path: Path) -> None:
+    folder = found().save(shared(tmp_path) / "run", plots=False)
+    loaded, answer = Result.load(folder), found().uncertainty()
+    np.testing.assert_array_equal(loaded.uncertainty().bounds, answer.bounds)
+    np.testing.assert_array_equal(loaded.uncertainty().bands(TIMES), answer.bands(TIMES))
+    with pytest.raises(InputError, match="trains again"):
+        loaded.uncertainty(method="profile")
+
+
+@once
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"level": 95}, r"level in \(0, 1\)"),
+        ({"method": "bayes"}, "'profile'"),
+        ({"member": 3}, "member=0"),
+        ({"method": "randomized", "members": 1}, "members"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        found().uncertainty(**arguments)
+
+
+@once
+def test_without_noise_it_says_what_to_give() -> None:
+    result = trained(decay(noise=None), steps=5)
+    answer = result.uncertainty()
+    assert not answer.known and "noise=" in repr(answer)
+    with pytest.raises(InputError, match="noise="):
+        answer.bands(TIMES)
+    with pytest.raises(InputError, match="expected uncertainty"):
+        trained(decay(), uncertainty="yes")
+
+
+def test_directions_are_those_of_a_small_tolerance() -> None:
+    rng = np.random.default_rng(0)
+    physics, data = rng.normal(size=(6, 9)), rng.normal(size=(8, 9))
+    directions = free_directions(
+        np.c_[physics, np.zeros(6)], np.c_[data, np.zeros(8)], unknowns=2, tolerance=1e-5
+    )
+    covariance = np.linalg.inv(physics.T @ physics / 1e-10 + data.T @ data)
+    np.testing.assert_allclose(
+        directions.steps.T @ directions.steps, covariance, atol=1e-6 * covariance.max()
+    )
+    assert directions.freedom == pytest.approx(3.0, abs=1e-6)
