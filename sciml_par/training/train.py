@@ -276,7 +276,10 @@ def _result(
     found = members_found(ready, meeting.courses, outcomes, whole, everyone)
     if wants_estimate(estimate, found, ready, everyone):
         found = with_estimates(found, ready, meeting.courses, outcomes, world)
-    found = with_uncertainties(found, ready, meeting.courses, outcomes, uncertainty)
+    samples = getattr(arguments.mode, "bootstrap", False)
+    found = with_uncertainties(
+        found, ready, meeting.courses, outcomes, uncertainty, samples=samples
+    )
     return Result(
         ready.settings.mode,
         collect(found, everyone, ready.problem_of),
