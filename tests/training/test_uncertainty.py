@@ -111,6 +111,12 @@ def test_ranks_together_find_what_each_finds_alone() -> None:
 
 
 @once
+def test_members_of_a_bootstrap_have_none_as_all_data_are_not_theirs() -> None:
+    sampled = trained(decay(), mode=Ensemble(members=2, bootstrap=True), uncertainty=True, steps=60)
+    assert "samples of the observations" in sampled.uncertainty(member=0).reason
+
+
+@once
 def test_an_unknown_deviation_comes_from_the_residuals() -> None:
     known, answer = found().uncertainty(), trained(decay("unknown")).uncertainty()
     residuals = np.exp(-answer.values[0] * TIMES) - measured()
