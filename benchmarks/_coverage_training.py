@@ -54,7 +54,7 @@ def train_start(case: Case, sigma: float, seed: int) -> Start:
     return Start(
         [np.asarray(v.numpy()) for v in result.networks[0].trainable_variables],
         {name: float(result.unknowns[name].mean) for name in case.unknowns},
-        weights_of_noise(weighed, "float64"),
+        weights_of_noise(weighed, {}),
         time.perf_counter() - began,
     )
 

@@ -157,7 +157,7 @@ class Result:
         ------
         InputError
             x has another shape, or weights or networks of members are not on this rank. `interval`
-            is not a probability, or there is one member only.
+            is not a probability, or of one model nothing is known: see `uncertainty`.
 
         Warns
         -----

@@ -29,6 +29,10 @@ _UNDETERMINED = 1.0
 _INVOLVED = 0.1
 """The least share of an unknown in a combination."""
 _EQUAL = 0.05
+_ALL = 0.9
+"""The share of the data that degrees of freedom may take."""
+_GONE = 1e-3
+"""The size, relative to the start, from which an unknown has become zero."""
 _DEPENDENT = 0.1
 """The relative change of a deviation with the tolerance of the equation that is told."""
 _NOT_ENDED = 0.3
@@ -213,6 +217,8 @@ def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
     """Return sentences on what the data do not determine, and on what speaks against deviations."""
     if not found.known:
         return []
+    if found.freedom > _ALL * found.rows:
+        return [_nothing_left(found, names)]
     remarks = undetermined_in(found, names)
     moves = numbers_shift(found)
     if len(moves) and moves.max() > _NOT_ENDED and not remarks:
@@ -224,11 +230,30 @@ def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
     if found.dependence > _DEPENDENT and not remarks:
         remarks.append(
             f"! the deviations change by {100 * found.dependence:.0f} % where the equation may be "
-            f"violated ten times less: the observations have too large a weight=, or equation and "
-            f"conditions leave more open than the unknowns, as an initial condition that is not "
-            f"given, or a function without a prior."
+            f"violated ten times less, and are not to be trusted: the network is too small to "
+            f"satisfy the equation for other values of the unknowns (take a wider one), the "
+            f"observations have too large a weight=, or more than the unknowns is left open, as an "
+            f"initial condition that is not given, or a function without a prior."
         )
     return remarks
+
+
+def _nothing_left(found: Linearized, names: Sequence[str]) -> str:
+    """Return a sentence for data that are all fitted, as if there were no equation."""
+    starts = np.concatenate([np.ravel(each.start) for each in found.unknowns.values()])
+    gone = [
+        n for n, v, s in zip(names, found.values, starts, strict=True) if abs(v) < _GONE * abs(s)
+    ]
+    if len(gone) > 1:
+        return (
+            f"! the data do not determine {listed(gone)} separately: they have become zero "
+            f"together, where the equation holds for any u. Give one of them a value or a prior."
+        )
+    return (
+        f"! equation and conditions leave {found.freedom:.0f} degrees of freedom to {found.rows} "
+        f"observed values: the noise is fitted, and the deviations mean nothing. Give conditions, "
+        f"priors or more observations."
+    )
 
 
 def relative_steps(steps: FloatArray, slopes: FloatArray, values: FloatArray) -> FloatArray:

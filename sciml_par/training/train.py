@@ -128,6 +128,9 @@ def train(
         the interior. None does so where it can, and True raises an error where it cannot: for
         ensembles, interior points in an array, `points_per_rank`, minibatches, new or adapted
         points, weights of single points, and fewer than 60 steps.
+    uncertainty : compute at the end how well observations with known errors determine the unknowns
+        and the solution; see `Result.uncertainty`. By default where a problem has an equation and
+        such observations, of at most 16 members.
 
     Returns
     -------
@@ -273,7 +276,10 @@ def _result(
     found = members_found(ready, meeting.courses, outcomes, whole, everyone)
     if wants_estimate(estimate, found, ready, everyone):
         found = with_estimates(found, ready, meeting.courses, outcomes, world)
-    found = with_uncertainties(found, ready, meeting.courses, outcomes, uncertainty)
+    samples = getattr(arguments.mode, "bootstrap", False)
+    found = with_uncertainties(
+        found, ready, meeting.courses, outcomes, uncertainty, samples=samples
+    )
     return Result(
         ready.settings.mode,
         collect(found, everyone, ready.problem_of),

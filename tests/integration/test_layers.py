@@ -69,6 +69,7 @@ FLOORS = {
         "outcome": 7,
         "estimate": 8,
         "growth": 8,
+        "uncertainty": 8,
         "train": 9,
         "solving": 10,
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,9 @@ class JacobianOfTerm:
             if right:
                 self._computed = computed
                 return
-        self._computed = tf.function(self._row_by_row, autograph=False)
+        # TensorFlow counts the traces of a method over all objects, and warns of many; of a partial
+        # it counts those of the one.
+        self._computed = tf.function(partial(self._row_by_row), autograph=False)
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return √w r at θ, [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""

@@ -31,8 +31,8 @@ class ProblemChanges:
     weigh : the problem with the weights.
     """
 
-    def __init__(self, weights: Any, phases: Sequence[Phase], precision: str) -> None:
-        self._precision = precision
+    def __init__(self, weights: Any, phases: Sequence[Phase]) -> None:
+        self._known: dict[Any, float] = {}
         self._weights = weights if isinstance(weights, Mapping) else {}
         known = [(_weight_of(phase.optimizer), _name(phase.optimizer)) for phase in phases]
         usual = [(weight, name) for weight, name in known if weight is not None]
@@ -58,7 +58,7 @@ class ProblemChanges:
         if self._usual is not None and open_ and problem.condition_weight is None:
             self._kind = self._kind or open_[0]
             problem = problem.with_condition_weight(self._usual[0])
-        of_noise = weights_of_noise(problem, self._precision)
+        of_noise = weights_of_noise(problem, self._known)
         return problem.with_term_weights(of_noise) if of_noise else problem
 
     def scale(self, problem: Problem, model: Any) -> Problem:

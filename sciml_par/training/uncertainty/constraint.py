@@ -16,6 +16,7 @@ _CUTOFF = 1e-9
 """Of the columns of the network, relative to the first, below which they are redundant."""
 _LEAST_SHARE = 1e-4
 """Of a direction's variance that comes from the data, below which the equation holds it."""
+_BELOW, _PART = 30.0, 30.0
 _TIGHTER = 10.0
 """By which the tolerance is changed to see whether deviations depend on it."""
 
@@ -45,7 +46,7 @@ def free_directions(physics: Array, data: Array, *, unknowns: int, tolerance: fl
     With J_f those of the residuals of equations and conditions and J_d those of the data, divided
     by their deviations, the covariance of θ is that of the loss |r_f|²/τ² + |r_d|² (Laplace),
 
-        C = (J_fᵀ J_f/τ² + J_dᵀ J_d)⁺        τ small
+        C = (J_fᵀ J_f/τ² + J_dᵀ J_d)⁺        τ small, at most `tolerance`
 
     by the generalized singular value decomposition of the pair, in whose directions x_i both are
     diagonal (Golub and Van Loan 2013, Matrix Computations, section 6.1.6):
@@ -80,6 +81,7 @@ def free_directions(physics: Array, data: Array, *, unknowns: int, tolerance: fl
     g = np.zeros(len(rotation))
     g[: len(cosines)] = cosines / balance
     s = np.linalg.norm(q[: len(physics)] @ rotation.T, axis=0)
+    tolerance = _tolerance(g, s, tolerance)
     share = g**2 / np.maximum(g**2 + (s / tolerance) ** 2, np.finfo(float).tiny)
     # Where nothing moves neither, an unknown is as free as can be.
     loose = (g**2 + (s / tolerance) ** 2) == 0.0
@@ -98,6 +100,14 @@ def free_directions(physics: Array, data: Array, *, unknowns: int, tolerance: fl
     dependence = _change(steps[:, own:], steps_at(tolerance / _TIGHTER)[:, own:])
     shift = -(steps @ gradient) @ steps
     return Directions(steps, shift, float(share.sum()), dependence)
+
+
+def _tolerance(g: Array, s: Array, most: float) -> float:
+    """Return the smallest τ, down to a part of `most`, that the free directions are well below."""
+    seen = g > 0.0
+    ratios = s[seen] / g[seen]
+    free = ratios[ratios < most]
+    return float(np.clip(_BELOW * free.max(initial=0.0), most / _PART, most))
 
 
 def _regular(corner: Array) -> Array:

@@ -77,8 +77,13 @@ def with_uncertainties(
     courses: Sequence[Course],
     outcomes: Sequence[Outcome],
     asked: bool | None,
+    *,
+    samples: bool = False,
 ) -> list[Member]:
-    """Return this group's members with how well their data determine them (collective in it)."""
+    """Return this group's members with how well their data determine them (collective in it).
+
+    samples : whether each member has another sample of the data, of a bootstrap.
+    """
     setups = [setup for course in courses for setup in course.stack.setups]
     best = ready.settings.keep == BEST
     kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
@@ -88,7 +93,7 @@ def with_uncertainties(
     found = []
     for member in members:
         stack = stacks[member.number]
-        why = _obstacle(stack, len(members), asked)
+        why = _obstacle(stack, len(members), asked, samples)
         if why is None:
             found.append(member)
             continue
@@ -128,7 +133,7 @@ def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
     return tuple(found)
 
 
-def _obstacle(stack: Stack, members: int, asked: bool | None) -> str | None:
+def _obstacle(stack: Stack, members: int, asked: bool | None, samples: bool) -> str | None:
     """Return None where nothing is asked, "" where nothing is in the way, or what is."""
     problem = stack.problem
     if asked is False or not statistical_terms(problem):
@@ -140,6 +145,11 @@ def _obstacle(stack: Stack, members: int, asked: bool | None) -> str | None:
         return None
     if not problem.residuals:
         return "there is no equation, so that only the network's smoothness restricts a fit"
+    if samples:  # all data are not at their optimum there
+        return (
+            "members of bootstrap=True have samples of the observations; the deviation of the "
+            "members is that of the unknowns"
+        )
     if asked is None and members > _MOST_MEMBERS:
         return f"of more than {_MOST_MEMBERS} members it is found by train(…, uncertainty=True)"
     if stack.layout.size > _MOST_PARAMETERS:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.observations import Observations
-from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.training.weights.loss_weights import LossAt, LossWeights, TermsOfLoss, WeightState
+from sciml_par.training.weights.sensitivity import stiffness
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
 
-SHARE = 1e-6
-"""λ g², the largest change that data can force on an equation, relative to theirs."""
-_POINTS, _PROBES = 128, 9
+_SHARE = 0.02
+"""τ g: what data can violate the equation by, relative to what they would, were it as soft."""
+_LEAST_SHARE = 1e-4
+"""The same for the median of g, at least: smaller ones are at the accuracy of networks."""
 _STAGES = 8
 _LEAD = 1e4
 """How much more observations weigh in the first steps."""
@@ -35,14 +35,18 @@ def statistical_terms(problem: Problem) -> dict[str, int]:
     return {term.name: c.number_of_rows for c, term in pairs if c.statistical and term.weight > 0}
 
 
-def weights_of_noise(problem: Problem, dtype: str) -> dict[str, float]:
+def weights_of_noise(problem: Problem, known: dict[Any, float]) -> dict[str, float]:
     """Return the weights of observations with noise that have none, by name (local).
 
     With χ² = Σ_i ((u(x_i) − u_i)/σ_i)² and L_f the terms of equations and conditions, the loss is
     L = L_f + λ χ². For λ → 0 this is least χ² among all u that satisfy the equation (the penalty
-    method; Nocedal and Wright 2006, Numerical Optimization, section 17.1). What χ² forces on the
-    equation is λ g² of what it would change in u, where g² is the largest χ² of a change of u for
-    which L_f = 1; λ = `SHARE`/g² with g² from a few smooth functions.
+    method; Nocedal and Wright 2006, Numerical Optimization, section 17.1). With g² the largest χ²
+    of a change of u for which L_f changes by 1, data violate the equation by λ g² of what they
+    would if it weighed nothing; λ = (`_SHARE`/g)², with g
+    from smooth functions; see `stiffness`. Not smaller, since a network must satisfy the equation
+    to λ^½ where unknowns move.
+
+    known : λ of problems that differ from others in the observed values alone; it is added to.
     """
     rows = statistical_terms(problem)
     open_ = [
@@ -59,65 +63,36 @@ def weights_of_noise(problem: Problem, dtype: str) -> dict[str, float]:
         return {name: float(rows[name]) for name in open_}
     # A prior beside observations with a weight counts as they do.
     given = [t.weight / rows[t.name] for t in problem.terms if t.name in rows.keys() - open_]
-    factor = max(given, default=0.0) or SHARE / _sensitivity(problem, rows, dtype)
+    factor = max(given, default=0.0)
+    if not factor:
+        key = _key(problem, rows)
+        factor = known[key] = known.get(key) or _tolerance(problem, rows) ** 2
     return {name: factor * rows[name] for name in open_}
 
 
-def _sensitivity(problem: Problem, rows: dict[str, int], dtype: str) -> float:
-    """Return g², the median over smooth changes of u of χ² over L_f."""
-    points = [
-        [tf.constant(array, dtype) for array in term.points(_POINTS)] for term in problem.terms
-    ]
-    scale = max(map(_size, problem.conditions), default=0.0) or 1.0
+def _key(problem: Problem, rows: Mapping[str, int]) -> Any:
+    """Return a key of equations, weights and deviations; of functions, which are objects."""
+    return (
+        tuple(id(getattr(each, "function", each)) for each in problem.residuals),
+        tuple((term.name, term.weight) for term in problem.terms),
+        tuple(rows.items()),
+        tuple(
+            np.asarray(getattr(c, "noise", 0.0)).tobytes()
+            for c in problem.conditions
+            if c.statistical
+        ),
+    )
 
-    def residuals(number: int) -> list[Array]:
-        u = problem.field(_probe(problem, number, scale))
-        return [
-            t.residual(u, *a).numpy().astype(np.float64)
-            for t, a in zip(problem.terms, points, strict=True)
-        ]
 
-    ratios = []
+def _tolerance(problem: Problem, rows: Mapping[str, int]) -> float:
+    """Return τ = λ^½, relative to which data in units of their deviations move the equation."""
+    physics = [term.name for term in problem.terms if term.name not in rows]
     try:
-        base = residuals(0)
-        for number in range(1, _PROBES + 1):
-            changes = [
-                np.mean(np.sum((a - b) ** 2, 1))
-                for a, b in zip(residuals(number), base, strict=True)
-            ]
-            of = dict(zip((t.name for t in problem.terms), changes, strict=True))
-            weights = {t.name: t.weight for t in problem.terms}
-            chi = sum(rows[name] * of[name] for name in rows)
-            loss = sum(weights[n] * v for n, v in of.items() if n not in rows)
-            ratios.append(chi / loss if loss > 0 else np.nan)
+        ratios = stiffness(problem, physics, list(rows))
     except Exception:  # a user's residual may not like such functions
-        ratios = []
-    finite = [r for r in ratios if np.isfinite(r) and r > 0]
-    return float(np.median(finite)) if finite else float(sum(rows.values()))
-
-
-def _size(condition: Condition) -> float:
-    if not isinstance(condition, Observations) or not condition.statistical:
-        return 0.0
-    values = np.sqrt(np.mean(np.square(condition.u)))
-    return float(values) if values > 0 else 1.0
-
-
-def _probe(problem: Problem, number: int, scale: float) -> Field:
-    """Return a smooth function of the coordinates; that of number 0 is zero."""
-    domain, m = problem.domain, problem.network_outputs
-    lower, upper = np.asarray(domain.lower), np.asarray(domain.upper)
-    if problem.input_scaling:
-        lower, upper = -np.ones_like(lower), np.ones_like(upper)
-    d = len(lower)
-    drawn = np.random.default_rng(number).normal(size=(1 + 2 * d, m)) * (scale if number else 0.0)
-
-    def value(x: Tensor) -> Tensor:
-        t = (x - tf.constant(lower, x.dtype)) / tf.constant(upper - lower, x.dtype)
-        basis = tf.concat([tf.ones_like(t[:, :1]), t - 0.5, tf.cos(np.pi * t)], axis=1)
-        return basis @ tf.constant(drawn, x.dtype)
-
-    return Field(value)
+        return float(_SHARE / math.sqrt(sum(rows.values())))
+    usual = float(np.median(ratios))
+    return float(np.clip(_SHARE * ratios[0], _LEAST_SHARE * usual, _SHARE * usual))
 
 
 @dataclass(frozen=True)
