@@ -82,18 +82,19 @@ def free_directions(physics: Array, data: Array, *, unknowns: int, tolerance: fl
     g[: len(cosines)] = cosines / balance
     s = np.linalg.norm(q[: len(physics)] @ rotation.T, axis=0)
     tolerance = _tolerance(g, s, tolerance)
-    share = g**2 / np.maximum(g**2 + (s / tolerance) ** 2, np.finfo(float).tiny)
-    # Where nothing moves neither, an unknown is as free as can be.
-    loose = (g**2 + (s / tolerance) ** 2) == 0.0
-    chosen = (share > _LEAST_SHARE) | loose
+    precision = np.maximum(g**2 + (s / tolerance) ** 2, np.finfo(float).tiny)
+    share = g**2 / precision
+    # What nothing determines moves unknowns by huge steps, whatever holds it.
+    moved = solve_triangular(corner, rotation.T[rank:]) ** 2 / precision
+    chosen = (share > _LEAST_SHARE) | (moved > _LEAST_SHARE * moved.sum(axis=1)[:, None]).any(0)
     x = solve_triangular(triangle, rotation[chosen].T) if chosen.any() else np.empty((len(g), 0))
     x /= np.concatenate([lengths[:own][order[:rank]], lengths[own:]])[:, None]
     columns = np.concatenate([order[:rank], np.arange(own, own + unknowns)])
 
     def steps_at(tau: float) -> Array:
-        precision = g[chosen] ** 2 + (s[chosen] / tau) ** 2
+        lengths = np.sqrt(np.maximum(g**2 + (s / tau) ** 2, np.finfo(float).tiny))[chosen]
         steps = np.zeros((int(chosen.sum()), own + unknowns))
-        steps[:, columns] = (x / np.sqrt(np.maximum(precision, np.finfo(float).tiny))).T
+        steps[:, columns] = (x / lengths).T
         return steps
 
     steps = steps_at(tolerance)
