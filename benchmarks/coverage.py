@@ -16,6 +16,7 @@ benchmarks/results/coverage.json.
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,16 @@ from _coverage_intervals import (
     data_sets,
     truth_and_bound,
 )
+from _coverage_posterior import QUANTILES, sample
 from _coverage_problems import CASES, Case
 from _coverage_statistics import summary
-from _coverage_training import train_start
+from _coverage_training import train_members, train_start
 from _measuring import RESULTS, write_json
 
 import sciml_par as sp
 
 LINE = "{:<15}{:>6}  {:<10}{:>9}{:>8}{:>10}{:>8}{:>8}{:>8}{:>8}{:>9}"
+POSTERIOR = "{:<15}{:>6}  {:<22}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}"
 HEAD = LINE.format(
     "problem", "noise", "quantity", "68 %", "95 %", "exact 68", "95 %", "width", "spread", "off",
     "seconds",
@@ -47,6 +50,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=1000, help="data sets of a problem and noise")
     parser.add_argument("--block", type=int, default=200, help="data sets trained as one")
     parser.add_argument("--seed", type=int, default=0, help="of weights and errors")
+    parser.add_argument("--posterior", action="store_true", help="Monte Carlo on one data set")
     parser.add_argument("--quick", action="store_true", help="one noise and few data sets")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in CASES]:
@@ -54,6 +58,9 @@ def main() -> None:
     if options.quick:
         options.noise, options.sets, options.block = [0.05], 4, 4
     sp.init()
+    if options.posterior:
+        posteriors(options)
+        return
     found: list[dict[str, Any]] = []
     print(HEAD)
     for name in options.names or CASES:
@@ -63,6 +70,53 @@ def main() -> None:
                 print(line_of(found[-1], row), flush=True)
             write_json(RESULTS / "coverage.json", {"settings": found}, quiet=True)
     print(f"written to {RESULTS / 'coverage.json'}")
+
+
+def posteriors(options: argparse.Namespace) -> None:
+    """Print intervals of one data set next to those of Hamiltonian Monte Carlo."""
+    print(POSTERIOR.format("problem", "noise", "", "mean", "deviation", *QUANTILES, "seconds"))
+    for name in options.names or ("diffusion", "reaction"):
+        case = CASES[name]()
+        for noise in options.noise:
+            for row in posterior(case, noise, options.seed):
+                print(POSTERIOR.format(name, f"{100 * noise:g} %", *row), flush=True)
+
+
+def posterior(case: Case, noise: float, seed: int) -> list[tuple[str, ...]]:
+    """Return a row for the first unknown by the package, and one by Monte Carlo."""
+    sigma = case.deviation(noise)
+    data = data_sets(case, sigma, 1, seed)
+    start = train_start(case, sigma, seed)
+    result = train_members(case, start, data, sigma, seed)
+    began = time.perf_counter()
+    ends = [result.uncertainty(level).bounds[0] for level in (0.95, 0.68)]
+    linear = result.uncertainty()
+    seconds = result.members[0].linearized.seconds + time.perf_counter() - began
+    (low, high), (inner_low, inner_high) = ends
+    value = float(linear.values[0])
+    fits = by_the_exact_solution(case, data, sigma)
+    drawn = sample(
+        lambda c: case.solution(c, case.places).reshape(len(c), -1),
+        data.reshape(1, -1),
+        sigma,
+        np.concatenate([linear.values, case.true[len(case.unknowns) :]]),
+        _scale(case, fits),
+        seed,
+    )
+    k = drawn.draws[..., 0].ravel()
+    mine = [value, linear.deviations[0], low, inner_low, value, inner_high, high]
+    theirs = [k.mean(), k.std(ddof=1), *np.quantile(k, QUANTILES)]
+    monte_carlo = f"Monte Carlo, R̂ {drawn.rhat:.3f}"
+    return [
+        ("linearized", *(f"{each:.5f}" for each in mine), f"{seconds:.1f}"),
+        (monte_carlo, *(f"{each:.5f}" for each in theirs), f"{drawn.seconds:.1f}"),
+    ]
+
+
+def _scale(case: Case, fits: Intervals) -> Any:
+    """Return the size of a step of each coefficient."""
+    known = fits.deviations[0, : len(case.unknowns)]
+    return np.concatenate([known, np.full(len(case.others), known.mean())])
 
 
 def measured(case: Case, noise: float, options: argparse.Namespace) -> dict[str, Any]:

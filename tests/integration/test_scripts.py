@@ -23,6 +23,9 @@ FIGURE_FILES = {
     f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")
 }
 MEMBER_KEYS = {
+    "fits",
+    "observations",
+    "uncertainty",
     "validation_loss",
     "zero_loss",
     "misfits",

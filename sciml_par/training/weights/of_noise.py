@@ -18,12 +18,12 @@ from sciml_par.training.weights.sensitivity import stiffness
 Tensor = Any
 Array = npt.NDArray[np.float64]
 
-_SHARE = 0.02
-"""τ g: what data can violate the equation by, relative to what they would, were it as soft."""
-_LEAST_SHARE = 1e-4
-"""The same for the median of g, at least: smaller ones are at the accuracy of networks."""
+_SHARE, _MOST_SHARE = 0.02, 0.1
+"""τ g: by what data violate the equation, relative to what they would, were it as soft."""
+_LEAST_SHARE = 1e-3
+"""The same for the median of g; smaller ones are beyond the accuracy of networks."""
 _STAGES = 8
-_LEAD = 1e4
+_LEAD = 1e2
 """How much more observations weigh in the first steps."""
 _STEPS_OF_SECOND_ORDER, _STEPS_OF_FIRST_ORDER = 20, 250
 
@@ -91,8 +91,9 @@ def _tolerance(problem: Problem, rows: Mapping[str, int]) -> float:
         ratios = stiffness(problem, physics, list(rows))
     except Exception:  # a user's residual may not like such functions
         return float(_SHARE / math.sqrt(sum(rows.values())))
-    usual = float(np.median(ratios))
-    return float(np.clip(_SHARE * ratios[0], _LEAST_SHARE * usual, _SHARE * usual))
+    softest = float(ratios[0])
+    wanted = max(_SHARE * softest, _LEAST_SHARE * float(np.median(ratios)))
+    return min(wanted, _MOST_SHARE * softest)
 
 
 @dataclass(frozen=True)

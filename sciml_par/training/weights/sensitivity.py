@@ -17,12 +17,14 @@ Tensor = Any
 Array = npt.NDArray[np.float64]
 
 _POINTS, _DTYPE = 200, "float64"
-_FUNCTIONS = {1: 30, 2: 60, 3: 90}
+_FUNCTIONS = {1: 40, 2: 80, 3: 100}
 _FUNCTIONS_OTHERWISE = 120
-_LEAST, _MOST = 30, 120
-_FREQUENCY = 2.0
+_LEAST, _MOST = 40, 160
+_FREQUENCIES = (1.0, 3.0)
 _SMALL = 1e-3
 _RIDGE = 1e-3
+_CUTOFF = 1e-3
+"""Of directions of the coefficients, beyond which they are too rough to be of interest."""
 _GAP = 30.0
 """The factor between ratios from which those below belong to directions that are free."""
 _MOST_FREE = 0.5
@@ -67,7 +69,9 @@ def _traced(problem: Problem, physics: Sequence[Term], data: Sequence[Term]) -> 
     if problem.input_scaling:
         lower, upper = -np.ones_like(lower), np.ones_like(upper)
     rng = np.random.default_rng(0)
-    kernel, bias = _FREQUENCY * rng.normal(size=(len(lower), k)), rng.normal(size=k)
+    frequencies = rng.uniform(*_FREQUENCIES, size=k)
+    kernel = frequencies * rng.normal(size=(len(lower), k))
+    bias = frequencies * rng.uniform(-1, 1, size=k)
     arrays = [[tf.constant(a, _DTYPE) for a in t.points(_POINTS)] for t in (*physics, *data)]
 
     def field(coefficients: Tensor) -> Field:
@@ -119,7 +123,7 @@ def _ratios(physics: Array, data: Array) -> Array:
     balance = np.linalg.norm(physics) / np.linalg.norm(data)
     both = np.vstack([physics, balance * data])
     u, s, _ = np.linalg.svd(both, full_matrices=False)
-    q = u[:, s > 1e-7 * s[0]]
+    q = u[:, s > _CUTOFF * s[0]]
     _, cosines, rotation = np.linalg.svd(q[len(physics) :], full_matrices=False)
     sines = np.linalg.norm(q[: len(physics)] @ rotation.T, axis=0)
     seen = cosines > 1e-6
