@@ -15,6 +15,7 @@ from sciml_par._text import listed
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.observed import Observed
+from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import PredictionElsewhere
 
@@ -274,8 +275,29 @@ def undetermined_in(found: Linearized, names: Sequence[str]) -> list[str]:
     sentences = []
     for size, combination in zip(spread, combinations, strict=True):
         if size > _UNDETERMINED:
-            sentences.append(_sentence(size, combination, names))
+            at = _at_bound(found, combination)
+            sentences.append(
+                _sentence(size, combination, names) if at is None else _bound_sentence(names[at])
+            )
     return sentences
+
+
+def _at_bound(found: Linearized, combination: FloatArray) -> int | None:
+    """Return the number of the one unknown involved, if it has come to a bound."""
+    involved = np.flatnonzero(np.abs(combination) > _INVOLVED)
+    slopes = np.abs(found.slopes)[involved]
+    usual = numbers_of(found.unknowns, np.ones(len(found.parameters))) - numbers_of(
+        found.unknowns, np.zeros(len(found.parameters))
+    )
+    gone = len(involved) == 1 and slopes[0] < _GONE * np.abs(usual[involved[0]])
+    return int(involved[0]) if gone else None
+
+
+def _bound_sentence(name: str) -> str:
+    return (
+        f"! {name} has come to one of its bounds: the data are fitted best beyond it, and its "
+        f"deviation means nothing. Remove the bound, or look for what the equation leaves out."
+    )
 
 
 def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str:

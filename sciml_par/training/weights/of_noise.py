@@ -25,7 +25,7 @@ _LEAST_SHARE = 1e-3
 _STAGES = 8
 _LEAD = 1e2
 """How much more observations weigh in the first steps."""
-_STEPS_OF_SECOND_ORDER, _STEPS_OF_FIRST_ORDER = 20, 250
+_STEPS_OF_SECOND_ORDER, _STEPS_OF_FIRST_ORDER = 5, 100
 
 
 def statistical_terms(problem: Problem) -> dict[str, int]:
@@ -115,12 +115,6 @@ class DataFirst(LossWeights):
     stages: int = _STAGES
     every: int = _STEPS_OF_SECOND_ORDER
 
-    @classmethod
-    def of(cls, names: Sequence[str], steps: int, *, second_order: bool) -> DataFirst:
-        """Return the strategy for a training of so many steps."""
-        usual = _STEPS_OF_SECOND_ORDER if second_order else _STEPS_OF_FIRST_ORDER
-        return cls(tuple(names), every=max(1, min(usual, steps // (3 * _STAGES))))
-
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
         return WeightState(self._at(terms, tf.constant(0), members, dtype))
 
@@ -145,4 +139,6 @@ def data_first(weighed: Problem, given: Problem, phases: Sequence[Any]) -> DataF
     if not names or not weighed.residuals:
         return None
     second = all(phase.optimizer.second_order for phase in phases)
-    return DataFirst.of(names, sum(phase.steps for phase in phases), second_order=second)
+    # Not by the number of steps, with which a training that is resumed would be another one.
+    every = _STEPS_OF_SECOND_ORDER if second else _STEPS_OF_FIRST_ORDER
+    return DataFirst(tuple(names), every=every)
