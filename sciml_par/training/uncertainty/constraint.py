@@ -108,7 +108,8 @@ def _tolerance(g: Array, s: Array, most: float) -> float:
     seen = g > 0.0
     ratios = s[seen] / g[seen]
     free = ratios[ratios < most]
-    return float(np.clip(_BELOW * free.max(initial=0.0), most / _PART, most))
+    # Without any, unknowns are held by more than the equation: a smaller τ would hold them more.
+    return float(np.clip(_BELOW * free.max(initial=0.0), most / _PART, most)) if len(free) else most
 
 
 def _regular(corner: Array) -> Array:
