@@ -39,17 +39,19 @@ def train_start(case: Case, sigma: float, seed: int) -> Start:
     """Train on data without errors from the start values of the unknowns, 1.5 times too large."""
     problem = case.problem(case.observed, sigma, {n: 1.5 * v for n, v in case.unknowns.items()})
     began = time.perf_counter()
-    result = sp.train(
-        problem,
-        network=case.network,
-        optimizer=LevenbergMarquardt(),
-        steps=case.steps,
-        points=case.points,
-        precision="float64",
-        seed=seed,
-        grow=False,
-        progress=False,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*where 1 is likely")  # of data without errors
+        result = sp.train(
+            problem,
+            network=case.network,
+            optimizer=LevenbergMarquardt(),
+            steps=case.steps,
+            points=case.points,
+            precision="float64",
+            seed=seed,
+            grow=False,
+            progress=False,
+        )
     weighed = problem.with_condition_weight(LevenbergMarquardt.condition_weight)
     return Start(
         [np.asarray(v.numpy()) for v in result.networks[0].trainable_variables],

@@ -10,7 +10,7 @@ from pathlib import Path
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.problem import Problem
 from sciml_par.programs.options import add_options, only_rank_0_prints, positive_integer
-from sciml_par.programs.solving_options import SolvingOptions, named_number
+from sciml_par.programs.solving_options import SolvingOptions, add_parameters
 from sciml_par.programs.training_options import check_together, make_training_parser
 from sciml_par.results.result import Result
 from sciml_par.results.uncertainty import LINEARIZED, METHODS, PROFILE, Uncertainty
@@ -114,15 +114,7 @@ def make_inverse_parser(
     }
     add_options(parser, table)
     add("--method", choices=METHODS, default=LINEARIZED, help="of the intervals")
-    parameter = "of the problem, as seed=1; may be repeated"
-    add(
-        "--parameter",
-        type=named_number,
-        metavar="NAME=NUMBER",
-        action="append",
-        default=[],
-        help=parameter,
-    )
+    add_parameters(parser, "seed=1")
     parser.set_defaults(noise=_NOISE, level=_LEVEL, draws=_MEMBERS)
     parser.set_defaults(tolerance=None, seconds=None, boundary=None, network=None, list=False)
     return parser

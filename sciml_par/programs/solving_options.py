@@ -195,19 +195,23 @@ def make_solving_parser(
     add_options(parser, table)
     add("--list", action="store_true", help="print the names of the problems and their equations")
     add("--network", choices=NETWORK_NAMES, help="default that of the problem")
-    parameter = "of the problem, as noise=0.01; may be repeated"
-    add(
-        "--parameter",
-        type=named_number,
-        metavar="NAME=NUMBER",
-        action="append",
-        default=[],
-        help=parameter,
-    )
+    add_parameters(parser, "noise=0.01")
     return parser
 
 
-def named_number(text: str) -> tuple[str, float | int]:
+def add_parameters(parser: argparse.ArgumentParser, example: str) -> None:
+    """Add the option for parameters of the problem."""
+    parser.add_argument(
+        "--parameter",
+        type=_named_number,
+        metavar="NAME=NUMBER",
+        action="append",
+        default=[],
+        help=f"of the problem, as {example}; may be repeated",
+    )
+
+
+def _named_number(text: str) -> tuple[str, float | int]:
     """Return a name and a number, of a text such as "noise=0.01"."""
     name, _, value = text.partition("=")
     for kind in (int, float):

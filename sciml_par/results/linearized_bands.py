@@ -24,8 +24,8 @@ _LONGEST = 1e-5
 """Of the parameters, for the same: what the data do not determine has deviations far above u."""
 
 _NOTHING = (
-    "train computes it at its end where observations have known errors, Observations(…, noise=σ), "
-    "or with uncertainty=True"
+    "train computes it at its end, for the weights that are kept, where observations have known "
+    "errors, Observations(…, noise=σ)"
 )
 
 

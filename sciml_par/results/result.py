@@ -199,12 +199,12 @@ class Result:
         Parameters
         ----------
         level : of intervals and bands, in (0, 1), dimensionless.
-        method : "linearized"; or, for what is not linear within its errors, "randomized", the
+        method : "linearized"; or, where u is not linear in them within errors, "randomized", the
             spread of members that are trained from here on data perturbed by errors of their
             deviation, or "profile", the rise of χ² where an unknown is held at other values. These
             two train again, on all ranks, and are collective.
         members : how many of these "randomized" trains.
-        member : the number of the member of an ensemble; each has intervals of its own.
+        member : the number of the member of an ensemble; each has other intervals.
 
         Returns
         -------

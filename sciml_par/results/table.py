@@ -12,12 +12,15 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from sciml_par._terminal import console, prints_to_terminal
+from sciml_par.results.linearized_bands import linearized_uncertainty
 from sciml_par.results.member import FINISHED, Member, ranks_of
 from sciml_par.results.text import fits_text, remarks, unknowns_text
+from sciml_par.results.uncertainty import lines_of_numbers
 from sciml_par.results.unknown_values import relative_error
 
 _WIDTH_WITHOUT_TERMINAL, _WIDE = 120, 10_000
 _MOST_ROWS, _FIRST_ROWS = 16, 8
+_LEVEL = 0.95
 _MOST_UNKNOWNS = 3
 _MOST_MICROSECONDS = 10_000
 _NARROWEST_PROBLEM = 16
@@ -51,6 +54,8 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
     printer.print(make_table(members, width=printer.width))
     if sought := unknowns_text(members):
         print(f"unknowns: {sought}")
+    for line in _intervals(members):
+        print(line)
     if fitted := fits_text(members):
         print(f"observations: {fitted}")
     for member in members:
@@ -58,6 +63,12 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
             print(member.error)
     for remark in remarks(members, mode=mode):
         print(remark)
+
+
+def _intervals(members: Sequence[Member]) -> list[str]:
+    """Return lines with the intervals of the unknowns of one model, where they are known."""
+    known = len(members) == 1 and members[0].linearized is not None and members[0].linearized.known
+    return lines_of_numbers(linearized_uncertainty(members[0], _LEVEL)) if known else []
 
 
 def make_table(members: Sequence[Member], *, width: int) -> Table:

@@ -134,7 +134,7 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
 
 
 def _of_linearized(members: Sequence[Member]) -> list[str]:
-    """Return what is to be said of unknowns and data, each sentence once."""
+    """Return the remarks on unknowns and data, each sentence once."""
     said = [
         sentence
         for member in members
@@ -252,7 +252,7 @@ def _above_noise(who: str, members: Sequence[Member]) -> str:
 def _below_noise(who: str, members: Sequence[Member]) -> str:
     return (
         f"{who}: {_ratios(members, 'too_small')}: noise= is too large, or the noise itself is "
-        f"fitted, since too little besides the observations determines the solution."
+        f"fitted, since too little other than the observations determines the solution."
     )
 
 

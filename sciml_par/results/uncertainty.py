@@ -32,10 +32,12 @@ _INVOLVED = 0.1
 _EQUAL = 0.05
 _ALL = 0.9
 """The share of the data that degrees of freedom may take."""
+_OTHERS = 2
+"""How many more than two for each unknown there may be, such as initial values."""
 _GONE = 1e-3
 """The size, relative to the start, from which an unknown has become zero."""
 _DEPENDENT = 0.1
-"""The relative change of a deviation with the tolerance of the equation that is told."""
+"""The relative change of a deviation with the tolerance of the equation that is reported."""
 _NOT_ENDED = 0.3
 """In deviations: what unknowns would still move by in a training that has ended."""
 
@@ -61,7 +63,7 @@ class Uncertainty:
         variable of unknowns with bounds, so that they stay inside of these.
     numerical : the error of each number by the solution of the equation itself, [q], added to the
         intervals on both sides; NaN where it is not known.
-    remarks : what is to be said, a sentence each: what the data do not determine, and what speaks
+    remarks : a sentence each: what the data do not determine, and what speaks
         against the numbers.
     reason : why nothing is known; "" if it is.
     draws : of "randomized", the values that each member found, [M, q].
@@ -134,7 +136,7 @@ class Uncertainty:
             raise InputError(f"Uncertainty.bands: not known: {self.reason}.")
         found = self._bands if of is None else self._of_functions.get(of)
         if found is None:
-            have = listed([repr(name) for name in self._of_functions]) or "none"
+            have = ", ".join(map(repr, self._of_functions)) or "none"
             what = "bands of the solution" if of is None else f"an unknown function {of!r}"
             raise InputError(
                 f"Uncertainty.bands: there are no {what} here; the unknown functions are {have}."
@@ -197,14 +199,18 @@ def lines_of(found: Uncertainty) -> list[str]:
     """Return a line for each number, and the remarks."""
     if found.reason:
         return [f"uncertainty: not known: {found.reason}."]
+    return [*lines_of_numbers(found), *found.remarks]
+
+
+def lines_of_numbers(found: Uncertainty) -> list[str]:
+    """Return a line for each number: value, deviation and interval."""
     widest = max(map(len, found.names), default=0)
     rows = zip(found.names, found.values, found.deviations, found.bounds, strict=True)
-    lines = [
+    return [
         f"{name:<{widest}}  {value:.6g} ± {deviation:.2g}, "
         f"{100 * found.level:g} % interval {low:.6g} to {high:.6g}"
         for name, value, deviation, (low, high) in rows
     ]
-    return [*lines, *found.remarks]
 
 
 def numbers_shift(found: Linearized) -> FloatArray:
@@ -218,7 +224,8 @@ def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
     """Return sentences on what the data do not determine, and on what speaks against deviations."""
     if not found.known:
         return []
-    if found.freedom > _ALL * found.rows:
+    # As many data as unknowns are fitted, too, by an equation that holds.
+    if found.freedom > max(_ALL * found.rows, 2 * len(names) + _OTHERS):
         return [_nothing_left(found, names)]
     remarks = undetermined_in(found, names)
     moves = numbers_shift(found)

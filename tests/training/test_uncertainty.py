@@ -136,8 +136,17 @@ def test_without_linearization_it_is_the_same_where_the_problem_is_nearly_linear
     chi = [np.sum((np.exp(-k * TIMES) - measured()) ** 2) / SIGMA**2 for k in values]
     np.testing.assert_allclose(rise, np.array(chi) - min(chi), rtol=5e-3, atol=0.01)
     drawn = found().uncertainty(method="randomized", members=60)
-    np.testing.assert_allclose(drawn.deviations, linear.deviations, rtol=0.4)
+    np.testing.assert_allclose(drawn.deviations, linear.deviations, rtol=0.25)
     assert drawn.draws.shape == (60, 1) and not drawn.remarks
+
+
+@once
+def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    found().print()
+    low, high = found().uncertainty().bounds[0]
+    assert f"95 % interval {low:.6g} to {high:.6g}" in capsys.readouterr().out
+    with pytest.raises(InputError, match="unknown functions are none"):
+        found().uncertainty().bands(TIMES, of="k")
 
 
 @once
@@ -155,6 +164,51 @@ def test_what_the_data_do_not_determine_is_said(equation: Any, said: str) -> Non
     assert said in caught[0] and any(said in each for each in result.remarks)
     fixed = trained(decay(equation=equation, b=Unknown(1.0, prior=Normal(1.0, 0.01))))
     assert not fixed.uncertainty().remarks
+
+
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+def test_priors_and_covariances_are_data_as_observations_are() -> None:
+    correlated = Observations(TIMES, measured(), noise=SIGMA**2 * np.eye(len(TIMES)))
+    first = decay(unknown=Unknown(1.0, prior=Normal(RATE, 0.1)))
+    problem = Problem(
+        first.domain,
+        lambda u, t, *, k: derivative(u, t, 0) + k * u(t),
+        conditions=[first.conditions[0], correlated],
+        unknowns=first.unknowns,
+    )
+    result = trained(problem)
+    linear, drawn = result.uncertainty(), result.uncertainty(method="randomized", members=40)
+    alone = classical(linear.values[0])[0]
+    expected = 1 / np.sqrt(1 / alone**2 + 1 / 0.1**2)
+    np.testing.assert_allclose(linear.deviations, expected, rtol=1e-3)
+    np.testing.assert_allclose(drawn.deviations, expected, rtol=0.35)
+
+
+@once
+def test_a_prior_alone_is_what_is_known() -> None:
+    problem = Problem(
+        Interval(0, 1, name="t"),
+        lambda u, t, *, k: derivative(u, t, 0) + k * u(t),
+        conditions=[Dirichlet(1.0, on="t=lower")],
+        unknowns={"k": Unknown(1.0, prior=Normal(RATE, 0.1))},
+    )
+    answer = trained(problem, steps=40).uncertainty()
+    np.testing.assert_allclose([answer.values[0], answer.deviations[0]], [RATE, 0.1], rtol=1e-3)
+    assert not answer.remarks
+
+
+@pytest.mark.ranks(least=2, most=2, reason="one of two ranks fails")
+def test_a_linearization_that_fails_on_one_rank_costs_no_result() -> None:
+    seen = []
+
+    def equation(u: Any, t: Any, *, k: Any) -> Any:
+        seen.append(int(t.shape[0]))
+        if sp.rank() == 0 and t.shape[0] == 31:  # of 61 points, which only the linearization has
+            raise ValueError("on this rank alone")
+        return derivative(u, t, 0) + k * u(t)
+
+    answer = trained(decay(equation=equation), points=60, steps=20).uncertainty()
+    assert (31 in seen) == (sp.rank() == 0) and "on this rank alone" in answer.reason
 
 
 @once

@@ -33,12 +33,17 @@ _REMEDY = (
 class _Shifted:
     """(u, *arrays, e) -> r(u, *arrays) − e, of a residual r."""
 
-    function: Callable[..., tf.Tensor]
+    inner: Callable[..., tf.Tensor]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the unknowns that r takes."""
+        return tuple(getattr(self.inner, "names", ()))
 
     def __call__(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
         """Compute r − e: [k, c] (local)."""
         *given, e = arrays
-        return self.function(u, *given) - e
+        return self.inner(u, *given) - e
 
 
 @dataclass(frozen=True)

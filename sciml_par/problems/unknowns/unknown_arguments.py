@@ -97,7 +97,8 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
 
 def uses_unknowns(function: Any) -> bool:
     """Return whether a term takes unknowns, other than by a prior, which observes nothing."""
-    return isinstance(function, WithUnknowns) and not isinstance(function.part, PriorCondition)
+    inner = getattr(function, "inner", function)  # of a term whose residuals are shifted
+    return isinstance(inner, WithUnknowns) and not isinstance(inner.part, PriorCondition)
 
 
 def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:

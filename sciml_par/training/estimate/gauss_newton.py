@@ -6,16 +6,13 @@ A few steps are made, so that tracing and compiling a loop for them would take m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par._text import one_line
-from sciml_par.errors import SciMLParError, TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.objective import field_of, jacobians_of
@@ -25,10 +22,10 @@ from sciml_par.training.optimizers.least_squares.least_squares import (
     LeastSquares,
     least_squares,
 )
+from sciml_par.training.outcome.together import together
 from sciml_par.training.points.feed import Batch
 
 Array = npt.NDArray[Any]
-T = TypeVar("T")
 
 _LITTLE_GAIN = 0.5
 """Two whole steps that leave more than this share of the loss are the last ones."""
@@ -53,7 +50,7 @@ class GaussNewton:
     def solve(self, theta: Array, batch: Batch, steps: int) -> Array:
         """Return θ: [p] after so many steps, or fewer if the loss falls no further (collective)."""
         if self._jacobian is None:
-            self._here(lambda: self._trace(tf.constant(theta), batch))
+            together(self._communicator, lambda: self._trace(tf.constant(theta), batch))
         loss, little = self._loss(theta, batch), 0
         for _ in range(steps):
             before = loss
@@ -102,7 +99,9 @@ class GaussNewton:
             r = np.concatenate([each.numpy() for each in residuals])
             return np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
 
-        parts: list[Any] = self._communicator.allgather_object(self._here(factor_here))
+        parts: list[Any] = self._communicator.allgather_object(
+            together(self._communicator, factor_here)
+        )
         if len(parts) > 1 and self._communicator.rank == 0:
             return np.asarray(np.linalg.qr(np.vstack(parts), mode="r"))
         return np.asarray(parts[0])
@@ -112,17 +111,4 @@ class GaussNewton:
             residuals = self._residuals(tf.constant(theta), batch)
             return sum(float(np.sum(np.square(r.numpy(), dtype=np.float64))) for r in residuals)
 
-        return sum(self._communicator.allgather_object(self._here(loss_here)))
-
-    def _here(self, action: Callable[[], T]) -> T:
-        """Do what does not communicate; if it fails on one rank, fail on all (collective)."""
-
-        def guarded() -> T:
-            try:
-                return action()
-            except SciMLParError:
-                raise
-            except Exception as error:  # TensorFlow, NumPy and a user's residual raise all kinds
-                raise TrainingError(f"{type(error).__name__}: {one_line(error)}") from error
-
-        return self._communicator.attempt(guarded)
+        return sum(self._communicator.allgather_object(together(self._communicator, loss_here)))

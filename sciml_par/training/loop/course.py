@@ -348,7 +348,8 @@ class Course:
         if last is None or not last.shape[1]:
             return {}
         names = (f"weight {term.name}" for term in self.stack.terms)
-        return dict(zip(names, last.T, strict=True))
+        # A term that no strategy has changed is of no interest.
+        return {n: w for n, w in zip(names, last.T, strict=True) if (w != 1.0).any()}
 
     def _advance(self, state: State, count: int) -> Any:
         at = self.position

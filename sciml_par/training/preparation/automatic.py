@@ -93,9 +93,12 @@ def _adam_first(optimizer: Any, steps: Any) -> Pairs:
 
 def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:
     """Return the arguments with an optimizer where it was left open, and a note (collective)."""
+    left = given.optimizer is None and given.phases is None
+    # Collective on every rank, as another rank may have been given another optimizer.
+    noisy = everyone.attempt(lambda: left and _is_noisy(given, everyone))
+    noisy = any(everyone.allgather_object(noisy))
     open_ = isinstance(given.optimizer, str) and given.optimizer == AUTO and given.phases is None
-    if given.optimizer is None and given.phases is None:
-        open_ = any(everyone.allgather_object(everyone.attempt(lambda: _is_noisy(given, everyone))))
+    open_ = open_ or left and noisy
     mine = everyone.attempt(lambda: _size_of(given, everyone) if open_ else None)
     sizes = [size for size in everyone.allgather_object(mine) if size is not None]
     if not open_:

@@ -12,7 +12,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.optimizers.phases import Phase
-from sciml_par.training.weights.of_noise import weights_of_noise
+from sciml_par.training.weights.of_noise import Chosen, weights_of_noise
 
 
 class ProblemChanges:
@@ -32,7 +32,7 @@ class ProblemChanges:
     """
 
     def __init__(self, weights: Any, phases: Sequence[Phase]) -> None:
-        self._known: dict[Any, float] = {}
+        self._known: dict[Any, Chosen] = {}
         self._weights = weights if isinstance(weights, Mapping) else {}
         known = [(_weight_of(phase.optimizer), _name(phase.optimizer)) for phase in phases]
         usual = [(weight, name) for weight, name in known if weight is not None]
@@ -75,6 +75,13 @@ class ProblemChanges:
             found.append(
                 f"conditions without a weight have the weight {weight:g}, the default of "
                 f"{optimizer}; {self._kind}(…, weight=1) changes it."
+            )
+        for chosen in list(self._known.values())[:1]:
+            guessed = f" (a guess, as smooth functions do not tell it: {chosen.why})"
+            found.append(
+                f"the χ² of observations with noise has the weight {chosen.value:g}"
+                f"{guessed if chosen.why else ''}, small enough for the equations to hold in spite "
+                f"of the noise; Observations(…, weight=) changes it."
             )
         for problem in list(self._scaled)[:1]:
             names, lower, upper = problem.domain.names, problem.domain.lower, problem.domain.upper

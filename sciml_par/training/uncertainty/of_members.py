@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
-from sciml_par.errors import InputError, SciMLParError, TrainingError
+from sciml_par.errors import InputError, SciMLParError
 from sciml_par.evaluation.figures.parts.observed import Observed
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
@@ -27,6 +27,7 @@ from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.objective import field_of, jacobians_of
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.outcome.outcome import Outcome
+from sciml_par.training.outcome.together import as_training_error, together
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.points import Points
 from sciml_par.training.points.rank_feed import RankFeed
@@ -134,7 +135,7 @@ def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
 
 
 def _obstacle(stack: Stack, members: int, asked: bool | None, samples: bool) -> str | None:
-    """Return None where nothing is asked, "" where nothing is in the way, or what is."""
+    """Return None where nothing is asked, "" where nothing is in the way, or the obstacle."""
     problem = stack.problem
     if asked is False or not statistical_terms(problem):
         if asked:
@@ -180,17 +181,15 @@ class Jacobians:
         try:
             factors = self.factors(number, theta)
             solve = partial(self._solved, factors, number, theta, began)
-            return group.on_root(partial(_or_error, solve))
-        except Exception as error:  # a training of days is not to be lost for this
-            if not isinstance(error, SciMLParError) and group.size > 1:
-                raise
-            why = f"its linearization failed: {type(error).__name__}: {one_line(error)}"
+            return group.on_root(lambda: as_training_error(solve))
+        except SciMLParError as error:  # a training of days is not to be lost for this
+            why = f"its linearization failed: {one_line(error)}"
             return Linearized.not_known(why, seconds=time.perf_counter() - began)
 
     def factors(self, number: int, theta: Array) -> Factors:
         """Return the factors at θ: [p], on the first rank (collective in the group)."""
         group = self._ready.group
-        here = group.attempt(lambda: self._here(number, theta))
+        here = together(group, lambda: self._here(number, theta))
         parts: list[Factors] = group.allgather_object(here)
         if group.rank or len(parts) == 1:
             return parts[0]
@@ -285,14 +284,6 @@ def _limited(found: Linearized) -> Array:
     relative = relative_steps(found.steps_of_unknowns, found.slopes, found.values)
     largest = np.max(np.abs(relative), axis=1, initial=_MOST_RELATIVE)
     return found.steps * (_MOST_RELATIVE / largest)[:, None]
-
-
-def _or_error(action: Callable[[], Linearized]) -> Linearized:
-    """Do what the first rank does alone; another kind of error would end the job."""
-    try:
-        return action()
-    except (np.linalg.LinAlgError, ValueError) as error:
-        raise TrainingError(one_line(error)) from error
 
 
 def _kind_of(problem: Problem, name: str) -> str:

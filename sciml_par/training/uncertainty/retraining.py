@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
+from sciml_par.results.stored.keras_models import copy_with, flat_weights
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Ensemble
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
@@ -91,16 +92,11 @@ class Retraining:
 
     def _arguments(self, problems: Sequence[Problem]) -> Arguments:
         model = self.ready.stacks[0].network.model
-
-        def network(*given: Any, **named: Any) -> Any:
-            copy = type(model).from_config(model.get_config())
-            copy.build((None, *model.input_shape[1:])) if not copy.built else None
-            return copy
-
+        weights = flat_weights(model)
         return replace(
             self.arguments,
             problem=problems[0],
-            network=network,
+            network=lambda *given, **named: copy_with(model, weights),
             mode=Ensemble(
                 members=len(problems),
                 ranks_per_member=1,

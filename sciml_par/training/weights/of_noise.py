@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par._text import one_line
 from sciml_par.problems.problem import Problem
 from sciml_par.training.weights.loss_weights import LossAt, LossWeights, TermsOfLoss, WeightState
 from sciml_par.training.weights.sensitivity import stiffness
@@ -35,16 +36,23 @@ def statistical_terms(problem: Problem) -> dict[str, int]:
     return {term.name: c.number_of_rows for c, term in pairs if c.statistical and term.weight > 0}
 
 
-def weights_of_noise(problem: Problem, known: dict[Any, float]) -> dict[str, float]:
+class Chosen(NamedTuple):
+    """Attributes: λ; why it is a guess, or "" if it is not."""
+
+    value: float
+    why: str
+
+
+def weights_of_noise(problem: Problem, known: dict[Any, Chosen]) -> dict[str, float]:
     """Return the weights of observations with noise that have none, by name (local).
 
     With χ² = Σ_i ((u(x_i) − u_i)/σ_i)² and L_f the terms of equations and conditions, the loss is
     L = L_f + λ χ². For λ → 0 this is least χ² among all u that satisfy the equation (the penalty
     method; Nocedal and Wright 2006, Numerical Optimization, section 17.1). With g² the largest χ²
     of a change of u for which L_f changes by 1, data violate the equation by λ g² of what they
-    would if it weighed nothing; λ = (`_SHARE`/g)², with g
-    from smooth functions; see `stiffness`. Not smaller, since a network must satisfy the equation
-    to λ^½ where unknowns move.
+    would if it weighed nothing; λ = (`_SHARE`/g)², with g from smooth functions; see `stiffness`.
+    It is not smaller, since a network must satisfy the equation to λ^½ where unknowns move, and it
+    has two digits, so that processes that round differently choose the same.
 
     known : λ of problems that differ from others in the observed values alone; it is added to.
     """
@@ -61,39 +69,47 @@ def weights_of_noise(problem: Problem, known: dict[Any, float]) -> dict[str, flo
     physics = [term for term in problem.terms if term.name not in rows]
     if not physics:
         return {name: float(rows[name]) for name in open_}
-    # A prior beside observations with a weight counts as they do.
+    # If observations have a weight, a prior without one counts as they do.
     given = [t.weight / rows[t.name] for t in problem.terms if t.name in rows.keys() - open_]
     factor = max(given, default=0.0)
     if not factor:
         key = _key(problem, rows)
-        factor = known[key] = known.get(key) or _tolerance(problem, rows) ** 2
+        if key not in known:
+            known[key] = _chosen(problem, rows)
+        factor = known[key].value
     return {name: factor * rows[name] for name in open_}
 
 
 def _key(problem: Problem, rows: Mapping[str, int]) -> Any:
-    """Return a key of equations, weights and deviations; of functions, which are objects."""
+    """Return a key of all that λ depends on but observed values; of functions, which are objects.
+
+    The caller keeps the problems, so that no other function gets one of these identities.
+    """
+    data = [each for each in problem.conditions if each.statistical]
+    arrays = [getattr(each, name, 0.0) for each in data for name in ("x", "noise")]
     return (
         tuple(id(getattr(each, "function", each)) for each in problem.residuals),
         tuple((term.name, term.weight) for term in problem.terms),
         tuple(rows.items()),
         tuple(
-            np.asarray(getattr(c, "noise", 0.0)).tobytes()
-            for c in problem.conditions
-            if c.statistical
+            np.asarray(a).tobytes() for a in (*arrays, problem.domain.lower, problem.domain.upper)
         ),
     )
 
 
-def _tolerance(problem: Problem, rows: Mapping[str, int]) -> float:
-    """Return τ = λ^½, relative to which data in units of their deviations move the equation."""
+def _chosen(problem: Problem, rows: Mapping[str, int]) -> Chosen:
+    """Return λ = τ², with τ by which data in units of their deviations move the equation."""
     physics = [term.name for term in problem.terms if term.name not in rows]
     try:
-        ratios = stiffness(problem, physics, list(rows))
-    except Exception:  # a user's residual may not like such functions
-        return float(_SHARE / math.sqrt(sum(rows.values())))
+        ratios, why = stiffness(problem, physics, list(rows)), ""
+    except Exception as error:  # a user's residual may not like such functions
+        ratios, why = np.array([]), f"{type(error).__name__}: {one_line(error)}"
+    if not len(ratios):
+        why = why or "no observation depends on the solution"
+        ratios = np.array([1 / math.sqrt(sum(rows.values()))])
     softest = float(ratios[0])
     wanted = max(_SHARE * softest, _LEAST_SHARE * float(np.median(ratios)))
-    return min(wanted, _MOST_SHARE * softest)
+    return Chosen(float(f"{min(wanted, _MOST_SHARE * softest) ** 2:.1e}"), why)
 
 
 @dataclass(frozen=True)

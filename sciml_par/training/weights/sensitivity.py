@@ -119,8 +119,14 @@ def _ridge(matrix: Array, wanted: Array) -> Array:
 
 
 def _ratios(physics: Array, data: Array) -> Array:
-    """Return the generalized singular values of a pair, ascending, of directions data see."""
-    balance = np.linalg.norm(physics) / np.linalg.norm(data)
+    """Return the generalized singular values of a pair, ascending, of directions data see.
+
+    There are none if one of the two does not change at all.
+    """
+    sizes = [float(np.linalg.norm(each)) for each in (physics, data)]
+    if not all(sizes):
+        return np.empty(0)
+    balance = sizes[0] / sizes[1]
     both = np.vstack([physics, balance * data])
     u, s, _ = np.linalg.svd(both, full_matrices=False)
     q = u[:, s > _CUTOFF * s[0]]

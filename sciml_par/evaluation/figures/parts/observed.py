@@ -108,7 +108,7 @@ class Uncertain(Protocol):
 
 
 def check_known(uncertainty: Uncertain, where: str) -> None:
-    """Refuse what is not an uncertainty, or not known."""
+    """Refuse other objects, and an uncertainty that is not known."""
     if not hasattr(uncertainty, "deviations"):
         raise InputError(
             f"{where}: expected what result.uncertainty() returns; got {uncertainty!r}."
