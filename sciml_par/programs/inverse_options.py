@@ -51,7 +51,9 @@ class InverseOptions(SolvingOptions):
         current_world().communicator.on_root(partial(self._report, found, folder, title))
 
     def _report(self, found: Uncertainty, folder: Path, title: str) -> None:
-        print(found, flush=True)
+        in_table = found.known and (self.method, self.level) == (LINEARIZED, _LEVEL)
+        if not in_table:
+            print(found, flush=True)
         if not self.plots or not found.known:
             return
         from sciml_par import evaluation
