@@ -290,9 +290,13 @@ def _kind_of(problem: Problem, name: str) -> str:
     """Return the kind of a term's rows."""
     if name not in statistical_terms(problem):
         return _PHYSICS
+    return _UNKNOWN if noise_is_unknown(problem, name) else _KNOWN
+
+
+def noise_is_unknown(problem: Problem, name: str) -> bool:
+    """Return whether the deviation of the data of a condition's term was guessed."""
     names = [term.name for term in problem.terms[len(problem.residuals) :]]
-    condition = problem.conditions[names.index(name)]
-    return _UNKNOWN if getattr(condition, "noise_unknown", False) else _KNOWN
+    return bool(getattr(problem.conditions[names.index(name)], "noise_unknown", False))
 
 
 def tolerance_of(problem: Problem) -> float:

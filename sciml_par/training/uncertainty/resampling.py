@@ -19,6 +19,7 @@ from sciml_par.results.linearized import Linearized
 from sciml_par.results.linearized_bands import bands_of_draws
 from sciml_par.results.member import Member
 from sciml_par.results.uncertainty import PROFILE, RANDOMIZED, Uncertainty
+from sciml_par.training.uncertainty.of_members import noise_is_unknown
 from sciml_par.training.uncertainty.retraining import Retraining, Trained
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -57,12 +58,12 @@ def _randomized(
     posterior for mildly nonlinear ones.
     """
     rng = np.random.default_rng([retraining.arguments.seed, 1_409])
-    scale = found.scale
     sizes = _shapes(retraining)
+    scales = {name: _scale(retraining.problem, name, found) for name in sizes}
     # Those of all members are made from one, with whose functions they are traced once.
     base = retraining.problem.with_shifts({n: np.zeros(size) for n, size in sizes.items()})
     problems = [
-        base.with_shifts({n: scale * rng.normal(size=size) for n, size in sizes.items()})
+        base.with_shifts({n: scales[n] * rng.normal(size=size) for n, size in sizes.items()})
         for _ in range(members)
     ]
     trained = retraining.train(problems)
@@ -102,6 +103,11 @@ def _interval_of_draws(found: Linearized, parameters: Array, level: float) -> Ar
     reach = t.ppf((1 + level) / 2, count - 1) * parameters.std(axis=0, ddof=1)
     ends = [numbers_of(found.unknowns, found.parameters + sign * reach) for sign in (-1, 1)]
     return np.sort(np.stack(ends, axis=1), axis=1)
+
+
+def _scale(problem: Problem, name: str, found: Linearized) -> float:
+    """Return by what the deviation of a term's data is to be multiplied."""
+    return found.scale if noise_is_unknown(problem, name) else 1.0
 
 
 def _shapes(retraining: Retraining) -> dict[str, tuple[int, int]]:
@@ -156,7 +162,7 @@ def _profile(
         _Held(found.unknowns, problem.domain, *held[0]), weight=_weight_of_one(problem)
     )
     trained = retraining.train([base.with_arrays(_PINNED, _arrays(base, *each)) for each in held])
-    return _of_profiles(trained, found, linear, offsets, q)
+    return _of_profiles(problem, trained, found, linear, offsets)
 
 
 def _arrays(base: Problem, factors: Array, values: Array) -> Arrays:
@@ -171,10 +177,17 @@ def _weight_of_one(problem: Problem) -> float:
 
 
 def _of_profiles(
-    trained: Trained, found: Linearized, linear: Uncertainty, offsets: Array, q: int
+    problem: Problem, trained: Trained, found: Linearized, linear: Uncertainty, offsets: Array
 ) -> Uncertainty:
-    of_data = [each for name, each in trained.chi_squares.items() if name != _PINNED]
-    chi = np.sum(of_data, axis=0) / found.scale**2
+    q = len(linear.names)
+    chi = np.sum(
+        [
+            each / _scale(problem, name, found) ** 2
+            for name, each in trained.chi_squares.items()
+            if name != _PINNED
+        ],
+        axis=0,
+    )
     parameters = trained.parameters[:, trained.parameters.shape[1] - q :]
     numbers = numbers_of(found.unknowns, parameters)
     best, count = float(chi[0]), len(offsets)
