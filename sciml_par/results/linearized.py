@@ -61,12 +61,16 @@ class Linearized:
         """Whether deviations are known."""
         return not self.reason
 
-    def quantile(self, level: float) -> float:
-        """Return how many deviations an interval of this level reaches to each side."""
+    def quantile(self, level: float, *, draws: int | None = None) -> float:
+        """Return how many deviations an interval of this level reaches to each side.
+
+        draws : the number of those that the deviation is of, rather than of this distribution.
+        """
         from scipy.stats import norm, t
 
+        degrees = min(self.degrees, math.inf if draws is None else draws - 1)
         upper = (1 + level) / 2
-        return float(norm.ppf(upper) if math.isinf(self.degrees) else t.ppf(upper, self.degrees))
+        return float(norm.ppf(upper) if math.isinf(degrees) else t.ppf(upper, degrees))
 
     @property
     def steps_of_unknowns(self) -> FloatArray:

@@ -157,11 +157,9 @@ def bands_of_draws(
     member: Member, draws: FloatArray, level: float, x: Any
 ) -> tuple[FloatArray, FloatArray]:
     """Return the interval of u(x) from parameters [M, p] of other members, [n, m] each (local)."""
-    from scipy.stats import t
-
-    own = kept_weights(member)
+    found, own = _arrays_of(member), kept_weights(member)
     points = Predictor([member]).points(x).astype(np.float64)
     thetas = np.concatenate([own[None], draws[:, : len(own)]]).astype(np.float64)
     values = member.field.of_members(thetas, points)
-    reach = t.ppf((1 + level) / 2, len(draws) - 1) * values[1:].std(axis=0, ddof=1)
+    reach = found.quantile(level, draws=len(draws)) * values[1:].std(axis=0, ddof=1)
     return values[0] - reach, values[0] + reach

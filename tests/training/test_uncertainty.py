@@ -118,13 +118,16 @@ def test_members_of_a_bootstrap_have_none_as_all_data_are_not_theirs() -> None:
 
 @once
 def test_an_unknown_deviation_comes_from_the_residuals() -> None:
-    known, answer = found().uncertainty(), trained(decay("unknown")).uncertainty()
+    result = trained(decay("unknown"))
+    known, answer = found().uncertainty(), result.uncertainty()
     residuals = np.exp(-answer.values[0] * TIMES) - measured()
     sigma = np.sqrt(np.sum(residuals**2) / (len(TIMES) - 1))
     np.testing.assert_allclose(answer.deviations / known.deviations, sigma / SIGMA, rtol=0.01)
     reach = np.log(np.expm1(answer.bounds[0, 1])) - np.log(np.expm1(answer.values[0]))
     slope = -np.expm1(-answer.values[0])
     np.testing.assert_allclose(reach * slope / answer.deviations[0], 2.201, rtol=1e-2)  # t of 11
+    found_again = result.uncertainty(method="profile")
+    np.testing.assert_allclose(found_again.bounds, answer.bounds, rtol=0.01)
 
 
 @once

@@ -97,10 +97,7 @@ def _randomized(
 
 def _interval_of_draws(found: Linearized, parameters: Array, level: float) -> Array:
     """Return the ends of the interval of each number from draws [M, q], symmetric in p."""
-    from scipy.stats import t
-
-    count = len(parameters)
-    reach = t.ppf((1 + level) / 2, count - 1) * parameters.std(axis=0, ddof=1)
+    reach = found.quantile(level, draws=len(parameters)) * parameters.std(axis=0, ddof=1)
     ends = [numbers_of(found.unknowns, found.parameters + sign * reach) for sign in (-1, 1)]
     return np.sort(np.stack(ends, axis=1), axis=1)
 
