@@ -5,7 +5,6 @@ Each function maps coefficients [B, p] and points [k, d] to the solution [B, k, 
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -75,103 +74,24 @@ def conduction(c: FloatArray, x: FloatArray) -> FloatArray:
     return (all_load / whole * resistance - load)[..., None]
 
 
-REYNOLDS = 10.0
-CORNERS = np.array([[-0.5, -0.5], [0.5, 0.5]])
-"""Of the domain of the flow."""
-
-
-def kovasznay(x: FloatArray) -> FloatArray:
-    """u, v and p of Kovasznay's flow at Re = 10: [k, 2] -> [k, 3]."""
-    decay = REYNOLDS / 2 - np.sqrt(REYNOLDS**2 / 4 + 4 * np.pi**2)
-    fading, angle = np.exp(decay * x[:, 0]), 2 * np.pi * x[:, 1]
-    v = decay / (2 * np.pi) * fading * np.sin(angle)
-    return np.stack([1 - fading * np.cos(angle), v, (1 - fading**2) / 2], axis=1)
-
-
-_VISCOSITIES = (0.3 / REYNOLDS, 2.5 / REYNOLDS)
+VISCOSITY = 0.1
+FORCE = 2 * np.pi**2 * VISCOSITY
+"""Amplitude of the force that drives the flow; it makes the flow's amplitude 1."""
 
 
 def flow(c: FloatArray, x: FloatArray) -> FloatArray:
-    """u and v with the boundary values of Kovasznay's flow and another viscosity, c = (ν,).
+    """u = A sin πx cos πy, v = −A cos πx sin πy with A = F/(2π²ν) and c = (ν,).
 
-    Interpolated between Chebyshev points of log ν, and constant outside of `_VISCOSITIES`.
+    A steady solution of the Navier–Stokes equations in the unit square with walls without friction,
+    driven by the force F (sin πx cos πy, −cos πx sin πy), with p = A² (cos 2πx + cos 2πy)/4.
     """
-    lower, upper = np.log(_VISCOSITIES)
-    s = np.clip((2 * np.log(c[:, 0]) - lower - upper) / (upper - lower), -1, 1)
-    degree = 20
-    nodes = chebyshev.chebpts1(degree)
-    values = np.stack(
-        [_flow_at(np.exp((lower + upper + (upper - lower) * n) / 2), x) for n in nodes]
-    )
-    to_series = np.linalg.inv(chebyshev.chebvander(nodes, degree - 1))
-    weights = chebyshev.chebvander(s, degree - 1) @ to_series
-    return np.tensordot(weights, values, 1)
+    return (FORCE / (2 * np.pi**2 * c[:, :1]))[..., None] * force(x) / FORCE
 
 
-def _flow_at(viscosity: float, x: FloatArray) -> FloatArray:
-    """Return u and v of one viscosity at points: [k, 2]."""
-    scaled = 2 * (x - CORNERS[0]) / (CORNERS[1] - CORNERS[0]) - 1
-    n = _MODES
-    (ax, bx), (ay, by) = (_clamped(n, scaled[:, i], derivatives=1) for i in (0, 1))
-    q, (sx, sy) = _stream_function(viscosity), 2 / (CORNERS[1] - CORNERS[0])
-    change_u = np.sum((ax @ q) * by, axis=1) * sy
-    change_v = -np.sum((bx @ q) * ay, axis=1) * sx
-    return kovasznay(x)[:, :2] + np.stack([change_u, change_v], axis=1)
-
-
-_MODES = 18
-
-
-def _clamped(n: int, s: FloatArray, derivatives: int = 4) -> list[FloatArray]:
-    """Return (1 − s²)² T_k(s), which is clamped at ±1, and its derivatives: [len(s), n] each."""
-    hump = chebyshev.chebpow([0.5, 0.0, -0.5], 2)
-    series = [chebyshev.chebmul(hump, np.eye(n)[k]) for k in range(n)]
-    return [
-        np.stack([chebyshev.chebval(s, chebyshev.chebder(each, order)) for each in series], axis=1)
-        for order in range(derivatives + 1)
-    ]
-
-
-@cache
-def _stream_function(viscosity: float) -> FloatArray:
-    """Return the series q of the change ψ of Kovasznay's stream function: [n, n].
-
-    ψ_y ω_x − ψ_x ω_y = ν Δω with ω = Δψ, by collocation and Newton's method.
-    """
-    n = _MODES
-    nodes = chebyshev.chebpts1(n)
-    sx, sy = 2 / (CORNERS[1] - CORNERS[0])
-    line = _clamped(n, nodes)
-    at = [[np.kron(a * sx**i, b * sy**j) for j, b in enumerate(line)] for i, a in enumerate(line)]
-    lap = [at[2][0] + at[0][2], at[3][0] + at[1][2], at[2][1] + at[0][3]]
-    double = at[4][0] + 2 * at[2][2] + at[0][4]
-    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=2).reshape(-1, 2)
-    base = _derivatives_of_kovasznay(CORNERS[0] + (grid + 1) / 2 * (CORNERS[1] - CORNERS[0]))
-    q = np.zeros(n * n)
-    for _ in range(30):
-        px, py, wx, wy, dw = (
-            m @ q + b
-            for m, b in zip((at[1][0], at[0][1], lap[1], lap[2], double), base, strict=True)
-        )
-        residual = py * wx - px * wy - viscosity * dw
-        jacobian = (
-            wx[:, None] * at[0][1] + py[:, None] * lap[1] - wy[:, None] * at[1][0]
-            - px[:, None] * lap[2] - viscosity * double
-        )  # fmt: skip
-        change = np.linalg.solve(jacobian, residual)
-        q = q - change
-        if np.abs(change).max() < 1e-11:
-            return q.reshape(n, n)
-    raise ArithmeticError(f"Newton's method found no flow for the viscosity {viscosity:g}")
-
-
-def _derivatives_of_kovasznay(x: FloatArray) -> list[FloatArray]:
-    """Return ψ_x, ψ_y, ω_x, ω_y and Δω of its stream function ψ = y − e^{λx} sin(2πy)/2π."""
-    decay = REYNOLDS / 2 - np.sqrt(REYNOLDS**2 / 4 + 4 * np.pi**2)
-    factor = decay**2 - 4 * np.pi**2  # ω = factor · (ψ − y)
-    fading, angle = np.exp(decay * x[:, 0]), 2 * np.pi * x[:, 1]
-    wave, slope = -fading * np.sin(angle) / (2 * np.pi), -fading * np.cos(angle)
-    return [decay * wave, 1 + slope, factor * decay * wave, factor * slope, factor**2 * wave]
+def force(x: Any) -> Any:
+    """Return F (sin πx cos πy, −cos πx sin πy): [k, 2] -> [k, 2]."""
+    (sx, sy), (cx, cy) = np.sin(np.pi * x[:, :2]).T, np.cos(np.pi * x[:, :2]).T
+    return FORCE * np.stack([sx * cy, -cx * sy], axis=1)
 
 
 REACTION, DIFFUSIVITY, HALF_LENGTH = 0.7, 0.01, 0.7

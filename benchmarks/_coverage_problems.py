@@ -18,6 +18,7 @@ from sciml_par.problems import (
     Dirichlet,
     Initial,
     Interval,
+    Neumann,
     Observations,
     Problem,
     Residual,
@@ -173,27 +174,29 @@ def _conduction() -> Case:
 
 
 def _viscosity() -> Case:
-    true = {"nu": 1 / exact.REYNOLDS}
-    lower, upper = exact.CORNERS
-    places = lower + (upper - lower) * np.random.default_rng(0).uniform(size=(100, 2))
+    true = {"nu": exact.VISCOSITY}
+    places = np.random.default_rng(0).uniform(size=(100, 2))
 
-    def momentum(w: Any, x: Any, *, nu: Any) -> Any:
+    def momentum(w: Any, x: Any, force: Any, *, nu: Any) -> Any:
         slopes, diffusion = jacobian(w, x), nu * laplacian(w, x)[:, :2]
         advection = tf.reduce_sum(slopes[:, :2] * w(x)[:, None, :2], axis=2)
         mass = slopes[:, 0, :1] + slopes[:, 1, 1:]
-        return tf.concat([advection + slopes[:, 2] - diffusion, mass], axis=1)
+        return tf.concat([advection + slopes[:, 2] - diffusion - force, mass], axis=1)
 
-    equation = Residual(momentum)
+    equation = Residual(momentum, data=exact.force)
     conditions = [
-        Dirichlet(lambda x: exact.kovasznay(x)[:, :2], component=("u", "v")),
+        Dirichlet(0.0, component="u", on=["left", "right"]),
+        Dirichlet(0.0, component="v", on=["bottom", "top"]),
+        Neumann(0.0, component="v", on=["left", "right"]),
+        Neumann(0.0, component="u", on=["bottom", "top"]),
         # The pressure is determined up to a constant.
-        Dirichlet(0.0, component="p", points=[[0.5, 0.0]], name="pressure"),
+        Dirichlet(0.0, component="p", points=[[0.0, 0.5]], name="pressure"),
     ]
 
     def problem(values: FloatArray, noise: float, start: dict[str, float]) -> Problem:
         measured = Observations(places, values, component=("u", "v"), noise=noise)
         return Problem(
-            Box(lower, upper),
+            Box([0, 0], [1, 1]),
             equation,
             conditions=[*conditions, measured],
             unknowns=_unknowns(start, true),
@@ -201,7 +204,7 @@ def _viscosity() -> Case:
             name="viscosity",
         )
 
-    bands = np.array([[0.0, 0.1], [-0.2, 0.15], [0.25, 0.35], [0.25, -0.1], [0.4, 0.1]])
+    bands = np.array([[0.5, 0.1], [0.3, 0.2], [0.8, 0.4], [0.1, 0.6], [0.6, 0.9]])
     return Case(
         "viscosity",
         true,
@@ -209,7 +212,7 @@ def _viscosity() -> Case:
         places,
         bands,
         problem,
-        points=400,
+        points=300,
         network=partial(MLP, width=16, depth=2),
     )
 
