@@ -191,6 +191,26 @@ class Uncertainty:
         }
         return pandas.DataFrame(columns, index=list(self.names))
 
+    def to_arviz(self) -> Any:
+        """Return the draws of "randomized" as the posterior of ArviZ's InferenceData, in one chain.
+
+        Raises
+        ------
+        InputError
+            ArviZ is not installed, or this method has no draws.
+        """
+        try:
+            import arviz
+        except ImportError:
+            raise InputError("Uncertainty.to_arviz: pip install 'arviz<1' first.") from None
+        if not len(self.draws):
+            raise InputError(
+                f"Uncertainty.to_arviz: method={self.method!r} has no draws; take those of "
+                f"result.uncertainty(method='randomized')."
+            )
+        posterior = {n: each[None] for n, each in zip(self.names, self.draws.T, strict=True)}
+        return arviz.from_dict(posterior=posterior)
+
     def __repr__(self) -> str:
         return "\n".join(lines_of(self))
 

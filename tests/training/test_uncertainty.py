@@ -141,6 +141,24 @@ def test_without_linearization_it_is_the_same_where_the_problem_is_nearly_linear
     drawn = found().uncertainty(method="randomized", members=60)
     np.testing.assert_allclose(drawn.deviations, linear.deviations, rtol=0.25)
     assert drawn.draws.shape == (60, 1) and not drawn.remarks
+    np.testing.assert_array_equal(drawn.to_arviz().posterior["k"].values[0], drawn.draws[:, 0])
+    table = drawn.to_pandas()
+    assert tuple(table.loc["k", ["lower", "upper"]]) == drawn.intervals["k"]
+    with pytest.raises(InputError, match="method='randomized'"):
+        linear.to_arviz()
+
+
+@pytest.mark.ranks(least=2, reason="compares several ranks with one")
+def test_the_same_parameters_have_the_same_deviations_on_one_rank_and_on_several() -> None:
+    """The optimizer leaves weights as they are; with ranks_per_member=1 each rank has all rows."""
+    still: dict[str, Any] = {"optimizer": Adam(1e-300), "steps": 1, "uncertainty": True}
+    one = trained(decay(), mode=Ensemble(ranks_per_member=1), **still).uncertainty(member=0)
+    several = trained(decay(), **still).uncertainty()
+    assert several.known
+    np.testing.assert_allclose(several.deviations, one.deviations, rtol=1e-8)
+    np.testing.assert_allclose(several.bounds, one.bounds, rtol=1e-8)
+    if sp.rank() == 0:  # of an ensemble, bands are known there
+        np.testing.assert_allclose(several.bands(TIMES), one.bands(TIMES), rtol=1e-8)
 
 
 @once
