@@ -36,12 +36,12 @@ def sample(
 
     def density(z: FloatArray) -> tuple[FloatArray, FloatArray]:
         c = start + scale * z
-        try:
+        with np.errstate(invalid="ignore"):  # infinite for coefficients without a solution
             errors = (model(c) - data) / sigma
-            slopes = sensitivity(model, c) * scale / sigma
-        except ArithmeticError:  # coefficients without a solution: all chains stay
-            return np.full(len(z), -np.inf), np.zeros_like(z)
-        return -np.sum(errors**2, axis=1) / 2, -np.einsum("bnp,bn->bp", slopes, errors)
+            slopes = np.einsum("bnp,bn->bp", sensitivity(model, c) * scale / sigma, errors)
+        solved = np.isfinite(slopes).all(axis=1)
+        value = np.where(solved, -np.sum(errors**2, axis=1) / 2, -np.inf)
+        return value, np.where(solved[:, None], -slopes, 0.0)
 
     z = 0.3 * rng.normal(size=(CHAINS, p))
     value, slope = density(z)
