@@ -204,7 +204,7 @@ def _viscosity() -> Case:
             name="viscosity",
         )
 
-    bands = np.array([[0.5, 0.1], [0.3, 0.2], [0.8, 0.4], [0.1, 0.6], [0.6, 0.9]])
+    bands = np.array([[0.4, 0.1], [0.3, 0.2], [0.8, 0.4], [0.1, 0.6], [0.6, 0.9]])
     return Case(
         "viscosity",
         true,

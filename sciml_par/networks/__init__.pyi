@@ -2,6 +2,7 @@ from .keras.corrected import Corrected as Corrected
 from .keras.factory import make_network as make_network
 from .keras.from_model import as_network as as_network
 from .keras.network import Network as Network
+from .keras.windows import Windows as Windows
 from .layers.activation import ACTIVATIONS as ACTIVATIONS
 from .layers.activation import Activation as Activation
 from .layers.activation import activation_named as activation_named

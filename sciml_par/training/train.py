@@ -40,6 +40,7 @@ from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
 from sciml_par.training.uncertainty.resampling import resampled
 from sciml_par.training.uncertainty.retraining import Retraining
+from sciml_par.training.windows.solved import solved_in_windows
 
 
 @by_name
@@ -193,6 +194,7 @@ def train(
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
         everyone.attempt(lambda: check_grow(arguments, ready))
         everyone.attempt(lambda: check_uncertainty(uncertainty))
+        ready = solved_in_windows(ready, everyone)
         meeting = _meeting(ready, everyone)
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         growing = GrowthWatcher(ready, arguments, world, saver)

@@ -70,6 +70,7 @@ FLOORS = {
         "estimate": 8,
         "growth": 8,
         "uncertainty": 8,
+        "windows": 8,
         "train": 9,
         "solving": 10,
     },

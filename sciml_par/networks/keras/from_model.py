@@ -110,6 +110,8 @@ def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
 def _key(model: Any) -> Any:
     if _is_corrected(model):
         return (type(model), model.base_key, _key(model.correction))
+    if hasattr(model, "function_key"):
+        return (type(model), model.function_key)
     try:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything

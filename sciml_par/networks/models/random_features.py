@@ -101,6 +101,12 @@ class RandomFeatures(MLP):
         """The variables of the hidden layer, which no training changes."""
         return list(self._dense[0].variables)
 
+    def drawn(self, seed: int) -> list[Any]:
+        """Return the initial weights with another seed, in the order of `variables` (local)."""
+        assert self.box is not None
+        zeros = [np.zeros(each.shape) for each in self._dense[1].weights]
+        return [*_drawn(self.box, self.width, self._scale(), seed), *zeros]
+
     def _scale(self) -> float:
         return _DEFAULT_SCALE.get(self.activation, 3.0) if self.scale is None else self.scale
 

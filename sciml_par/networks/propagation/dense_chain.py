@@ -46,11 +46,16 @@ class Scaling:
 
 @dataclass(frozen=True)
 class DenseLayer:
-    """a ← σ(a W + b), with the places of W and b among the parameters."""
+    """a ← σ(a W + b), with the places of W and b among the parameters.
+
+    windows : for a layer with a W_k and a b_k for each of K windows, the number k of the window of
+        each column of a, [S n]: S windows that may cover each of n points, one after the other.
+    """
 
     weight: Place
     bias: Place | None
     activation: Activation
+    windows: Any = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sciml_par.errors import InputError
 from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.networks.propagation.dense_chain import DenseLayer, RecordOf
 from sciml_par.networks.propagation.propagation import Propagated
+from sciml_par.networks.propagation.taylor import Record
 
 Tensor = Any
 
@@ -76,11 +77,20 @@ class WeightsOf:
 
     def dense(self, layer: Any, a: Propagated) -> Propagated:
         """Apply a `keras.layers.Dense` without its activation (local)."""
-        record = None
-        if self._record_of is not None:
-            places = [self._place(layer.kernel), self._place(layer.bias)]
-            record = self._record_of(DenseLayer(places[0], places[1], LINEAR))
+        record = self.record(layer.kernel, layer.bias)
         return a.dense(self(layer.kernel), self(layer.bias), record=record)
+
+    @property
+    def records(self) -> bool:
+        """Whether the products of layers are recorded."""
+        return self._record_of is not None
+
+    def record(self, kernel: Any, bias: Any, *, windows: Any = None) -> Record | None:
+        """Return the record of a layer with these variables, if one is wanted (local)."""
+        if self._record_of is None:
+            return None
+        layer = DenseLayer(self._place(kernel), self._place(bias), LINEAR, windows)
+        return self._record_of(layer)
 
     def _place(self, variable: Any) -> Any:
         at = self._places.get(id(variable))

@@ -120,23 +120,12 @@ class RecordedLayers:
 
         Rows of parameters other than weights of the layers are zero; see `layout.rows`.
         """
-        n, frozen = residual.shape[0], layout.frozen
-        outputs = [list(each.outputs) for each in self._all]
-        slopes = self._tape.gradient(
-            total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
+        n = residual.shape[0]
         parts: list[list[Tensor]] = [[] for _ in layout.shapes]
-        for each, deltas in zip(self._all, slopes, strict=True):
-            if each.outputs[0].shape[1] != n:
-                raise NotRecordedError
-            if isinstance(each.layer.weight, int) and each.first + each.layer.weight not in frozen:
-                products = [
-                    a[:, None, :] * delta[None, :, :]
-                    for a, delta in zip(each.inputs, deltas, strict=True)
-                ]
-                parts[each.first + each.layer.weight].append(tf.add_n(products))
-            if isinstance(each.layer.bias, int) and each.first + each.layer.bias not in frozen:
-                parts[each.first + each.layer.bias].append(deltas[0])
+        for place, products, windows in self.products(total, n, layout.frozen):
+            if windows is not None:
+                products = _of_all_windows(products, windows, n, layout.shapes[place][0])
+            parts[place].append(products)
         rows = [
             tf.reshape(tf.add_n(parts[i]), [-1, n])
             if parts[i]
@@ -144,6 +133,34 @@ class RecordedLayers:
             for i in layout.rows
         ]
         return tf.concat(rows, axis=0)
+
+    def products(
+        self, total: Tensor, n: int, frozen: Sequence[int] = ()
+    ) -> list[tuple[int, Tensor, Tensor]]:
+        """Return the place of each W and b, their derivatives, and the windows they belong to.
+
+        total : Σ_i r_i of residuals r: [n]. The derivatives are [w, w', n] and [w', n], or have
+        S n columns for S windows at each point, whose numbers are returned with them.
+        """
+        outputs = [list(each.outputs) for each in self._all]
+        slopes = self._tape.gradient(
+            total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        found = []
+        for each, deltas in zip(self._all, slopes, strict=True):
+            layer, windows = each.layer, each.layer.windows
+            columns = n if windows is None else windows.shape[0]
+            if each.outputs[0].shape[1] != columns or columns % n:
+                raise NotRecordedError
+            if isinstance(layer.weight, int) and each.first + layer.weight not in frozen:
+                products = [
+                    a[:, None, :] * delta[None, :, :]
+                    for a, delta in zip(each.inputs, deltas, strict=True)
+                ]
+                found.append((each.first + layer.weight, tf.add_n(products), windows))
+            if isinstance(layer.bias, int) and each.first + layer.bias not in frozen:
+                found.append((each.first + layer.bias, deltas[0], windows))
+        return found
 
     def separates_rows(self, residual: Tensor, n: int) -> Tensor:
         """Return whether row i of r: [k n] depends on the products of point i only; a boolean.
@@ -168,10 +185,19 @@ class RecordedLayers:
         numbers = np.finfo(residual.dtype.as_numpy_dtype)
         wrong = [tf.constant(False)]
         for delta, scaled in zip(of_rows, of_scaled, strict=True):
-            expected = delta * tf.constant(factors, delta.dtype)
+            slots = delta.shape[1] // n
+            expected = delta * tf.constant(np.tile(factors, slots), delta.dtype)
             close = 1e3 * numbers.eps * tf.reduce_max(tf.abs(expected), axis=0)
             wrong.append(tf.reduce_any(tf.abs(scaled - expected) > close + 1e6 * numbers.tiny))
         return ~tf.reduce_any(tf.stack(wrong))
+
+
+def _of_all_windows(products: Tensor, windows: Tensor, n: int, count: int) -> Tensor:
+    """Return derivatives by the weights of K windows, [K, …, n], from those of S: [..., S n]."""
+    slots = windows.shape[0] // n
+    flat = tf.reshape(products, [-1, slots, n])
+    chosen = tf.one_hot(tf.reshape(windows, [slots, n]), count, axis=0, dtype=products.dtype)
+    return tf.einsum("ksn,asn->kan", chosen, flat)
 
 
 def _refuse_watched(x: Tensor) -> None:

@@ -19,6 +19,7 @@ from sciml_par.training.loss.jacobian import moved
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import TracedTerms
 from sciml_par.training.members.stack import Stack
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
 from sciml_par.training.preparation.data_remarks import remarks_on_data
@@ -38,9 +39,18 @@ def remarks_on_stack(
     if setup.traced is not None:
         trial = (setup.traced, setup.feed.arrays, stack.parameters[0])
         remarks += setup.traced.remarks
-        remarks += remarks_on_coupled_points(stack.terms, *trial, ranks=ranks, batches=batches)
+        if not solved_in_windows(stack, phases):  # which finds coupled points itself, and quicker
+            remarks += remarks_on_coupled_points(stack.terms, *trial, ranks=ranks, batches=batches)
         remarks += remarks_on_unread_outputs(stack.problem, setup.network, *trial)
     return [*remarks, *_on_least_squares(phases, precision, batches=batches)]
+
+
+def solved_in_windows(stack: Stack, phases: Sequence[Phase]) -> bool:
+    """Return whether `LeastSquares` solves for one network in windows by its sparsity."""
+    network = stack.network
+    windowed = hasattr(network.model, "partition")
+    alone = len(stack.setups) == 1 and len(phases) == 1 and not network.others
+    return windowed and alone and isinstance(phases[0].optimizer, LeastSquares)
 
 
 def _on_least_squares(phases: Sequence[Phase], precision: str, *, batches: bool) -> Iterator[str]:

@@ -17,6 +17,9 @@ class Keep(Optimizer):
     """Takes the parameters θ: [p] that it is given, and evaluates the loss before and there.
 
     Conditions have the weights that `LeastSquares` gives them.
+
+    parameters : θ; without them, the initial parameters stay.
+    terms : of the loss there, if they are known, so that it is not evaluated.
     """
 
     needs = Value
@@ -25,6 +28,7 @@ class Keep(Optimizer):
     second_order = True
 
     parameters: tuple[float, ...] = ()
+    terms: tuple[float, ...] = ()
 
     def init(self, objective: Objective, parameters: Tensor) -> Tensor:
         """See `Optimizer`."""
@@ -38,5 +42,7 @@ class Keep(Optimizer):
         self, objective: Objective, parameters: Tensor, state: Tensor, batch: Batch, at: At
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Optimizer`."""
-        terms = objective.evaluate(Value, parameters, batch).terms
-        return tf.constant([self.parameters], parameters.dtype), state, terms
+        kept = tf.constant([self.parameters], parameters.dtype) if self.parameters else parameters
+        if self.terms:
+            return kept, state, tf.constant([self.terms], parameters.dtype)
+        return kept, state, objective.evaluate(Value, parameters, batch).terms

@@ -1,0 +1,227 @@
+"""A smooth partition of unity over overlapping windows of a box."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.networks.propagation.propagation import Part, Propagated
+
+FloatArray = npt.NDArray[np.float64]
+Tensor = Any
+
+
+class Pairs(NamedTuple):
+    """Points together with the windows that may cover them, slot by slot.
+
+    Attributes
+    ----------
+    numbers : of the windows, [S n], S slots of n points one after the other.
+    weight : of the windows at the points, [1, S n]; zero in windows that do not cover the point.
+    inside : the points in the scaled coordinates of the windows, [d, S n].
+    """
+
+    numbers: Tensor
+    weight: Propagated
+    inside: Propagated
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Σ_k w_k(x) = 1 with the window w_k around the part k of a box.
+
+    Parts have the sides h and the windows the sides (1 + 2 overlap) h. Along each axis, with v the
+    distance from the centre of a part to the next one in units of h, and r = ½ + overlap,
+
+        w_{k+1} = b(1 − v) / (b(v) + b(1 − v)),  w_k = 1 − w_{k+1},  b(v) = (1 − (v/r)²)⁴ for v < r
+
+    and zero otherwise, three times continuously differentiable; in d dimensions, w is the product.
+    Beyond the box, the outermost windows go on with the weight one.
+
+    Attributes
+    ----------
+    lower, upper : corners of the box, [d].
+    parts : along each axis, [d].
+    overlap : by which a window reaches into the next part, in units of h, in (0, ½].
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    parts: tuple[int, ...]
+    overlap: float
+
+    @property
+    def count(self) -> int:
+        """The number of windows K."""
+        return int(np.prod(self.parts))
+
+    @property
+    def sides(self) -> FloatArray:
+        """h, [d]."""
+        return (np.array(self.upper) - np.array(self.lower)) / np.array(self.parts)
+
+    @property
+    def slots(self) -> list[tuple[int, ...]]:
+        """Which of two neighbours is meant along each axis: one or two for each axis, S in all."""
+        return list(itertools.product(*(range(min(each, 2)) for each in self.parts)))
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """By which the number of a window grows along each axis, [d]."""
+        return tuple(int(np.prod(self.parts[i + 1 :])) for i in range(len(self.parts)))
+
+    def centres(self) -> FloatArray:
+        """Return the centres of all windows, in the order of their numbers: [K, d] (local)."""
+        axes = [
+            low + h * (np.arange(n) + 0.5)
+            for low, h, n in zip(self.lower, self.sides, self.parts, strict=True)
+        ]
+        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+    def half_sides(self) -> FloatArray:
+        """Return half of the sides of a window, [d] (local)."""
+        return self.sides * (0.5 + self.overlap)
+
+    def pairs(self, x: Propagated) -> Pairs:
+        """Return points x: [d, n] with the windows that may cover them (local)."""
+        slots = self.slots
+        numbers = []
+        weights: list[list[tuple[Part, Part, Part]]] = []
+        coordinates = []
+        for axis, parts in enumerate(self.parts):
+            first, both = self._along(x, axis)
+            numbers.append(first)
+            weights.append(both)
+            h, low = float(self.sides[axis]), self.lower[axis]
+            bits = range(min(parts, 2))
+            centres = [low + h * (first + bit + 0.5) for bit in bits]
+            half = float(self.half_sides()[axis])
+            coordinates.append([(x.value[axis] - centre) / half for centre in centres])
+        of_slots = [
+            sum(
+                stride * (first + bit)
+                for stride, first, bit in zip(self.strides, numbers, slot, strict=True)
+            )
+            for slot in slots
+        ]
+        inside = tf.stack(
+            [
+                tf.concat([each[slot[axis]] for slot in slots], axis=0)
+                for axis, each in enumerate(coordinates)
+            ]
+        )
+        weight = self._product(x, weights, slots)
+        scale = tf.constant(1 / self.half_sides(), x.value.dtype)[:, None]
+        first_parts = tuple(None if part is None else part * scale for part in x.first)
+        return Pairs(
+            tf.cast(tf.concat(of_slots, axis=0), tf.int32),
+            weight,
+            Propagated(inside, first_parts, (None,) * len(x.second), x.second),
+        )
+
+    def _along(self, x: Propagated, axis: int) -> tuple[Tensor, list[tuple[Part, Part, Part]]]:
+        """Return the first of two windows along an axis, [n], and w, w′, w″ of both, [n] each."""
+        h, parts = float(self.sides[axis]), self.parts[axis]
+        s = (x.value[axis] - self.lower[axis]) / h
+        if parts == 1:
+            return tf.zeros_like(s), [(tf.ones_like(s), None, None)]
+        first = tf.stop_gradient(tf.clip_by_value(tf.floor(s - 0.5), 0.0, parts - 2.0))
+        w, w1, w2 = self._rise(tf.clip_by_value(s - first - 0.5, 0.0, 1.0))
+        w1, w2 = w1 / h, w2 / h**2
+        return first, [(1 - w, -w1, -w2), (w, w1, w2)]
+
+    def _rise(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return w_{k+1} at v in [0, 1], with two derivatives by v."""
+        reach = 0.5 + self.overlap
+        a, a1, a2 = _bump(v / reach)
+        b, b1, b2 = _bump((1 - v) / reach)
+        total, slope, curvature = a + b, (a1 - b1) / reach, (a2 + b2) / reach**2
+        w = b / total
+        w1 = (-b1 / reach - w * slope) / total
+        w2 = (b2 / reach**2 - 2 * w1 * slope - w * curvature) / total
+        return w, w1, w2
+
+    def covered(self, x: FloatArray) -> list[npt.NDArray[np.bool_]]:
+        """Return which points are in each window along each axis: [n, d] -> d of [parts, n]."""
+        reach, found = 0.5 + self.overlap, []
+        for axis, parts in enumerate(self.parts):
+            s = (x[:, axis] - self.lower[axis]) / self.sides[axis] - 0.5
+            k = np.arange(parts)[:, None]
+            found.append(((s > k - reach) | (k == 0)) & ((s < k + reach) | (k == parts - 1)))
+        return found
+
+    def place(self, window: int) -> tuple[int, ...]:
+        """Return the number of a window along each axis."""
+        return tuple(int(i) for i in np.unravel_index(window, self.parts))
+
+    def in_window(self, place: Tensor, x: Propagated) -> tuple[Propagated, Propagated]:
+        """Return the weight [1, n] and the coordinates [d, n] of a window at points in it.
+
+        place : the number of the window along each axis, [d], in the type of x.
+        """
+        whole = None
+        for axis, parts in enumerate(self.parts):
+            h = float(self.sides[axis])
+            v = (x.value[axis] - self.lower[axis]) / h - 0.5 - place[axis]
+            up = tf.where(place[axis] < parts - 1, tf.clip_by_value(v, 0.0, 1.0), tf.zeros_like(v))
+            down = tf.where(place[axis] > 0, tf.clip_by_value(-v, 0.0, 1.0), tf.zeros_like(v))
+            # At most one of them is not zero, and the other is then constant.
+            (a, a1, a2), (b, b1, b2) = self._rise(up), self._rise(down)
+            both = [1 - a - b, (b1 - a1) / h, -(a2 + b2) / h**2]
+            factor = self._factor(x, axis, [each[None] for each in both])
+            whole = factor if whole is None else whole * factor
+        assert whole is not None
+        lower, sides, half = (
+            tf.constant(each, x.value.dtype) for each in (self.lower, self.sides, self.half_sides())
+        )
+        centre = (lower + (place + 0.5) * sides)[:, None]
+        first = tuple(None if part is None else part / half[:, None] for part in x.first)
+        inside = (x.value - centre) / half[:, None]
+        return whole, Propagated(inside, first, (None,) * len(x.second), x.second)
+
+    def _factor(self, x: Propagated, axis: int, parts: list[Part]) -> Propagated:
+        """Return a function of one coordinate from its value and two derivatives."""
+        value, slope, curvature = parts
+        return Propagated(
+            value,
+            tuple(slope if i == axis else None for i in range(len(x.first))),
+            tuple(
+                None
+                if curvature is None or matrix[axis, axis] == 0.0
+                else float(matrix[axis, axis]) * curvature
+                for matrix in x.second
+            ),
+            x.second,
+        )
+
+    def _product(
+        self,
+        x: Propagated,
+        weights: list[list[tuple[Part, Part, Part]]],
+        slots: list[tuple[int, ...]],
+    ) -> Propagated:
+        """Return the products of the weights along the axes, [1, S n], with their derivatives."""
+        whole = None
+        for axis, both in enumerate(weights):
+            parts = [
+                None
+                if both[0][order] is None
+                else tf.concat([both[slot[axis]][order] for slot in slots], axis=0)[None]
+                for order in range(3)
+            ]
+            factor = self._factor(x, axis, parts)
+            whole = factor if whole is None else whole * factor
+        assert whole is not None
+        return whole
+
+
+def _bump(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return (1 − t²)⁴ where it is inside of [−1, 1], zero elsewhere, and two derivatives."""
+    q = tf.nn.relu(1 - t * t)
+    cube = q * q * q
+    return q * cube, -8 * t * cube, -8 * cube + 48 * t * t * q * q

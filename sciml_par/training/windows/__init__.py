@@ -1,0 +1,1 @@
+"""Gauss–Newton for networks in windows, whose Jacobians are block-sparse."""

@@ -1,0 +1,117 @@
+"""Gauss–Newton for the output layers of windows, without a compiled loop around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.errors import InputError
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.members.stack import Stack
+from sciml_par.training.optimizers.least_squares.least_squares import LEAST_GAIN, LeastSquares
+from sciml_par.training.outcome.together import together
+from sciml_par.training.points.division import longest_axis
+from sciml_par.training.points.feed import Batch
+from sciml_par.training.windows.exchange import summed
+from sciml_par.training.windows.normal import NormalEquations
+from sciml_par.training.windows.rows import RowsOfWindows
+
+Array = npt.NDArray[np.float64]
+Said = Callable[[int, float, int], None]
+
+_TRIED = 64
+_LINEAR = 0.01
+"""A step whose loss differs from the predicted one by no more than this share has found it."""
+
+
+class WindowedGaussNewton:
+    """Solves for the output layers of one network in windows, and for unknowns (collective)."""
+
+    def __init__(self, stack: Stack, ranks: Communicator, method: LeastSquares) -> None:
+        self._stack, self._ranks, self._method = stack, ranks, method
+        self._rows = RowsOfWindows(stack)
+        self._model: Any = stack.network.model
+
+    def solve(self, theta: Array, batch: Batch, steps: int, said: Said | None = None) -> Array:
+        """Return θ: [p] after so many steps, or fewer if the loss falls no further."""
+        loss = self._loss(theta, batch)
+        for step in range(1, steps + 1):
+            before = loss
+            direction, predicted, columns = self._direction(theta, batch)
+            size = 1.0
+            for _ in range(self._method.halvings):
+                moved = theta - size * direction
+                loss = self._loss(moved, batch)
+                if loss < before:
+                    break
+                size /= 2
+            else:
+                break
+            theta = moved
+            if said is not None:
+                said(step, loss, columns)
+            linear = size == 1.0 and abs(loss - predicted) <= _LINEAR * predicted
+            if loss > LEAST_GAIN * before or linear:
+                break
+        return theta
+
+    def terms(self, theta: Array, batch: Batch) -> Array:
+        """Return the terms of the loss at θ: [p] over the points of all ranks, [T]."""
+        here = together(self._ranks, lambda: self._rows.terms(theta, batch))
+        return summed(here, self._ranks)
+
+    def _direction(self, theta: Array, batch: Batch) -> tuple[Array, float, int]:
+        """Return J⁺ r at the places of θ, the loss that it predicts, and the columns kept."""
+        rows = together(self._ranks, lambda: self._rows.rows(theta, batch))
+        layout = self._stack.layout
+        kernel, bias = layout.linear or ()
+        shape = layout.shapes[kernel]
+        partition = self._model.partition
+        normal = NormalEquations(
+            rows,
+            partition,
+            self._ranks,
+            axis=strip_axis(self._stack),
+            columns=(shape[1] + 1) * shape[2],
+            cutoff=self._method.cutoff_in(theta.dtype),
+        )
+        together(self._ranks, lambda: check_windows(self._stack, normal.windows))
+        weights, unknowns = normal.solve()
+        predicted = float(summed(np.array([normal.predicted((weights, unknowns))]), self._ranks)[0])
+        parts = [np.zeros(each) for each in layout.shapes]
+        for k, values in weights.items():
+            parts[kernel][k] = values[: shape[1] * shape[2]].reshape(shape[1:])
+            parts[bias][k] = values[shape[1] * shape[2] :]
+        flat = np.concatenate([each.ravel() for each in parts])
+        if len(unknowns):
+            flat[-len(unknowns) :] = unknowns
+        return flat.astype(theta.dtype), predicted, normal.columns_kept
+
+    def _loss(self, theta: Array, batch: Batch) -> float:
+        return float(self.terms(theta, batch).sum())
+
+
+def check_windows(stack: Stack, with_rows: Sequence[int]) -> None:
+    """Raise if a part of the domain has a window without points (local)."""
+    model: Any = stack.network.model
+    partition, domain = model.partition, stack.problem.domain
+    missing = sorted(set(range(partition.count)) - set(with_rows))
+    if not missing or stack.problem.input_scaling:
+        return
+    offsets = np.random.default_rng(0).uniform(-0.5, 0.5, (_TRIED, domain.dimension))
+    centres = partition.centres()
+    for window in missing:
+        if domain.contains(centres[window] + offsets * partition.sides).any():
+            raise InputError(
+                f"LeastSquares with Windows: no point lies in window {partition.place(window)} of "
+                f"{partition.parts}, in which a part of the domain lies. Take more points=, or "
+                f"fewer parts."
+            )
+
+
+def strip_axis(stack: Stack) -> int:
+    """Return the axis along which windows are in strips: that of the ranks' points."""
+    return longest_axis(stack.problem.domain)

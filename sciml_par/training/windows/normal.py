@@ -1,0 +1,403 @@
+"""Least squares for block-sparse Jacobians of windows, over the rows of all ranks.
+
+Each window's columns are first made orthonormal by QR factors of its own rows: what is then
+squared has a condition of some hundreds where windows overlap by 0.15 of their parts, and the
+normal equations lose nothing; without that they are numerically singular.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import qr, solve_triangular
+
+from sciml_par.errors import InputError
+from sciml_par.networks.propagation.partition import Partition
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.outcome.together import together
+from sciml_par.training.windows.exchange import exchanged, summed
+from sciml_par.training.windows.rows import WindowRows
+from sciml_par.training.windows.strips import Chain, FactoredChain, Separators
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_REFINEMENTS = 2
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The columns of a window in which its rows are orthonormal: A[:, pivots] T⁻¹.
+
+    Attributes
+    ----------
+    triangle : T, [k, k].
+    pivots : the columns kept, [k] of c.
+    """
+
+    triangle: Array
+    pivots: IntArray
+
+    def of(self, rows: Array) -> Array:
+        """Return rows [R, c] in this basis, [R, k]."""
+        chosen = rows[:, self.pivots].T
+        return np.asarray(solve_triangular(self.triangle, chosen, trans=1, check_finite=False).T)
+
+    def weights(self, y: Array, columns: int) -> Array:
+        """Return the weights [c] of what has the coefficients y: [k] in this basis."""
+        found = np.zeros(columns)
+        found[self.pivots] = solve_triangular(self.triangle, y, check_finite=False)
+        return found
+
+
+def basis_of(triangle: Array, cutoff: float) -> Basis:
+    """Return the basis for R of the QR factors of a window's rows: [r, c]."""
+    _, t, pivots = qr(triangle, mode="economic", pivoting=True, check_finite=False)
+    diagonal = np.abs(np.diag(t))
+    rank = int(np.sum(diagonal > cutoff * diagonal[0])) if diagonal.size else 0
+    return Basis(np.ascontiguousarray(t[:rank, :rank]), pivots[:rank])
+
+
+class NormalEquations:
+    """min |J d − r|² over the rows of all ranks, for one J (collective)."""
+
+    def __init__(
+        self,
+        rows: WindowRows,
+        partition: Partition,
+        ranks: Communicator,
+        *,
+        axis: int,
+        columns: int,
+        cutoff: float,
+    ) -> None:
+        self._rows, self._ranks, self._columns = rows, ranks, columns
+        self._strips = Strips(partition, axis, rows, ranks)
+        self._bases = self._common_bases(cutoff)
+        self._blocks = {k: (i, self._bases[k].of(a)) for k, (i, a) in rows.blocks.items()}
+        self._layout = _Layout(self._strips, self._bases)
+        blocks = self._blocks_of_owners()
+        self._factored, self._separators = self._factors(blocks)
+        self._border = self._of_unknowns()
+
+    @property
+    def columns_kept(self) -> int:
+        """How many columns all windows have that do not depend on others of their window."""
+        return self._layout.size
+
+    def solve(self) -> tuple[dict[int, Array], Array]:
+        """Return d: the weights of each window [c], and the unknowns [q] (collective)."""
+        r = self._rows.residuals
+        y, z = self._solved(r)
+        for _ in range(_REFINEMENTS):
+            more, more_z = self._solved(r - self._times(y, z))
+            y, z = y + more, z + more_z
+        parts = self._layout.split(y)
+        found = {
+            k: basis.weights(parts[k], self._columns) for k, basis in sorted(self._bases.items())
+        }
+        return found, z
+
+    def predicted(self, d: tuple[dict[int, Array], Array]) -> float:
+        """Return |r − J d|² over this rank's rows (local)."""
+        left = self._rows.residuals - self._rows.by_unknowns @ d[1]
+        for k, (i, a) in self._rows.blocks.items():
+            left[i] -= a @ d[0][k]
+        return float(left @ left)
+
+    @property
+    def windows(self) -> list[int]:
+        """The numbers of the windows that have rows on some rank."""
+        return list(self._bases)
+
+    def _common_bases(self, cutoff: float) -> dict[int, Basis]:
+        """Return the bases of all windows that have rows on any rank."""
+        own = self._strips.owner_of_window
+        triangles: list[dict[Any, Array]] = [{} for _ in range(self._ranks.size)]
+        for k, (_, a) in self._rows.blocks.items():
+            triangles[own[k]][k] = np.linalg.qr(a, mode="r")
+        parts: dict[int, list[Array]] = {}
+        for each in exchanged(triangles, self._ranks):
+            for k, triangle in each.items():
+                parts.setdefault(k, []).append(triangle)
+
+        def bases() -> dict[int, Basis]:
+            return {k: basis_of(np.vstack(each), cutoff) for k, each in sorted(parts.items())}
+
+        mine = together(self._ranks, bases)
+        given = {("t", k): b.triangle for k, b in mine.items()}
+        given |= {("p", k): b.pivots.astype(np.float64) for k, b in mine.items()}
+        found: dict[int, Basis] = {}
+        for each in exchanged([given] * self._ranks.size, self._ranks):
+            for kind, k in each:
+                if kind == "t":
+                    found[k] = Basis(each[kind, k], each["p", k].astype(int))
+        return dict(sorted(found.items()))
+
+    def _blocks_of_owners(self) -> dict[Any, Array]:
+        """Return Σ over the ranks of Q_kᵀ Q_l for the owner of the strip of k ≥ l."""
+        given: list[dict[Any, Array]] = [{} for _ in range(self._ranks.size)]
+        for k, other in pairs_of(self._rows):
+            if self._strips.before(k, other):
+                k, other = other, k
+            (i, q), (j, p) = self._blocks[k], self._blocks[other]
+            if k == other:
+                product = q.T @ q
+            else:
+                _, a, b = np.intersect1d(i, j, assume_unique=True, return_indices=True)
+                product = q[a].T @ p[b]
+            given[self._strips.owner_of_window[k]][k, other] = product
+        found: dict[Any, Array] = {}
+        for each in exchanged(given, self._ranks):
+            for pair, product in each.items():
+                found[pair] = found[pair] + product if pair in found else product
+        return found
+
+    def _factors(self, blocks: dict[Any, Array]) -> tuple[FactoredChain, Separators]:
+        strips, layout, ranks = self._strips, self._layout, self._ranks
+        rank, size = ranks.rank, strips.active
+        mine = strips.of_rank(rank)
+        diagonals = {j: layout.diagonal(j, blocks) for j in mine}
+        # A rank has the coupling of each of its strips to the one before.
+        before = {j: layout.coupling(j, blocks) for j in mine if j > 0}
+        blocks.clear()
+        separators = [strips.of_rank(other)[0] for other in range(1, strips.active)]
+        # The last strip of a rank meets the separator that the next rank has.
+        handed: list[dict[Any, Array]] = [{} for _ in range(ranks.size)]
+        if mine and rank > 0:
+            handed[rank - 1] = {"last": before[mine[0]]}
+        last = None
+        for each in exchanged(handed, ranks):
+            last = each.get("last", last)
+        inner = mine[1:] if rank > 0 else mine
+        first = None
+        if rank > 0 and inner:
+            first = before[inner[0]]
+        own_last = last if inner else None
+        chain = Chain(
+            [diagonals.pop(j) for j in inner], [before.pop(j) for j in inner[1:]], first, own_last
+        )
+        factored = together(ranks, lambda: FactoredChain(chain))
+        sizes = [layout.size_of_strip(j) for j in separators]
+        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+        matrix = np.zeros((ends[-1], ends[-1]))
+
+        def add(row: int, column: int, part: Array | None) -> None:
+            if part is not None:
+                matrix[ends[row] : ends[row + 1], ends[column] : ends[column + 1]] += part
+
+        of_first, of_last, of_both = factored.complement()
+        if mine and rank > 0:
+            add(rank - 1, rank - 1, diagonals[mine[0]])
+            add(rank - 1, rank - 1, None if of_first is None else -of_first)
+        if rank < size - 1:
+            add(rank, rank, None if of_last is None else -of_last)
+        if 0 < rank < size - 1:
+            both = of_both if of_both is None else -of_both
+            if not inner:  # two separators meet
+                both = last
+            add(rank, rank - 1, both)
+            add(rank - 1, rank, None if both is None else both.T)
+        self._separator_strips = separators
+        return factored, Separators(sizes, matrix, ranks)
+
+    def _of_unknowns(self) -> tuple[Array, Array]:
+        """Return N⁻¹ F and the Schur complement of the unknowns, for F = Qᵀ ∂r/∂a."""
+        f = self._rows.by_unknowns
+        q = f.shape[1]
+        if not q:
+            return np.empty((self._layout.size, 0)), np.empty((0, 0))
+        right = self._transposed_times(f)
+        reached = self._windows_solved(right)
+        whole: Array = summed(f.T @ f, self._ranks)
+        whole -= right.T @ reached
+        return reached, whole
+
+    def _solved(self, r: Array) -> tuple[Array, Array]:
+        """Return the coefficients of the windows [n] and the unknowns [q] for residuals."""
+        right = self._transposed_times(r[:, None])
+        y = self._windows_solved(right)[:, 0]
+        reached, complement = self._border
+        if not len(complement):
+            return y, np.empty(0)
+        f = summed(self._rows.by_unknowns.T @ r, self._ranks)
+        z = np.linalg.lstsq(complement, f - reached.T @ right[:, 0], rcond=None)[0].astype(
+            np.float64
+        )
+        return y - reached @ z, z
+
+    def _windows_solved(self, right: Array) -> Array:
+        """Return N⁻¹ g for g: [n, k], the same on all ranks (collective)."""
+        strips, layout, ranks = self._strips, self._layout, self._ranks
+        parts = layout.strips(right)
+        mine = strips.of_rank(ranks.rank)
+        inner = mine[1:] if ranks.rank > 0 else mine
+        done, first, last = self._factored.forward([parts[j] for j in inner])
+        whole = [np.zeros_like(parts[j]) for j in self._separator_strips]
+        rank, size = ranks.rank, strips.active
+        if mine and rank > 0:
+            whole[rank - 1] += parts[mine[0]] - (0 if first is None else first)
+        if rank < size - 1 and last is not None:
+            whole[rank] -= last
+        columns = right.shape[1]
+        solved = self._separators.solve(np.vstack([np.empty((0, columns)), *whole]))
+        before = solved[rank - 1] if mine and rank > 0 else None
+        behind = solved[rank] if rank < size - 1 else None
+        found = self._factored.backward(done, before, behind)
+        answer = np.zeros_like(right)
+        for j, each in zip(inner, found, strict=True):
+            answer[layout.place(j)] = each
+        if before is not None:
+            answer[layout.place(mine[0])] = before
+        return summed(answer, ranks)
+
+    def _transposed_times(self, f: Array) -> Array:
+        """Return Qᵀ f over the rows of all ranks: [N, k] -> [n, k] (collective)."""
+        found = np.zeros((self._layout.size, f.shape[1]))
+        for k, (i, q) in self._blocks.items():
+            found[self._layout.window(k)] = q.T @ f[i]
+        return summed(found, self._ranks)
+
+    def _times(self, y: Array, z: Array) -> Array:
+        """Return J d over this rank's rows for coefficients of windows and unknowns (local)."""
+        found = self._rows.by_unknowns @ z
+        for k, (i, q) in self._blocks.items():
+            found[i] += q @ y[self._layout.window(k)]
+        return found
+
+
+def pairs_of(rows: WindowRows) -> list[tuple[int, int]]:
+    """Return the pairs k ≥ l of windows that share rows of this rank (local)."""
+    numbers = sorted(rows.blocks)
+    if not numbers:
+        return []
+    owner = np.concatenate([np.full(len(rows.blocks[k][0]), k) for k in numbers])
+    row = np.concatenate([rows.blocks[k][0] for k in numbers])
+    order = np.lexsort((owner, row))
+    owner, row = owner[order], row[order]
+    pairs = {(k, k) for k in numbers}
+    for shift in range(1, len(row)):
+        same = row[shift:] == row[:-shift]
+        if not same.any():
+            break
+        pairs |= set(zip(owner[shift:][same].tolist(), owner[:-shift][same].tolist(), strict=True))
+    return sorted(pairs)
+
+
+class Strips:
+    """Which windows are in which strip, and which rank has which strips.
+
+    Windows in one strip or in neighbouring ones may share rows. If the first and the last windows
+    do, by periodic conditions, the strips are folded: each has the windows of both sides.
+    """
+
+    def __init__(
+        self, partition: Partition, axis: int, rows: WindowRows, ranks: Communicator
+    ) -> None:
+        parts = partition.parts[axis]
+        along = np.unravel_index(np.arange(partition.count), partition.parts)[axis]
+        here = [abs(int(along[k]) - int(along[other])) for k, other in pairs_of(rows)]
+        farthest = max(ranks.allgather_object(max(here, default=0)))
+        self.of_window = along if farthest <= 1 else np.minimum(along, parts - 1 - along)
+        self.count = int(self.of_window.max()) + 1
+        self.active = min(ranks.size, self.count)
+        counts = np.zeros(self.count)
+        for k, (i, _) in rows.blocks.items():
+            counts[self.of_window[k]] += len(i)
+        self.first = _balanced(summed(counts, ranks), self.active)
+        owners = np.searchsorted(self.first, np.arange(self.count), side="right") - 1
+        self.owner_of_window = owners[self.of_window]
+        ranks.attempt(lambda: self._check(rows))
+
+    def of_rank(self, rank: int) -> list[int]:
+        """Return the strips of a rank; none where there are more ranks than strips."""
+        if rank >= self.active:
+            return []
+        ends = [*self.first, self.count]
+        return list(range(ends[rank], ends[rank + 1]))
+
+    def before(self, k: int, other: int) -> bool:
+        """Return whether window k comes before another one."""
+        return (int(self.of_window[k]), k) < (int(self.of_window[other]), other)
+
+    def _check(self, rows: WindowRows) -> None:
+        strips = self.of_window
+        if any(abs(int(strips[k]) - int(strips[other])) > 1 for k, other in pairs_of(rows)):
+            raise InputError(
+                "LeastSquares with Windows: a term couples windows that are neither neighbours nor "
+                "at opposite sides of the domain. Take optimizer=LevenbergMarquardt()."
+            )
+
+
+def _balanced(counts: Array, size: int) -> list[int]:
+    """Return the first strip of each rank, so that all ranks have about as many rows."""
+    ends = np.concatenate([[0.0], np.cumsum(counts)])
+    first = [int(np.argmin(np.abs(ends - ends[-1] * rank / size))) for rank in range(size)]
+    for rank in range(1, size):  # one strip at least for each
+        first[rank] = max(first[rank], first[rank - 1] + 1)
+    for rank in reversed(range(size)):
+        first[rank] = min(first[rank], len(counts) - (size - rank))
+    return first
+
+
+class _Layout:
+    """Where the columns of windows are, strip by strip."""
+
+    def __init__(self, strips: Strips, bases: dict[int, Basis]) -> None:
+        self._windows: list[list[int]] = [[] for _ in range(strips.count)]
+        for k in bases:
+            self._windows[strips.of_window[k]].append(k)
+        self._sizes = {k: len(basis.pivots) for k, basis in bases.items()}
+        self._starts: dict[int, int] = {}
+        at, ends = 0, [0]
+        for each in self._windows:
+            for k in each:
+                self._starts[k] = at
+                at += self._sizes[k]
+            ends.append(at)
+        self.size, self._ends = at, ends
+
+    def window(self, k: int) -> slice:
+        """Return the place of a window."""
+        return slice(self._starts[k], self._starts[k] + self._sizes[k])
+
+    def place(self, strip: int) -> slice:
+        """Return the place of a strip."""
+        return slice(self._ends[strip], self._ends[strip + 1])
+
+    def size_of_strip(self, strip: int) -> int:
+        """Return how many columns a strip has."""
+        return self._ends[strip + 1] - self._ends[strip]
+
+    def split(self, y: Array) -> dict[int, Array]:
+        """Return the coefficients of each window."""
+        return {k: y[self.window(k)] for k in self._starts}
+
+    def strips(self, right: Array) -> list[Array]:
+        """Return the rows of each strip."""
+        return [right[self.place(j)] for j in range(len(self._windows))]
+
+    def diagonal(self, strip: int, blocks: dict[Any, Array]) -> Array:
+        """Return D_j."""
+        found = self._filled(strip, strip, blocks)
+        return np.tril(found) + np.tril(found, -1).T
+
+    def coupling(self, strip: int, blocks: dict[Any, Array]) -> Array:
+        """Return E_{j-1}, of a strip to the one before."""
+        return self._filled(strip, strip - 1, blocks)
+
+    def _filled(self, row: int, column: int, blocks: dict[Any, Array]) -> Array:
+        found = np.zeros((self.size_of_strip(row), self.size_of_strip(column)))
+        for k in self._windows[row]:
+            for other in self._windows[column]:
+                if (k, other) in blocks:
+                    a, b = (
+                        self._starts[k] - self._ends[row],
+                        self._starts[other] - self._ends[column],
+                    )
+                    part = blocks[k, other]
+                    found[a : a + part.shape[0], b : b + part.shape[1]] = part
+        return found

@@ -1,0 +1,220 @@
+"""Networks in windows: what they are, and that least squares finds their weights by sparsity."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP, ModifiedMLP, RandomFeatures, Windows
+from sciml_par.problems import (
+    Ball,
+    Box,
+    Dirichlet,
+    IntegralCondition,
+    Interval,
+    Observations,
+    Periodic,
+    Problem,
+    Residual,
+    Unknown,
+    derivative,
+    laplacian,
+)
+from sciml_par.results import Result
+from sciml_par.training import Adam, LeastSquares, LevenbergMarquardt, train
+
+once = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+
+
+def solution(x: Any) -> Any:
+    return np.sin(np.pi * x[:, :1]) * np.cos(np.pi * x[:, 1:]) + x[:, :1]
+
+
+def source(x: Any) -> Any:
+    return 2 * np.pi**2 * np.sin(np.pi * x[:, :1]) * np.cos(np.pi * x[:, 1:])
+
+
+def poisson(domain: Any = None, *conditions: Any) -> Problem:
+    return Problem(
+        domain or Box([0, 0], [2, 1]),
+        Residual(lambda u, x, f: -laplacian(u, x) - f, data=source),
+        conditions=[Dirichlet(solution), *conditions],
+        exact=solution,
+    )
+
+
+def windows(features: int = 80, parts: Any = (3, 2), scale: float = 6.0) -> Windows:
+    return Windows(partial(RandomFeatures, features=features, scale=scale), parts=parts)
+
+
+def trained(problem: Problem, **options: Any) -> Result:
+    given: dict[str, Any] = {"network": windows(), "optimizer": LeastSquares(), "points": 1600}
+    given |= {"precision": "float64", "progress": False, "estimate": False} | options
+    return train(problem, **given)
+
+
+def error_of(result: Result) -> float:
+    return float(result.members[0].on_own_domain.relative_l2_error)
+
+
+def test_a_linear_equation_is_solved_in_a_step_on_any_number_of_ranks() -> None:
+    """The exact solution is what the solutions on 1, 2, 3 and 4 ranks are compared with."""
+    result = trained(poisson(), network=windows(120), points=2400)
+    assert error_of(result) < 1e-10
+
+
+@pytest.mark.ranks(most=3, reason="three ranks have separators on both sides")
+def test_strips_of_ranks_between_two_separators() -> None:
+    problem = poisson(Box([0, 0], [4, 1]))
+    assert error_of(trained(problem, network=windows(100, (7, 1)), points=3000)) < 1e-9
+
+
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+def test_a_nonlinear_equation_with_an_unknown_and_observations() -> None:
+    places = np.linspace(0.05, 0.95, 15)[:, None]
+    true = 0.7
+
+    def balance(u: Any, x: Any, f: Any, *, a: Any) -> Any:
+        return -laplacian(u, x) + a * u(x) ** 3 - f
+
+    def force(x: Any) -> Any:
+        return np.pi**2 * np.sin(np.pi * x) + true * np.sin(np.pi * x) ** 3
+
+    problem = Problem(
+        Interval(0, 1),
+        Residual(balance, data=force),
+        conditions=[Dirichlet(0.0), Observations(places, np.sin(np.pi * places))],
+        unknowns={"a": Unknown(0.1)},
+        exact=lambda x: np.sin(np.pi * x),
+    )
+    result = trained(problem, network=windows(20, 4), points=400)
+    assert error_of(result) < 1e-7
+    assert result.unknowns["a"].mean == pytest.approx(true, abs=1e-5)
+
+
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+def test_two_components_and_a_condition_at_pairs_of_points() -> None:
+    """u′ = v, v′ = −u on a period, of which Periodic leaves the phase to a Dirichlet value."""
+
+    def oscillator(w: Any, t: Any) -> Any:
+        u, v = w["u"], w["v"]
+        return tf.concat([derivative(u, t, 0) - v(t), derivative(v, t, 0) + u(t)], axis=1)
+
+    problem = Problem(
+        Interval(0, 2 * np.pi, name="t"),
+        oscillator,
+        conditions=[
+            Periodic("t"),
+            Dirichlet(0.0, component="u", on="t=lower"),
+            Dirichlet(1.0, component="v", on="t=lower"),
+        ],
+        outputs=("u", "v"),
+        exact=lambda t: np.concatenate([np.sin(t), np.cos(t)], axis=1),
+    )
+    assert error_of(trained(problem, network=windows(20, 4), points=300)) < 1e-8
+
+
+@once
+def test_windows_outside_of_the_domain_do_not_matter_and_empty_ones_are_refused() -> None:
+    disc = poisson(Ball([0.0, 0.0], 1.0))
+    assert error_of(trained(disc, network=windows(60, (5, 5), 4.0), points=4000)) < 1e-7
+    with pytest.raises(InputError, match=r"no point lies in window \(\d+, \d+\)"):
+        trained(poisson(), network=windows(60, (20, 20)), points=100)
+
+
+@pytest.mark.long
+@once
+def test_other_optimizers_train_windows() -> None:
+    small = windows(15, (2, 1))
+    options = {"network": small, "points": 400, "grow": False}
+    dense = trained(poisson(), optimizer=LevenbergMarquardt(), steps=60, **options)
+    sparse = trained(poisson(), **options)
+    assert error_of(dense) == pytest.approx(error_of(sparse), rel=0.1)
+    inner = Windows(partial(MLP, width=6, depth=1), parts=2)
+    options = {"network": inner, "points": 200, "grow": False}
+    with pytest.warns(Warning):
+        adam = trained(poisson(), optimizer=Adam(1e-2), steps=100, **options)
+        lm = trained(poisson(), optimizer=LevenbergMarquardt(), steps=100, **options)
+    assert error_of(lm) < 0.02 < error_of(adam)
+
+
+@once
+def test_the_weights_of_windows_add_up_to_one_everywhere() -> None:
+    model = Windows(partial(MLP, width=3), parts=(3, 1), overlap=0.4)(2, 1, box=([0, 0], [3, 1]))
+    for variable in model.trainable_variables:
+        variable.assign(np.zeros(variable.shape))
+    model.linear_variables[1].assign(np.ones((3, 1)))
+    x = np.random.default_rng(0).uniform(-1, 4, (200, 2))
+    np.testing.assert_allclose(model(x), 1.0, rtol=1e-14)
+
+
+@once
+@pytest.mark.parametrize("points", [30, 5000])
+def test_derivatives_are_those_of_tapes(points: int) -> None:
+    """Many points are computed in parts."""
+    model = Windows(partial(RandomFeatures, features=300, scale=5.0), parts=(3, 2))(2, 2)
+    rng = np.random.default_rng(0)
+    kernel, bias = model.linear_variables
+    kernel.assign(rng.normal(size=kernel.shape))
+    bias.assign(rng.normal(size=bias.shape))
+    parameters = [v.value for v in model.trainable_variables]
+    x = tf.constant(rng.uniform(-1.2, 1.2, (points, 2)))
+    second = np.array([np.eye(2), [[0.0, 0.5], [0.5, 0.0]]])
+    u, du, operators = model.jet(parameters, x, second)
+    few = x[:30]
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(few)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(few)
+            values = model.apply(parameters, few)
+            parts = [tf.reduce_sum(values[:, j]) for j in range(2)]
+        slopes = [tape.gradient(part, few) for part in parts]
+        sums = [[tf.reduce_sum(slope[:, i]) for i in range(2)] for slope in slopes]
+    np.testing.assert_allclose(u[:30], values, atol=1e-12)
+    for j in range(2):
+        np.testing.assert_allclose(du[:30, j], slopes[j], atol=1e-10)
+        by_x, by_y = (outer.gradient(each, few).numpy() for each in sums[j])
+        expected = np.stack([by_x[:, 0] + by_y[:, 1], by_x[:, 1]], axis=1)
+        np.testing.assert_allclose(operators[:30, j], expected, atol=1e-8)
+
+
+@once
+def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
+    model = windows()(2, 1)
+    model.linear_variables[0].assign(np.random.default_rng(0).normal(size=(6, 80, 1)))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    x = np.random.default_rng(1).uniform(-1, 1, (20, 2))
+    np.testing.assert_array_equal(model(x), again(x))
+
+
+@once
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Windows(RandomFeatures, overlap=0.0), "overlap must be in"),
+        (lambda: Windows(RandomFeatures, overlap=0.6), "overlap must be in"),
+        (lambda: Windows(RandomFeatures, parts=0), "parts"),
+        (lambda: Windows(RandomFeatures, parts=(2, 2.5)), "parts"),
+        (lambda: Windows(MLP(2, 1)), "a function that makes the network of a window"),
+        (lambda: Windows(RandomFeatures, parts=(2, 2, 2))(2, 1), "3 numbers, and the points have 2"),
+        (lambda: Windows(ModifiedMLP)(2, 1), "got ModifiedMLP"),
+    ],
+)
+def test_bad_arguments(make: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+@once
+def test_points_that_are_coupled_are_refused() -> None:
+    problem = poisson(None, IntegralCondition(lambda u, x: u(x), 0.0))
+    with pytest.raises(InputError, match="couples points"):
+        trained(problem)
