@@ -67,12 +67,12 @@ FLOORS = {
         "run": 6,
         "checkpoints": 7,
         "outcome": 7,
-        "estimate": 8,
         "growth": 8,
         "uncertainty": 8,
         "windows": 8,
-        "train": 9,
-        "solving": 10,
+        "estimate": 9,
+        "train": 10,
+        "solving": 11,
     },
 }
 """The subpackages and files of a layer; each imports only itself and those with lower numbers."""

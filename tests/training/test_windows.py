@@ -121,6 +121,13 @@ def test_two_components_and_a_condition_at_pairs_of_points() -> None:
     assert error_of(trained(problem, network=windows(20, 4), points=300)) < 1e-8
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+def test_the_error_is_estimated_by_richer_windows() -> None:
+    result = trained(poisson(), network=windows(40), points=1000, estimate=True)
+    assert result.error.known
+    assert result.error.relative == pytest.approx(error_of(result), rel=0.1)
+
+
 @once
 def test_windows_outside_of_the_domain_do_not_matter_and_empty_ones_are_refused() -> None:
     disc = poisson(Ball([0.0, 0.0], 1.0))
@@ -204,7 +211,10 @@ def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
         (lambda: Windows(RandomFeatures, parts=0), "parts"),
         (lambda: Windows(RandomFeatures, parts=(2, 2.5)), "parts"),
         (lambda: Windows(MLP(2, 1)), "a function that makes the network of a window"),
-        (lambda: Windows(RandomFeatures, parts=(2, 2, 2))(2, 1), "3 numbers, and the points have 2"),
+        (
+            lambda: Windows(RandomFeatures, parts=(2, 2, 2))(2, 1),
+            "3 numbers, and the points have 2",
+        ),
         (lambda: Windows(ModifiedMLP)(2, 1), "got ModifiedMLP"),
     ],
 )

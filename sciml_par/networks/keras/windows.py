@@ -241,6 +241,16 @@ class WindowedModel(PropagatedModel):
         return _below(weight * a, weight)
 
     @property
+    def inner_config(self) -> dict[str, Any]:
+        """The arguments of the network of a window, as Keras saves them."""
+        return dict(self._inner["config"])
+
+    @property
+    def has_random_features(self) -> bool:
+        """Whether the hidden layers stay as drawn."""
+        return self._of_frozen
+
+    @property
     def hidden_layers(self) -> list[tuple[Any, Any]]:
         """Kernels [K, w, w′] and biases [K, w′] of the hidden layers."""
         return list(self._layers_of_windows[:-1])

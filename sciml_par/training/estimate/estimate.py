@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,27 @@ ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
 
 
+class Corrected(Protocol):
+    """A solution with a correction; see `Solved` for the attributes."""
+
+    @property
+    def before(self) -> float: ...  # noqa: D102
+    @property
+    def after(self) -> float: ...  # noqa: D102
+    @property
+    def of_zero(self) -> float: ...  # noqa: D102
+    @property
+    def start(self) -> Any: ...  # noqa: D102
+    @property
+    def end(self) -> Any: ...  # noqa: D102
+
+    def field_values(self, x: Array, theta: Any = None) -> Array:
+        """Return u at x: [n, d] -> [n, m], by default with the correction (local)."""
+
+    def unknowns_of(self, theta: Any) -> dict[str, Any]:
+        """Return the values of the problem's unknowns, by name."""
+
+
 def estimate_error(
     problem: Problem,
     setup: MemberSetup,
@@ -84,7 +105,7 @@ def estimate_error(
         if len(free) == m:
             seconds = time.perf_counter() - began
             return ErrorEstimate.not_known(m, UNDETERMINED, seconds=seconds)
-        error = _estimate(problem, found, prediction, began, free, converges=converges)
+        error = estimate_by(found, problem, prediction, began, free, converges=converges)
         return replace(error, undetermined=tuple(problem.output_names[each] for each in free))
     except Exception as error:  # a training of days is not to be lost for its estimate
         alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
@@ -139,14 +160,14 @@ def _obstacle(problem: Problem) -> str | None:
     return None
 
 
-def _reliability(solved: Solved) -> float:
+def _reliability(solved: Corrected) -> float:
     """Return the factor q by which the residual at unseen points has fallen."""
     with np.errstate(divide="ignore", invalid="ignore"):
         q = float(np.sqrt(np.float64(solved.before) / np.float64(solved.after)))
     return q if math.isfinite(q) else 0.0
 
 
-def _own_error(found: Sequence[Solved], x: Array) -> float:
+def _own_error(found: Sequence[Corrected], x: Array) -> float:
     """Return the relative error of the best correction, as far as q and the second one tell."""
     q = _reliability(found[0])
     if not q > 0:
@@ -158,16 +179,16 @@ def _own_error(found: Sequence[Solved], x: Array) -> float:
     return max(_CAUTION / q, min(_CAUTION / math.sqrt(q), apart))
 
 
-def _estimate(
+def estimate_by(
+    found: Sequence[Corrected],
     problem: Problem,
-    found: Sequence[Solved],
     prediction: Prediction,
     began: float,
     free: Sequence[int],
     *,
     converges: bool,
 ) -> ErrorEstimate:
-    """Return the estimate that corrections give, or why the error is not known."""
+    """Return the estimate that corrections give, the best first, or why the error is not known."""
     solved = found[0]
     q, inside = _reliability(solved), prediction.inside
     if inside is None:
@@ -208,7 +229,7 @@ def _estimate(
 class Correction:
     """e(x), the difference of the fields with the parameters before and after the step."""
 
-    solved: Solved
+    solved: Corrected
 
     def __call__(self, x: Array) -> Array:
         """Return e at x: [n, d] -> [n, m]."""

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.estimate.estimate import estimate_error
@@ -55,17 +57,15 @@ def with_estimates(
     best = ready.settings.keep == BEST
     kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
     found = {setup.number: setup for setup in setups}
-    return [
-        replace(
-            member,
-            error=estimate_error(
-                found[member.number].problem,
-                found[member.number],
-                kept[member.number],
-                cast(Prediction, member.on_own_domain),
-                seed=ready.settings.seed,
-                world=world,
-            ),
-        )
-        for member in members
-    ]
+
+    def error(member: Member) -> ErrorEstimate:
+        setup, theta = found[member.number], kept[member.number]
+        prediction = cast(Prediction, member.on_own_domain)
+        more: Any = {"seed": ready.settings.seed, "world": world}
+        if getattr(setup.network.model, "has_random_features", False):
+            # It imports TensorFlow, which is not to be there before `init`.
+            in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
+            return in_windows.error_in_windows(setup, theta, prediction, **more)
+        return estimate_error(setup.problem, setup, theta, prediction, **more)
+
+    return [replace(member, error=error(member)) for member in members]

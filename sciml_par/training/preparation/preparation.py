@@ -69,6 +69,7 @@ class Preparation:
     strategy : weighs the loss, or None.
     notes : sentences about what was chosen for the user.
     problem_of : gives the problem of the member of a number, of all ranks, as far as it is known.
+    seconds_solved : that a solution before the first step took.
     """
 
     settings: Settings
@@ -83,6 +84,7 @@ class Preparation:
     strategy: LossWeights | None
     notes: tuple[str, ...]
     problem_of: Callable[[int], Problem]
+    seconds_solved: float = 0.0
 
     @property
     def networks(self) -> list[Any]:
@@ -92,7 +94,10 @@ class Preparation:
 
     def courses(self) -> list[Course]:
         """Return a course for each stack, before its first step."""
-        return [self._course(stack) for stack in self.stacks]
+        found = [self._course(stack) for stack in self.stacks]
+        for course in found:
+            course.seconds_train = self.seconds_solved
+        return found
 
     def take_apart(self, course: Course) -> None:
         """Train the members of a course, which cannot be one computation, one after another."""

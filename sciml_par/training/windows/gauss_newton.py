@@ -28,11 +28,16 @@ _LINEAR = 0.01
 
 
 class WindowedGaussNewton:
-    """Solves for the output layers of one network in windows, and for unknowns (collective)."""
+    """Solves for the output layers of one network in windows, and for unknowns (collective).
 
-    def __init__(self, stack: Stack, ranks: Communicator, method: LeastSquares) -> None:
+    base : a model in windows that the network is added to; None for the network alone.
+    """
+
+    def __init__(
+        self, stack: Stack, ranks: Communicator, method: LeastSquares, base: Any = None
+    ) -> None:
         self._stack, self._ranks, self._method = stack, ranks, method
-        self._rows = RowsOfWindows(stack)
+        self._rows = RowsOfWindows(stack, base)
         self._model: Any = stack.network.model
 
     def solve(self, theta: Array, batch: Batch, steps: int, said: Said | None = None) -> Array:

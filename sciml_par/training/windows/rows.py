@@ -63,12 +63,16 @@ class _Request(NamedTuple):
 
 
 class RowsOfWindows:
-    """Computes `WindowRows` of one training."""
+    """Computes `WindowRows` of one training.
 
-    def __init__(self, stack: Stack) -> None:
+    base : a model in windows that the network is added to; None for the network alone.
+    """
+
+    def __init__(self, stack: Stack, base: Any = None) -> None:
         self._stack = stack
         self._columns = Columns(stack.network.model)
-        self._terms = [_Term(stack, term, self._columns) for term in stack.terms]
+        of_base = None if base is None else OfBase(base)
+        self._terms = [_Term(stack, term, self._columns, of_base) for term in stack.terms]
 
     def rows(self, theta: Array, batch: Batch) -> WindowRows:
         """Return r and J at θ: [p] (local)."""
@@ -121,12 +125,13 @@ class RowsOfWindows:
 class _Term:
     """One term of the loss."""
 
-    def __init__(self, stack: Stack, term: Term, columns: Columns) -> None:
-        self._stack, self._term, self._columns = stack, term, columns
+    def __init__(self, stack: Stack, term: Term, columns: Columns, base: OfBase | None) -> None:
+        self._stack, self._term, self._columns, self._base = stack, term, columns, base
         self._seconds: list[Array] | None = None
-        self._points = tf.function(self._traced_points, autograph=False)
-        self._residuals = tf.function(self._traced_residuals, autograph=False)
-        self._slopes = tf.function(self._traced_slopes, autograph=False)
+        # TensorFlow counts the traces of a method over all objects, but not those of partials.
+        self._points = tf.function(partial(self._traced_points), autograph=False)
+        self._residuals = tf.function(partial(self._traced_residuals), autograph=False)
+        self._slopes = tf.function(partial(self._traced_slopes), autograph=False)
 
     def requests(self, theta: Array, rows: Rows) -> list[_Request]:
         """Return where and for what the residual asks u."""
@@ -161,7 +166,10 @@ class _Term:
         weights = np.concatenate(
             [parts[kernel].reshape(shape), parts[bias].reshape(shape[0], 1, shape[2])], axis=1
         )
-        return [tf.constant(self._columns.jets(weights, each)) for each in requests]
+        found = [self._columns.jets(weights, each) for each in requests]
+        if self._base is not None:
+            found = [e + self._base.jets(r) for e, r in zip(found, requests, strict=True)]
+        return [tf.constant(each) for each in found]
 
     def _traced_points(self, *arrays: Tensor) -> list[Tensor]:
         found: list[tuple[Tensor, Array]] = []
@@ -299,6 +307,19 @@ class Columns:
         signature = [spec(d), layers, spec(None, d)]
         # TensorFlow counts the traces of functions by their code, but not those of partials.
         return tf.function(partial(quantities), input_signature=signature, autograph=False)
+
+
+class OfBase:
+    """The jets of a model in windows with the weights that it has."""
+
+    def __init__(self, model: Any) -> None:
+        self._columns = Columns(model)
+        kernel, bias = (np.asarray(each) for each in model.linear_variables)
+        self._weights = np.concatenate([kernel, bias[:, None, :]], axis=1)
+
+    def jets(self, request: _Request) -> Array:
+        """Return its jets, [m, n, 1 + d + K]."""
+        return self._columns.jets(self._weights, request)
 
 
 def _products(slopes: Array, columns: Sequence[Array]) -> Array:

@@ -45,7 +45,12 @@ def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation
     theta = solver.solve(stack.parameters[0], batch, phase.steps, said)
     stack.parameters[0] = theta
     keep = Keep(terms=tuple(map(float, solver.terms(theta, batch))))
-    return replace(ready, phases=(Phase(keep, 1),), notes=(*ready.notes, *notes))
+    return replace(
+        ready,
+        phases=(Phase(keep, 1),),
+        notes=(*ready.notes, *notes),
+        seconds_solved=time.perf_counter() - began,
+    )
 
 
 def _is_asked(ready: Preparation) -> bool:

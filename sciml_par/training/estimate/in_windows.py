@@ -1,0 +1,148 @@
+"""The error of a solution in windows, by richer features in the same windows."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.parallel.groups.world import World
+from sciml_par.problems.unknowns.unknowns import numbers_of
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.estimate.estimate import estimate_by
+from sciml_par.training.members.stack import MemberSetup, Stack
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.outcome.evaluate import values_of
+from sciml_par.training.points.feed import Batch
+from sciml_par.training.points.points import Points
+from sciml_par.training.preparation.preparation import prepare
+from sciml_par.training.windows.gauss_newton import WindowedGaussNewton
+
+Array = npt.NDArray[Any]
+
+_RICHER = 1.5
+"""By which there are more features, in more points, with a larger scale by the root of it."""
+_POINTS = 3.0
+"""For each weight of the output layers."""
+_SEED = 977
+
+
+@dataclass(frozen=True)
+class InWindows:
+    """A solution u and one with a correction u + e, as `Solved` has them for one network."""
+
+    base: Any
+    stack: Stack
+    start: Array
+    end: Array
+    before: float
+    after: float
+    of_zero: float
+
+    def field_values(self, x: Array, theta: Array | None = None) -> Array:
+        """Return u at x: [n, d] -> [n, m], by default with the correction (local)."""
+        network, layout = self.stack.network, self.stack.layout
+        parameters = layout.unflatten(tf.constant(self.end if theta is None else theta))
+        base, apply = self.base, network.apply
+
+        def both(own: Any, z: Any) -> Any:
+            return base(z) + apply(own, z)
+
+        u = values_of(self.stack.problem, replace(network, apply=both, jet=None))
+        values = u(parameters, tf.constant(x, self.end.dtype))
+        return np.asarray(values.numpy(), np.float64)
+
+    def unknowns_of(self, theta: Array) -> dict[str, Any]:
+        """Return the values of the problem's unknowns in parameters [p], by name."""
+        sought, behind = self.stack.problem.unknowns, self.stack.layout.size_of_network
+        shapes, _ = shapes_and_truth(sought)
+        return UnknownValues(shapes).by_name(numbers_of(sought, theta[behind:]))
+
+
+def error_in_windows(
+    setup: MemberSetup, kept: Array, prediction: Prediction, *, seed: int, world: World
+) -> ErrorEstimate:
+    """Return the estimated error of a network in windows of all ranks (collective).
+
+    With richer features in the same windows, and at other points, the linearized equation
+    L′(u) e = −r(u) is solved by `LeastSquares`.
+    """
+    began, problem, model = time.perf_counter(), setup.problem, setup.network.model
+    inner = model.inner_config
+    richer = {**inner, "features": int(_RICHER * inner["features"]), "seed": None, "box": None}
+    given = inner["scale"]
+    richer["scale"] = None if given is None else _RICHER**0.5 * given
+    solver, batch, stack, unseen = _prepared(setup, richer, seed=seed, world=world)
+    start = stack.parameters[0].copy()
+    known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
+    if len(known):
+        start[-len(known) :] = known
+    end = solver.solve(start, batch, 1)
+    before, after = (float(solver.terms(theta, unseen).sum()) for theta in (start, end))
+    of_zero = float(
+        WindowedGaussNewton(stack, world.communicator, LeastSquares()).terms(start, unseen).sum()
+    )
+    found = InWindows(model, stack, start, end, before, after, of_zero)
+    return estimate_by([found], problem, prediction, began, (), converges=False)
+
+
+def _prepared(
+    setup: MemberSetup, richer: dict[str, Any], *, seed: int, world: World
+) -> tuple[WindowedGaussNewton, Batch, Stack, Batch]:
+    """Return the solver for a correction, its points, and points that it does not see."""
+    networks: Any = import_module("sciml_par.networks")
+    model = setup.network.model
+    kept = {n: v for n, v in richer.items() if n in ("features", "scale", "activation")}
+    network = networks.Windows(
+        partial(networks.RandomFeatures, **kept),
+        parts=model.partition.parts,
+        overlap=model.partition.overlap,
+    )
+    weights = model.partition.count * (richer["features"] + 1) * model.output_size
+    components = _components(setup)
+    number = int(_POINTS * weights / components)
+
+    def at(drawn: int) -> Any:
+        arguments = Arguments(
+            problem=setup.problem,
+            network=network,
+            points=Points(number, method="sobol", seed=drawn),
+            points_per_rank=None,
+            mode="data",
+            optimizer=LeastSquares(),
+            steps=1,
+            phases=None,
+            stop=None,
+            keep="last",
+            weights=None,
+            seed=_SEED + seed,
+            precision="float64",
+            log_every=None,
+            evaluation_points=None,
+            evaluation_domain=None,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the training itself has said what there is to say
+            return prepare(arguments, world).stacks[0]
+
+    stack, other = at(_SEED + seed), at(_SEED + seed + 1)
+    solver = WindowedGaussNewton(stack, world.communicator, LeastSquares(), base=model)
+    batches: Sequence[Batch] = [each.setups[0].feed.whole(0) for each in (stack, other)]
+    return solver, batches[0], stack, batches[1]
+
+
+def _components(setup: MemberSetup) -> int:
+    """Return how many equations the residuals have at a point."""
+    traced, residuals = setup.traced, len(setup.problem.residuals)
+    known = () if traced is None else traced.components[:residuals]
+    return max(sum(known), 1)
