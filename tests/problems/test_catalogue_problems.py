@@ -38,6 +38,13 @@ OTHERS = {
     "poisson-hole": {"radius": 0.3},
     "inverse-diffusion": {"diffusivity": 0.3, "observed": 7},
     "inverse-lorenz": {"rho": 14.0, "end": 1.0},
+    "poisson-two-scales": {"k": 32},
+    "poisson-3d": {"dimension": 2, "width": 0.4},
+    "helmholtz-waves": {"k": 3.0, "angles": (0.1, 1.0, 4.0)},
+    "heat-long": {"diffusivity": 0.5, "period": 0.2, "end": 1.0},
+    "wave-long": {"speed": 0.5, "end": 3.0},
+    "oscillator": {"mass": 2.0, "friction": 0.0, "stiffness": 8.0, "end": 9.0},
+    "plate-hole": {"radius": 0.4, "tension": -2.0, "lame": 2.0, "shear": 0.7},
 }
 CASES = [(name, {}) for name in NAMES] + list(OTHERS.items())
 STEEP = {"allen-cahn", "burgers"}
@@ -165,7 +172,7 @@ def test_the_pressure_of_the_cavity_vanishes_in_one_point():
 
 
 def test_names_are_found_and_wrong_ones_corrected():
-    assert len(NAMES) == 25
+    assert len(NAMES) == 33
     assert catalogue_entry("heat") is catalogue_entries()["heat"]
     assert repr(problem_by_name("poisson-1d", k=3)) == repr(poisson(k=3))
     with pytest.raises(InputError, match="did you mean 'burgers'") as error:
