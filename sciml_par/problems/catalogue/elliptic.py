@@ -157,13 +157,13 @@ def poisson_cube(*, dimension: int = 5, width: float | None = None) -> Problem:
         return row_sum(cos(np.pi * x))
 
     def solution(x: Any) -> Any:
-        return waves(x) if width is None else waves(x) + exp(-_squares(x) / (2 * width**2))
+        return waves(x) if width is None else waves(x) + _peak(x, width)
 
     def source(x: Any) -> Any:
+        f = np.pi**2 * waves(x)
         if width is None:
-            return np.pi**2 * waves(x)
-        peak = exp(-_squares(x) / (2 * width**2))
-        return np.pi**2 * waves(x) + (d / width**2 - _squares(x) / width**4) * peak
+            return f
+        return f + (d - _squares(x) / width**2) / width**2 * _peak(x, width)
 
     return Problem(
         Box([0] * d, [1] * d),
@@ -177,6 +177,10 @@ def poisson_cube(*, dimension: int = 5, width: float | None = None) -> Problem:
 def _squares(x: Any) -> Any:
     """|x − c|², c_i = 0.6."""
     return row_sum((x - 0.6) ** 2)
+
+
+def _peak(x: Any, width: float) -> Any:
+    return exp(-_squares(x) / (2 * width**2))
 
 
 def poisson_hole(*, radius: float = 0.5) -> Problem:

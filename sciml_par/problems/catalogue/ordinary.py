@@ -26,8 +26,9 @@ def oscillator(
 
         u = e^{−δt} (cos ωt + δ/ω sin ωt),     δ = μ/2m,     ω = √(k/m − δ²)
 
-    With the default parameters ω is 80, less by 0.03 %, and there are 12.7 periods (Anderson,
-    Dolean, Moseley and Pestana 2024, arXiv:2409.01949). The equation is divided by k.
+    The default parameters, δ = 2 and ω₀ = √(k/m) = 80, give 12.7 periods; Moseley, Markham and
+    Nissen-Meyer (2023, Adv. Comput. Math. 49, 62) solve this example with overlapping windows, in
+    the programs of their article. The equation is divided by k.
 
     Parameters
     ----------
