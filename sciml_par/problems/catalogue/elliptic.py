@@ -275,6 +275,7 @@ ENTRIES = (
         "−Δu = f in the unit square, u = 0 on its boundary; u = sin πx sin πy + sin 8πx sin 8πy",
         partial(poisson_square, k=8),
         Suggestion((40, 40), boundary=240, width=20, depth=3, steps=300),
+        goal=1e-3,
     ),
     CatalogueEntry(
         "poisson-3d",

@@ -10,7 +10,7 @@ import numpy as np
 from sciml_par._tensorflow import tf
 
 
-def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[[Any], Any]:
+def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[..., Any]:
     """Return a function of each element of one or several arrays or tensors."""
 
     def function(*x: Any) -> Any:

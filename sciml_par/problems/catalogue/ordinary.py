@@ -173,7 +173,8 @@ ENTRIES = (
         "oscillator",
         "u″ + 4 u′ + 80² u = 0 on [0, 1], u = 1 and u′ = 0 at first: 12.7 periods, damped",
         oscillator,
-        Suggestion(400, width=32, depth=2, steps=300),
+        Suggestion(400, width=32, depth=2, steps=1000),
+        goal=1e-3,
     ),
     CatalogueEntry(
         "lotka-volterra",

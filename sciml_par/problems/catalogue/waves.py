@@ -254,7 +254,8 @@ ENTRIES = (
         "wave-long",
         "u_tt = u_xx on [0, 1] × [0, 40], u = 0 at both ends, at rest at first: 20 periods",
         partial(wave, end=40.0),
-        Suggestion((16, 240), boundary=400, width=20, depth=3, steps=300),
+        Suggestion(2400, boundary=300, width=20, depth=2, steps=100),
+        goal=1.0,
     ),
     CatalogueEntry(
         "advection",
