@@ -237,6 +237,7 @@ ENTRIES = (
         "u_t = 0.1 u_xx on [0, 1] × [0, 100], u = cos 2πt/5 at x = 0: 20 periods of a thermal wave",
         thermal_wave,
         Suggestion((12, 200), boundary=240, width=20, depth=3, steps=300),
+        goal=0.5,
     ),
     CatalogueEntry(
         "black-scholes",

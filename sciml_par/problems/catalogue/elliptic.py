@@ -281,7 +281,7 @@ ENTRIES = (
         "poisson-3d",
         "−Δu = f in the unit cube, u given on its boundary; u = Σ cos πx_i + a peak of width 0.15",
         partial(poisson_cube, dimension=3, width=0.15),
-        Suggestion(3000, boundary=1200, method="sobol", width=20, depth=2, steps=200),
+        Suggestion(3000, boundary=1200, method="sobol", width=30, depth=2, steps=150),
     ),
     *(
         CatalogueEntry(

@@ -115,5 +115,6 @@ ENTRIES = (
         "Δu + 50² u = 0 in the unit square, u given on its boundary: two plane waves",
         plane_waves,
         Suggestion((40, 40), boundary=240, width=20, depth=3, steps=300),
+        goal=0.8,
     ),
 )
