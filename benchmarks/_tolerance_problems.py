@@ -1,4 +1,4 @@
-"""Ten problems with known solutions next to those of the catalogue, for `tolerance.py`."""
+"""Nine problems with known solutions next to those of the catalogue, for `tolerance.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from sciml_par.problems import (
     Initial,
     Interval,
     Observations,
-    Polygon,
     Problem,
     Residual,
     Time,
@@ -23,17 +22,6 @@ from sciml_par.problems import (
     derivative,
     laplacian,
 )
-
-
-def corner() -> Problem:
-    """Δu = 0 in an L; u = r^(2/3) sin(2φ/3), whose gradient is not bounded at the corner."""
-
-    def u(x: Any) -> Any:
-        angle = np.mod(np.arctan2(x[:, 1:], x[:, :1]), 2 * np.pi)
-        return np.sum(x**2, axis=1, keepdims=True) ** (1 / 3) * np.sin(2 / 3 * angle)
-
-    domain = Polygon([[0, 0], [0, -1], [-1, -1], [-1, 1], [1, 1], [1, 0]])
-    return Problem(domain, laplacian, conditions=[Dirichlet(u)], exact=u)
 
 
 def boundary_layer() -> Problem:
@@ -158,7 +146,6 @@ def exponential() -> Problem:
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        corner,
         boundary_layer,
         front,
         stiff,

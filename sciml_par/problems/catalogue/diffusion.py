@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.catalogue.functions import exp, log, normal_distribution, sin
+from sciml_par.problems.catalogue.functions import cos, exp, log, normal_distribution, sin
 from sciml_par.problems.catalogue.references import evolution
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.initial import Initial
@@ -35,18 +36,60 @@ def heat(*, diffusivity: float = 0.1) -> Problem:
         place, time = np.pi * x[:, :1], rate * x[:, 1:]
         return exp(-time) * sin(place) + 0.5 * exp(-9 * time) * sin(3 * place)
 
-    def equation(u: Any, x: Any) -> Any:
-        return derivative(u, x, 1) - diffusivity * derivative(u, x, 0, 0)
-
     return Problem(
         Box([0, 0], [1, 1], names=("x", "t")),
-        equation,
+        lambda u, x: _heat(u, x, diffusivity),
         conditions=[
             Dirichlet(0.0, on=("x=lower", "x=upper")),
             Initial(solution),
         ],
         exact=solution,
         name="heat",
+    )
+
+
+def _heat(u: Any, x: Any, diffusivity: float) -> Any:
+    """u_t − κ u_xx."""
+    return derivative(u, x, 1) - diffusivity * derivative(u, x, 0, 0)
+
+
+def thermal_wave(*, diffusivity: float = 0.1, period: float = 5.0, end: float = 100.0) -> Problem:
+    """u_t = κ u_xx on [0, 1] × [0, T], driven by u = cos ωt at x = 0, u given at x = 1 and t = 0.
+
+        u = e^{−qx} cos(ωt − qx),     q = √(ω/2κ),     ω = 2π/P
+
+    does not fade in time, such as the temperature of the ground below a surface with seasons
+    (Carslaw and Jaeger 1959, Conduction of heat in solids, section 2.6).
+
+    Parameters
+    ----------
+    diffusivity : float
+        κ > 0, length² per time.
+    period, end : float
+        P and T, positive, times.
+
+    Raises
+    ------
+    InputError
+        A parameter is not a positive number.
+    """
+    check_positive("thermal_wave", diffusivity=diffusivity, period=period, end=end)
+    frequency = 2 * np.pi / period
+    decay = np.sqrt(frequency / (2 * diffusivity))
+
+    def solution(x: Any) -> Any:
+        depth = decay * x[:, :1]
+        return exp(-depth) * cos(frequency * x[:, 1:] - depth)
+
+    return Problem(
+        Box([0, 0], [1, end], names=("x", "t")),
+        lambda u, x: _heat(u, x, diffusivity),
+        conditions=[
+            Dirichlet(solution, on=("x=lower", "x=upper")),
+            Initial(solution),
+        ],
+        exact=solution,
+        name="thermal wave",
     )
 
 
@@ -188,6 +231,13 @@ ENTRIES = (
         "u_t = 0.1 u_xx on [0, 1] × [0, 1], u = 0 at both ends, sin πx + ½ sin 3πx at first",
         heat,
         Suggestion((30, 30), boundary=160, width=20, depth=2, steps=300),
+    ),
+    CatalogueEntry(
+        "heat-long",
+        "u_t = 0.1 u_xx on [0, 1] × [0, 100], u = cos 2πt/5 at x = 0: 20 periods of a thermal wave",
+        thermal_wave,
+        Suggestion((12, 200), boundary=240, width=20, depth=3, steps=300),
+        goal=0.5,
     ),
     CatalogueEntry(
         "black-scholes",

@@ -1,4 +1,4 @@
-"""Poisson's equation in several domains, and the Helmholtz equation."""
+"""Poisson's equation in several domains."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sciml_par._checks import checked_integer, is_integer
+from sciml_par._checks import check_positive, checked_integer, is_integer
 from sciml_par.errors import InputError
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.catalogue.functions import columns, cos, row_product, row_sum, sin
+from sciml_par.problems.catalogue.functions import (
+    arctan2,
+    columns,
+    cos,
+    exp,
+    row_product,
+    row_sum,
+    sin,
+)
 from sciml_par.problems.conditions.boundary_values import Dirichlet
-from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.box import Box, Interval
+from sciml_par.problems.domains.polygon import Polygon
 from sciml_par.problems.operators.operators import laplacian
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
+
+FloatArray = npt.NDArray[np.float64]
 
 
 def _poisson(u: Any, x: Any, f: Any) -> Any:
@@ -78,55 +89,98 @@ def _check_ends(k: int, domain: Box) -> None:
         )
 
 
-def poisson_square(*, built_in: bool = False) -> Problem:
-    """−Δu = 2π² sin πx sin πy in the unit square, u = 0 on its boundary; u = sin πx sin πy.
+def poisson_square(*, k: int | None = None, built_in: bool = False) -> Problem:
+    """−Δu = f in the unit square, u = 0 on its boundary; u = sin πx sin πy, or with a second scale
+
+        u = sin πx sin πy + sin kπx sin kπy
 
     Parameters
     ----------
+    k : int, optional
+        Wave number of the fine part, at least 2; by default there is none.
     built_in : bool
         Whether to use u = x (1 − x) y (1 − y) N, which is zero on the boundary, instead of a term
         of the loss.
+
+    Raises
+    ------
+    InputError
+        k is not an integer of at least 2.
     """
+    scales = [1] if k is None else [1, checked_integer(k, "poisson_square: k", least=2)]
+
+    def solution(x: Any) -> Any:
+        return sum(row_product(sin(m * np.pi * x)) for m in scales)
+
+    def source(x: Any) -> Any:
+        return sum(2 * (m * np.pi) ** 2 * row_product(sin(m * np.pi * x)) for m in scales)
+
     return Problem(
         Box([0, 0], [1, 1]),
-        Residual(_poisson, data=lambda x: 2 * np.pi**2 * _sines(x)),
+        Residual(_poisson, data=source),
         conditions=[] if built_in else [Dirichlet(0.0)],
         ansatz=_zero_on_the_boundary if built_in else None,
-        exact=_sines,
-        name="Poisson, 2-D",
+        exact=solution,
+        name="Poisson, 2-D" if k is None else f"Poisson, two scales, k = {k}",
     )
-
-
-def _sines(x: Any) -> Any:
-    return row_product(sin(np.pi * x))
 
 
 def _zero_on_the_boundary(network: Any, x: Any) -> Any:
     return row_product(x * (1 - x)) * network(x)
 
 
-def poisson_cube(*, dimension: int = 5) -> Problem:
-    """−Δu = π² Σ cos πx_i in the unit cube, with the values of u = Σ cos πx_i on its boundary.
+def poisson_cube(*, dimension: int = 5, width: float | None = None) -> Problem:
+    """−Δu = f in the unit cube, u given on its boundary; u = Σ cos πx_i, or with a peak
 
-    Müller and Zeinhofer (2023), arXiv:2302.13163, section 4, solve it in five dimensions.
+        u = Σ cos πx_i + exp(−|x − c|²/2s²),     c_i = 0.6
+
+    Müller and Zeinhofer (2023), arXiv:2302.13163, section 4, solve it without a peak in five
+    dimensions.
+
+    Parameters
+    ----------
+    dimension : int
+        At least 1.
+    width : float, optional
+        s > 0, a length; by default there is no peak.
 
     Raises
     ------
     InputError
-        The dimension is not an integer of at least 1.
+        The dimension is not an integer of at least 1, or the width is not positive.
     """
     d = checked_integer(dimension, "poisson_cube: dimension", least=1)
+    if width is not None:
+        check_positive("poisson_cube", width=width)
+
+    def waves(x: Any) -> Any:
+        return row_sum(cos(np.pi * x))
+
+    def solution(x: Any) -> Any:
+        return waves(x) if width is None else waves(x) + _peak(x, width)
+
+    def source(x: Any) -> Any:
+        f = np.pi**2 * waves(x)
+        if width is None:
+            return f
+        return f + (d - _squares(x) / width**2) / width**2 * _peak(x, width)
+
     return Problem(
         Box([0] * d, [1] * d),
-        Residual(_poisson, data=lambda x: np.pi**2 * _cosines(x)),
-        conditions=[Dirichlet(_cosines)],
-        exact=_cosines,
-        name=f"Poisson, {d}-D",
+        Residual(_poisson, data=source),
+        conditions=[Dirichlet(solution)],
+        exact=solution,
+        name=f"Poisson, {d}-D" if width is None else f"Poisson, {d}-D, with a peak",
     )
 
 
-def _cosines(x: Any) -> Any:
-    return row_sum(cos(np.pi * x))
+def _squares(x: Any) -> Any:
+    """|x − c|², c_i = 0.6."""
+    return row_sum((x - 0.6) ** 2)
+
+
+def _peak(x: Any, width: float) -> Any:
+    return exp(-_squares(x) / (2 * width**2))
 
 
 def poisson_hole(*, radius: float = 0.5) -> Problem:
@@ -168,38 +222,39 @@ def poisson_hole(*, radius: float = 0.5) -> Problem:
     )
 
 
-def helmholtz(
-    *, k: float = 1.0, waves: tuple[int, int] = (1, 4), periodic: bool = False
-) -> Problem:
-    """Δu + k² u = f in [−1, 1]², u = 0 on the boundary; u = sin aπx sin bπy.
+def poisson_corner() -> Problem:
+    """Δu = 0 in an L, [−1, 1]² without (0, 1] × [−1, 0), u given on its boundary.
 
-    Wang, Teng and Perdikaris (2021), SIAM J. Sci. Comput. 43, A3055, eq. (36).
+        u = r^{2/3} sin(2φ/3),     φ from 0 on the side y = 0 to 3π/2 on the side x = 0
 
-    Parameters
-    ----------
-    k : float
-        Wave number, per length.
-    waves : two ints
-        a and b; u vanishes on the boundary for integers.
-    periodic : bool
-        Whether the conditions are periodicity in x and y, instead of u = 0 on the boundary. The
-        solution satisfies both.
+    vanishes on both sides of the corner at the origin, where its gradient is not bounded.
     """
-    factors = np.pi * np.array(waves, np.float64)
-
-    def solution(x: Any) -> Any:
-        return sin(factors[0] * x[:, :1]) * sin(factors[1] * x[:, 1:])
-
-    def equation(u: Any, x: Any, f: Any) -> Any:
-        return laplacian(u, x) + k**2 * u(x) - f
-
     return Problem(
-        Box([-1, -1], [1, 1]),
-        Residual(equation, data=lambda x: (k**2 - np.sum(factors**2)) * solution(x)),
-        conditions=[Periodic("x"), Periodic("y")] if periodic else [Dirichlet(0.0)],
-        exact=solution,
-        name="Helmholtz, periodic" if periodic else "Helmholtz",
+        _l_shape(),
+        laplacian,
+        conditions=[Dirichlet(_corner_solution)],
+        exact=_corner_solution,
+        name="L-shape",
     )
+
+
+def _l_shape() -> Polygon:
+    return Polygon([[0, 0], [0, -1], [-1, -1], [-1, 1], [1, 1], [1, 0]])
+
+
+def _corner_solution(x: Any) -> Any:
+    """r^{2/3} cos(2ψ/3), ψ = φ − 3π/4, which has no jump in the L."""
+    across, along = x[:, :1] + x[:, 1:], x[:, 1:] - x[:, :1]
+    return row_sum(x**2) ** (1 / 3) * cos(2 / 3 * arctan2(-across, along))
+
+
+def points_near_the_corner(count: int) -> FloatArray:
+    """Place points in the L, most of them near its corner, where the solution is steep: [n, 2].
+
+    These are Sobol' points of the L, each multiplied by its largest coordinate, max |x_i|.
+    """
+    x = _l_shape().sample(count, seed=0, method="sobol")
+    return x * np.abs(x).max(axis=1, keepdims=True)
 
 
 ENTRIES = (
@@ -214,6 +269,19 @@ ENTRIES = (
         "−Δu = f in the unit square, u = 0 on its boundary",
         poisson_square,
         Suggestion((30, 30), boundary=120, width=64, depth=1, steps=200),
+    ),
+    CatalogueEntry(
+        "poisson-two-scales",
+        "−Δu = f in the unit square, u = 0 on its boundary; u = sin πx sin πy + sin 8πx sin 8πy",
+        partial(poisson_square, k=8),
+        Suggestion((40, 40), boundary=240, width=20, depth=3, steps=300),
+        goal=1e-3,
+    ),
+    CatalogueEntry(
+        "poisson-3d",
+        "−Δu = f in the unit cube, u given on its boundary; u = Σ cos πx_i + a peak of width 0.15",
+        partial(poisson_cube, dimension=3, width=0.15),
+        Suggestion(3000, boundary=1200, method="sobol", width=30, depth=2, steps=150),
     ),
     *(
         CatalogueEntry(
@@ -234,15 +302,11 @@ ENTRIES = (
         Suggestion(1000, boundary=240, method="sobol", width=20, depth=2, steps=200),
     ),
     CatalogueEntry(
-        "helmholtz",
-        "Δu + u = f in [−1, 1]², u = 0 on the boundary; u = sin πx sin 4πy",
-        helmholtz,
-        Suggestion((48, 48), boundary=240, width=20, depth=3, steps=300),
-    ),
-    CatalogueEntry(
-        "helmholtz-periodic",
-        "Δu + u = f in [−1, 1]², periodic in x and y; u = sin πx sin 4πy",
-        partial(helmholtz, periodic=True),
-        Suggestion((30, 48), boundary=80, width=20, depth=2, steps=100, periodic=("x", "y")),
+        "l-shape",
+        "Δu = 0 in an L, u = r^(2/3) sin 2φ/3 given on its boundary: a corner",
+        poisson_corner,
+        Suggestion(2000, boundary=400, width=20, depth=2, steps=300),
+        goal=1e-2,
+        place=points_near_the_corner,
     ),
 )

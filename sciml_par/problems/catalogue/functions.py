@@ -10,12 +10,12 @@ import numpy as np
 from sciml_par._tensorflow import tf
 
 
-def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[[Any], Any]:
-    """Return a function of each element of an array or a tensor."""
+def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[..., Any]:
+    """Return a function of each element of one or several arrays or tensors."""
 
-    def function(x: Any) -> Any:
+    def function(*x: Any) -> Any:
         # TensorFlow is imported where a tensor comes first.
-        return in_numpy(x) if isinstance(x, np.ndarray) else getattr(tf.math, in_tensorflow)(x)
+        return in_numpy(*x) if isinstance(x[0], np.ndarray) else getattr(tf.math, in_tensorflow)(*x)
 
     return function
 
@@ -23,6 +23,7 @@ def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[[Any], Any]:
 sin, cos = _elementwise(np.sin, "sin"), _elementwise(np.cos, "cos")
 exp, log = _elementwise(np.exp, "exp"), _elementwise(np.log, "log")
 cosh = _elementwise(np.cosh, "cosh")
+arctan2 = _elementwise(np.arctan2, "atan2")
 
 
 def normal_distribution(x: Any) -> Any:

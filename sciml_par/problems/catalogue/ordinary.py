@@ -1,4 +1,4 @@
-"""Systems of ordinary differential equations."""
+"""Ordinary differential equations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,67 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import check_not_negative, check_positive
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.functions import cos, exp, sin
 from sciml_par.problems.catalogue.references.spectral import trajectory
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Interval
+from sciml_par.problems.domains.space_time import Time
 from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
+
+
+def oscillator(
+    *, mass: float = 1.0, friction: float = 4.0, stiffness: float = 6400.0, end: float = 1.0
+) -> Problem:
+    """m u″ + μ u′ + k u = 0 on [0, T], u = 1 and u′ = 0 at first: a damped oscillator.
+
+        u = e^{−δt} (cos ωt + δ/ω sin ωt),     δ = μ/2m,     ω = √(k/m − δ²)
+
+    The default parameters, δ = 2 and ω₀ = √(k/m) = 80, give 12.7 periods; Moseley, Markham and
+    Nissen-Meyer (2023, Adv. Comput. Math. 49, 62) solve this example with overlapping windows, in
+    the programs of their article. The equation is divided by k.
+
+    Parameters
+    ----------
+    mass, friction, stiffness : float
+        m > 0, μ ≥ 0 and k > 0, with μ² < 4mk; units of mass, mass per time and mass per time².
+    end : float
+        T > 0, the last time.
+
+    Raises
+    ------
+    InputError
+        A parameter is out of its range, or the friction lets u creep to zero without oscillation.
+    """
+    check_positive("oscillator", mass=mass, stiffness=stiffness, end=end)
+    check_not_negative("oscillator", friction=friction)
+    decay = friction / (2 * mass)
+    if decay**2 >= stiffness / mass:
+        raise InputError(
+            f"oscillator: friction must be below 2 √(mass · stiffness) = "
+            f"{2 * np.sqrt(mass * stiffness):.6g}, got {friction!r}"
+        )
+    frequency = np.sqrt(stiffness / mass - decay**2)
+
+    def solution(t: Any) -> Any:
+        return exp(-decay * t) * (cos(frequency * t) + decay / frequency * sin(frequency * t))
+
+    def equation(u: Any, t: Any) -> Any:
+        forces = mass * derivative(u, t, 0, 0) + friction * derivative(u, t, 0)
+        return forces / stiffness + u(t)
+
+    return Problem(
+        Time(0, end),
+        equation,
+        conditions=[Initial(1.0, velocity=0.0)],
+        exact=solution,
+        name="oscillator",
+    )
+
 
 _PREY_AND_HUNTERS = (1.0, 0.5)
 
@@ -114,6 +169,13 @@ def lorenz_velocity(
 
 
 ENTRIES = (
+    CatalogueEntry(
+        "oscillator",
+        "u″ + 4 u′ + 80² u = 0 on [0, 1], u = 1 and u′ = 0 at first: 12.7 periods, damped",
+        oscillator,
+        Suggestion(400, width=32, depth=2, steps=1000),
+        goal=1e-3,
+    ),
     CatalogueEntry(
         "lotka-volterra",
         "r′ = 1.5 r − r p, p′ = r p − p on [0, 10], from r = 1, p = ½: prey and hunters",

@@ -13,6 +13,7 @@ from sciml_par.problems.catalogue import (
     diffusion,
     elliptic,
     flows,
+    helmholtz,
     inverse,
     ordinary,
     solids,
@@ -21,7 +22,17 @@ from sciml_par.problems.catalogue import (
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.problem import Problem
 
-_FAMILIES = (approximation, elliptic, solids, diffusion, waves, flows, ordinary, inverse)
+_FAMILIES = (
+    approximation,
+    elliptic,
+    helmholtz,
+    solids,
+    diffusion,
+    waves,
+    flows,
+    ordinary,
+    inverse,
+)
 _ENTRIES = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)
 _BY_NAME = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, cosh, sin
@@ -21,8 +23,8 @@ from sciml_par.problems.problem import Problem
 FloatArray = npt.NDArray[np.float64]
 
 
-def wave(*, speed: float = 1.0) -> Problem:
-    """u_tt = c² u_xx on [0, 1] × [0, 2], u = 0 at both ends, u and u_t = 0 given at t = 0.
+def wave(*, speed: float = 1.0, end: float = 2.0) -> Problem:
+    """u_tt = c² u_xx on [0, 1] × [0, T], u = 0 at both ends, u and u_t = 0 given at t = 0.
 
         u = sin πx cos cπt + ½ sin 3πx cos 3cπt
 
@@ -30,7 +32,15 @@ def wave(*, speed: float = 1.0) -> Problem:
     ----------
     speed : float
         c, length per time.
+    end : float
+        T > 0, a time; the period is 2/c.
+
+    Raises
+    ------
+    InputError
+        The end is not a positive number.
     """
+    check_positive("wave", end=end)
 
     def solution(x: Any) -> Any:
         place, time = np.pi * x[:, :1], speed * np.pi * x[:, 1:]
@@ -40,7 +50,7 @@ def wave(*, speed: float = 1.0) -> Problem:
         return derivative(u, x, 1, 1) - speed**2 * derivative(u, x, 0, 0)
 
     return Problem(
-        Box([0, 0], [1, 2], names=("x", "t")),
+        Box([0, 0], [1, end], names=("x", "t")),
         equation,
         conditions=[
             Dirichlet(0.0, on=("x=lower", "x=upper")),
@@ -239,6 +249,13 @@ ENTRIES = (
         "u_tt = u_xx on [0, 1] × [0, 2], u = 0 at both ends, at rest at first",
         wave,
         Suggestion((26, 52), boundary=240, width=20, depth=2, steps=150),
+    ),
+    CatalogueEntry(
+        "wave-long",
+        "u_tt = u_xx on [0, 1] × [0, 40], u = 0 at both ends, at rest at first: 20 periods",
+        partial(wave, end=40.0),
+        Suggestion(2400, boundary=300, width=20, depth=2, steps=100),
+        goal=1.0,
     ),
     CatalogueEntry(
         "advection",
