@@ -30,8 +30,9 @@ from sciml_par.training.windows.gauss_newton import WindowedGaussNewton
 
 Array = npt.NDArray[Any]
 
-_RICHER = 1.5
-"""By which there are more features, in more points, with a larger scale by the root of it."""
+_FEW = 150
+_RICHER, _RICHER_THAN_FEW = 1.5, 2.0
+"""By which there are more features; their scale is larger by the root of it."""
 _POINTS = 3.0
 """For each weight of the output layers."""
 _SEED = 977
@@ -79,9 +80,10 @@ def error_in_windows(
     """
     began, problem, model = time.perf_counter(), setup.problem, setup.network.model
     inner = model.inner_config
-    richer = {**inner, "features": int(_RICHER * inner["features"]), "seed": None, "box": None}
+    factor = _RICHER_THAN_FEW if inner["features"] < _FEW else _RICHER
+    richer = {**inner, "features": int(factor * inner["features"])}
     given = inner["scale"]
-    richer["scale"] = None if given is None else _RICHER**0.5 * given
+    richer["scale"] = None if given is None else factor**0.5 * given
     solver, batch, stack, unseen = _prepared(setup, richer, seed=seed, world=world)
     start = stack.parameters[0].copy()
     known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
