@@ -44,6 +44,7 @@ OPTIMIZERS = {
     AUTO: NamedOptimizer(lambda rate: AUTO, None, "float64", False),
     ADAM: NamedOptimizer(_adam, 30_000, "float32", True),
     "lbfgs": NamedOptimizer(_of_training("LBFGS"), 10_000, "float64", False),
+    "least-squares": NamedOptimizer(_of_training("LeastSquares"), 30, "float64", False),
     "lm": NamedOptimizer(_of_training("LevenbergMarquardt"), 1_000, "float64", False),
     "ssbroyden": NamedOptimizer(_of_training("SSBroyden"), 10_000, "float64", False),
 }

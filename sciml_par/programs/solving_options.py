@@ -28,6 +28,7 @@ from sciml_par.programs.training_options import (
 )
 from sciml_par.results.result import Result
 
+_WINDOWS = "windows"
 WITH_FOURIER_FEATURES = ("fourier", "pirate")
 """Networks with a separate first layer, which no periodic one replaces."""
 
@@ -119,7 +120,12 @@ class SolvingOptions(TrainingOptions):
     def _network(self, domain: Domain) -> Any:
         from sciml_par.networks import PeriodicEmbedding, network_named
 
-        periodic = self.entry.suggestion.periodic
+        suggestion = self.entry.suggestion
+        if self.network == _WINDOWS:
+            same = suggestion.network == _WINDOWS
+            given: dict[str, Any] = {"parts": suggestion.parts, "scale": suggestion.scale}
+            return network_named(_WINDOWS, width=self.width, **(given if same else {}))
+        periodic = suggestion.periodic
         embedded = periodic and self.network not in WITH_FOURIER_FEATURES
         more = {"embedding": PeriodicEmbedding(periodic, domain=domain)} if embedded else {}
         return network_named(self.network, width=self.width, depth=self.depth, **more)

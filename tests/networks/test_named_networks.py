@@ -17,7 +17,7 @@ KINDS = {"mlp": MLP, "siren": MLP, "fourier": MLP, "modified": ModifiedMLP, "pir
 
 
 def test_every_name_makes_a_network_of_the_seed():
-    assert tuple(KINDS) == NETWORK_NAMES
+    assert (*KINDS, "windows") == NETWORK_NAMES
     for name, kind in KINDS.items():
         network = make_network(name, 2, 3, seed=5, dtype="float64")
         model = network.model
@@ -40,6 +40,13 @@ def test_width_depth_scale_and_options_of_the_class():
     first, second = (make(2, 1, seed=seed) for seed in (1, 2))
     assert first.embedding is not second.embedding
     assert make_network(first, 2, 1).key == make_network(second, 2, 1).key
+
+
+def test_windows_by_name():
+    made = network_named("windows", width=30, parts=(2, 3), scale=5.0)(2, 1)
+    assert (made.width, made.partition.parts) == (30, (2, 3))
+    with pytest.raises(InputError, match="parts=4 is of windows"):
+        network_named("mlp", parts=4)
 
 
 @pytest.mark.parametrize(

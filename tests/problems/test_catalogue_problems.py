@@ -64,9 +64,6 @@ TOLERANCES = {
 """Of residuals, relative to the solution; they have derivatives of an approximation."""
 
 
-TOO_FINE_OR_LONG = {"helmholtz-waves", "heat-long", "wave-long"}
-"""Those that one network does not solve."""
-
 FROM_THE_START = {"allen-cahn", "kdv", "schroedinger"}
 """Those with initial values alone built in."""
 
@@ -198,7 +195,7 @@ def test_suggestions_are_usable(name):
     if isinstance(points, tuple):
         assert len(points) == domain.dimension and suggestion.method in (None, "grid")
     assert entry.equation and "\n" not in entry.equation
-    assert 0 < entry.goal <= (1 if name in TOO_FINE_OR_LONG else 1e-2)
+    assert 0 < entry.goal <= 1e-2
 
 
 def test_coefficients_that_are_not_true_leave_residuals() -> None:

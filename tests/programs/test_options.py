@@ -114,5 +114,5 @@ def test_help_names_the_usual_steps(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse("--help")
     said = " ".join(capsys.readouterr().out.split())
-    assert "30,000 of adam, 10,000 of lbfgs, 1,000 of lm" in said
+    assert "30,000 of adam, 10,000 of lbfgs, 30 of least-squares, 1,000 of lm" in said
     assert "--optimizer {auto,adam,lbfgs,lm,ssbroyden}" in said

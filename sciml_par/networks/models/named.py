@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from sciml_par._checks import is_integer
+from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.model_arguments import checked_factor
 
-NETWORK_NAMES = ("mlp", "siren", "fourier", "modified", "pirate")
+NETWORK_NAMES = ("mlp", "siren", "fourier", "modified", "pirate", "windows")
 """What `network_named` and `train(network=...)` take."""
 
 # Periods per unit of x, and the factor in sin(ω z): of equations on boxes like [−1, 1].
 _SCALE, _OMEGA = 0.5, 5.0
 _WIDTH, _DEPTH = 16, 2
+_FEATURES, _PARTS = 100, 4
 
 
 def network_named(
@@ -24,22 +26,27 @@ def network_named(
     width: int | None = None,
     depth: int | None = None,
     scale: float | None = None,
+    parts: int | Sequence[int] | None = None,
     **options: Any,
 ) -> Callable[..., Any]:
     """Return a function that makes networks of a named kind, for `train(network=...)` (local).
 
     Parameters
     ----------
-    name : {"mlp", "siren", "fourier", "modified", "pirate"}
+    name : {"mlp", "siren", "fourier", "modified", "pirate", "windows"}
         `MLP`; `MLP` of sin(omega z) with the weights of Sitzmann et al., omega being 5;
-        `MLP` behind `FourierFeatures`; `ModifiedMLP`; `PirateNet` with `FourierFeatures`.
+        `MLP` behind `FourierFeatures`; `ModifiedMLP`; `PirateNet` with `FourierFeatures`;
+        `Windows` of `RandomFeatures`, as many as the width, 100 by default.
     width : int, optional
         Units of a hidden layer, 16 by default. Fourier features have as many, less one where it is
         odd.
     depth : int, optional
         Hidden layers, or blocks of "pirate", 2 by default.
     scale : float, optional
-        Of the Fourier features, in periods per unit of x; 0.5 by default.
+        Of the Fourier features, in periods per unit of x; 0.5 by default. Of the random features
+        in windows, see there.
+    parts : int or sequence of int, optional
+        Of windows along each axis, 4 by default.
     options : of the class, such as ``activation="swish"``.
 
     Returns
@@ -50,7 +57,7 @@ def network_named(
     Raises
     ------
     InputError
-        An unknown name; or a scale for a network without Fourier features.
+        An unknown name; or a scale or parts for a network that has none.
 
     Examples
     --------
@@ -62,6 +69,10 @@ def network_named(
         raise InputError(
             f"network: unknown name {name!r}; choose one of {', '.join(NETWORK_NAMES)}"
         )
+    if name == "windows":
+        return _windows(width, parts, scale, options)
+    if parts is not None:
+        raise InputError(f"network_named: parts={parts!r} is of windows, and not of {name!r}.")
     # Here, since their modules import TensorFlow.
     from sciml_par.networks.models.fourier_features import FourierFeatures
     from sciml_par.networks.models.mlp import MLP
@@ -83,3 +94,13 @@ def network_named(
         options = {"activation": "sin", "omega": _OMEGA, "initial_weights": "siren", **options}
     kinds: dict[str, Any] = {"modified": ModifiedMLP, "pirate": PirateNet}
     return partial(kinds.get(name, MLP), **options)
+
+
+def _windows(
+    width: int | None, parts: Any, scale: float | None, options: dict[str, Any]
+) -> Callable[..., Any]:
+    networks: Any = import_module("sciml_par.networks")
+    features = _FEATURES if width is None else width
+    inner = partial(networks.RandomFeatures, features=features, scale=scale, **options)
+    made: Callable[..., Any] = networks.Windows(inner, parts=_PARTS if parts is None else parts)
+    return made

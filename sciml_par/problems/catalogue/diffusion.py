@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, in_windows
 from sciml_par.problems.catalogue.functions import cos, exp, log, normal_distribution, sin
 from sciml_par.problems.catalogue.references import evolution
 from sciml_par.problems.conditions.boundary_values import Dirichlet
@@ -236,8 +236,7 @@ ENTRIES = (
         "heat-long",
         "u_t = 0.1 u_xx on [0, 1] × [0, 100], u = cos 2πt/5 at x = 0: 20 periods of a thermal wave",
         thermal_wave,
-        Suggestion((12, 200), boundary=240, width=20, depth=3, steps=300),
-        goal=0.5,
+        in_windows(20_000, boundary=8_000, parts=(1, 50), features=80, scale=6.0),
     ),
     CatalogueEntry(
         "black-scholes",

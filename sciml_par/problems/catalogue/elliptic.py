@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import check_positive, checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, in_windows
 from sciml_par.problems.catalogue.functions import (
     arctan2,
     columns,
@@ -274,8 +274,7 @@ ENTRIES = (
         "poisson-two-scales",
         "−Δu = f in the unit square, u = 0 on its boundary; u = sin πx sin πy + sin 8πx sin 8πy",
         partial(poisson_square, k=8),
-        Suggestion((40, 40), boundary=240, width=20, depth=3, steps=300),
-        goal=1e-3,
+        in_windows(12_000, boundary=440, parts=(4, 4), features=200, scale=12.0),
     ),
     CatalogueEntry(
         "poisson-3d",

@@ -25,6 +25,8 @@ class Suggestion:
     method : of the points of the equations, such as "grid" or "sobol"; None for the default.
     network : its name, such as "mlp".
     width, depth : of its hidden layers.
+    parts, scale : of the network "windows", the parts of the domain along each axis and the scale
+        of their random features.
     optimizer : its name, such as "lm" or "adam".
     steps : updates of the weights, at most.
     precision : "float32" or "float64".
@@ -39,10 +41,30 @@ class Suggestion:
     network: str = "mlp"
     width: int = 20
     depth: int = 2
+    parts: tuple[int, ...] = ()
+    scale: float | None = None
     optimizer: str = "lm"
     steps: int = 500
     precision: str = "float64"
     periodic: tuple[str, ...] = ()
+
+
+def in_windows(
+    points: int, *, boundary: int, parts: tuple[int, ...], features: int, scale: float
+) -> Suggestion:
+    """Return the settings of random features in windows, solved for by least squares."""
+    return Suggestion(
+        points,
+        boundary=boundary,
+        method="sobol",
+        network="windows",
+        width=features,
+        depth=1,
+        parts=parts,
+        scale=scale,
+        optimizer="least-squares",
+        steps=30,
+    )
 
 
 @dataclass(frozen=True)

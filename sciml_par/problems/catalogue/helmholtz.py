@@ -10,7 +10,7 @@ import numpy as np
 
 from sciml_par._checks import check_positive, checked_number
 from sciml_par.errors import InputError
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, in_windows
 from sciml_par.problems.catalogue.functions import cos, sin
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.periodic import Periodic
@@ -114,7 +114,6 @@ ENTRIES = (
         "helmholtz-waves",
         "Δu + 50² u = 0 in the unit square, u given on its boundary: two plane waves",
         plane_waves,
-        Suggestion((40, 40), boundary=240, width=20, depth=3, steps=300),
-        goal=0.8,
+        in_windows(30_000, boundary=700, parts=(8, 8), features=150, scale=10.0),
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from sciml_par._checks import check_not_negative, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, in_windows
 from sciml_par.problems.catalogue.functions import cos, exp, sin
 from sciml_par.problems.catalogue.references.spectral import trajectory
 from sciml_par.problems.conditions.initial import Initial
@@ -173,8 +173,7 @@ ENTRIES = (
         "oscillator",
         "u″ + 4 u′ + 80² u = 0 on [0, 1], u = 1 and u′ = 0 at first: 12.7 periods, damped",
         oscillator,
-        Suggestion(400, width=32, depth=2, steps=1000),
-        goal=1e-3,
+        in_windows(3_200, boundary=2, parts=(40,), features=20, scale=6.0),
     ),
     CatalogueEntry(
         "lotka-volterra",

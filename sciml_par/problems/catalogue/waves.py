@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, in_windows
 from sciml_par.problems.catalogue.functions import columns, cos, cosh, sin
 from sciml_par.problems.catalogue.references import evolution
 from sciml_par.problems.conditions.boundary_values import Dirichlet
@@ -254,8 +254,7 @@ ENTRIES = (
         "wave-long",
         "u_tt = u_xx on [0, 1] × [0, 40], u = 0 at both ends, at rest at first: 20 periods",
         partial(wave, end=40.0),
-        Suggestion(2400, boundary=300, width=20, depth=2, steps=100),
-        goal=1.0,
+        in_windows(50_000, boundary=10_000, parts=(2, 80), features=150, scale=8.0),
     ),
     CatalogueEntry(
         "advection",
