@@ -115,4 +115,4 @@ def test_help_names_the_usual_steps(capsys: pytest.CaptureFixture[str]) -> None:
         parse("--help")
     said = " ".join(capsys.readouterr().out.split())
     assert "30,000 of adam, 10,000 of lbfgs, 30 of least-squares, 1,000 of lm" in said
-    assert "--optimizer {auto,adam,lbfgs,lm,ssbroyden}" in said
+    assert "--optimizer {auto,adam,lbfgs,least-squares,lm,ssbroyden}" in said
