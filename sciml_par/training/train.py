@@ -40,6 +40,7 @@ from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
 from sciml_par.training.uncertainty.resampling import resampled
 from sciml_par.training.uncertainty.retraining import Retraining
+from sciml_par.training.windows.points import with_points_of_windows
 from sciml_par.training.windows.solved import solved_in_windows
 
 
@@ -180,6 +181,7 @@ def train(
         evaluation_domain=evaluation_domain,
         grow=grow,
     )
+    arguments = everyone.attempt(lambda: with_points_of_windows(arguments))
     called = everyone.attempt(lambda: as_callbacks(callbacks))
     with signals_caught(world) as signals:
         compare_checkpoints(checkpoint, resume, everyone)

@@ -1,4 +1,4 @@
-"""benchmarks/collectives.py by size: rehearsed on the CPU, and refused where there is no GPU."""
+"""benchmarks/collectives.py by size, rehearsed on the CPU, and benchmarks/windows.py."""
 
 from __future__ import annotations
 
@@ -40,6 +40,14 @@ def test_two_ranks_by_mpi(tmp_path):
     for lines in blocks:
         assert [line[:12].strip() for line in lines[1:]] == ["4 B", "16 KiB", "1 MiB"]
         assert len(lines[1].split()) == 5  # 4 B, returned, done, GB/s
+
+
+@pytest.mark.launches
+def test_windows_on_two_ranks(tmp_path):
+    program = ROOT / "benchmarks" / "windows.py"
+    ended = launch(2, program, "oscillator", folder=tmp_path, threads=1).succeeded()
+    name, _, _, ranks, weights, error, *_ = ended.out.splitlines()[1].split()
+    assert (name, ranks, weights) == ("oscillator", "2", "840") and float(error) < 1e-10
 
 
 def test_one_rank(monkeypatch, capsys):

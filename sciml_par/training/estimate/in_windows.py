@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import prepare
 from sciml_par.training.windows.gauss_newton import WindowedGaussNewton
+from sciml_par.training.windows.points import with_points_of_windows
 
 Array = npt.NDArray[Any]
 
@@ -71,7 +73,13 @@ class InWindows:
 
 
 def error_in_windows(
-    setup: MemberSetup, kept: Array, prediction: Prediction, *, seed: int, world: World
+    setup: MemberSetup,
+    kept: Array,
+    prediction: Prediction,
+    points: Any,
+    *,
+    seed: int,
+    world: World,
 ) -> ErrorEstimate:
     """Return the estimated error of a network in windows of all ranks (collective).
 
@@ -84,7 +92,7 @@ def error_in_windows(
     richer = {**inner, "features": int(factor * inner["features"])}
     given = inner["scale"]
     richer["scale"] = None if given is None else factor**0.5 * given
-    solver, batch, stack, unseen = _prepared(setup, richer, seed=seed, world=world)
+    solver, batch, stack, unseen = _prepared(setup, richer, points, seed=seed, world=world)
     start = stack.parameters[0].copy()
     known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
     if len(known):
@@ -99,7 +107,7 @@ def error_in_windows(
 
 
 def _prepared(
-    setup: MemberSetup, richer: dict[str, Any], *, seed: int, world: World
+    setup: MemberSetup, richer: dict[str, Any], trained: Any, *, seed: int, world: World
 ) -> tuple[WindowedGaussNewton, Batch, Stack, Batch]:
     """Return the solver for a correction, its points, and points that it does not see."""
     networks: Any = import_module("sciml_par.networks")
@@ -118,7 +126,7 @@ def _prepared(
         arguments = Arguments(
             problem=setup.problem,
             network=network,
-            points=Points(number, method="sobol", seed=drawn),
+            points=_more_points(Points.of(trained), number, setup.problem.domain.dimension, drawn),
             points_per_rank=None,
             mode="data",
             optimizer=LeastSquares(),
@@ -135,12 +143,21 @@ def _prepared(
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the training itself has said what there is to say
-            return prepare(arguments, world).stacks[0]
+            return prepare(with_points_of_windows(arguments), world).stacks[0]
 
     stack, other = at(_SEED + seed), at(_SEED + seed + 1)
     solver = WindowedGaussNewton(stack, world.communicator, LeastSquares(), base=model)
     batches: Sequence[Batch] = [each.setups[0].feed.whole(0) for each in (stack, other)]
     return solver, batches[0], stack, batches[1]
+
+
+def _more_points(trained: Points, number: int, d: int, seed: int) -> Points:
+    """Return other points than those of the training, and more on the boundary as well."""
+    if not isinstance(trained.interior, int) or not isinstance(trained.boundary, int | None):
+        return Points(number, method="sobol", seed=seed)
+    more = max(number / trained.interior, 1.0)
+    boundary = trained.boundary and math.ceil(trained.boundary * more ** ((d - 1) / d))
+    return Points(max(number, trained.interior), boundary=boundary, method="sobol", seed=seed)
 
 
 def _components(setup: MemberSetup) -> int:

@@ -65,7 +65,7 @@ def with_estimates(
         if getattr(setup.network.model, "has_random_features", False):
             # It imports TensorFlow, which is not to be there before `init`.
             in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
-            return in_windows.error_in_windows(setup, theta, prediction, **more)
+            return in_windows.error_in_windows(setup, theta, prediction, ready.points, **more)
         return estimate_error(setup.problem, setup, theta, prediction, **more)
 
     return [replace(member, error=error(member)) for member in members]
