@@ -17,6 +17,7 @@ from sciml_par.training.checkpoints.resume import compare_checkpoints
 from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
+from sciml_par.training.solving.by_windows import climb_by_windows
 from sciml_par.training.solving.ladder import Ladder
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
@@ -39,7 +40,8 @@ def solve(
 
     The methods are tried in this order, each while the residual at unseen points falls:
     random features of growing number, whose output layer is solved for (`LeastSquares`), each
-    beginning with the solution before; corrections of the best solution by further features; a
+    beginning with the solution before; random features in `Windows` of growing number, in up to
+    three dimensions; corrections of the best solution by further features; a
     network by `LevenbergMarquardt` whose points follow the residual, and a second one for its
     error where features cannot tell it.
 
@@ -99,7 +101,7 @@ def solve(
         resume=bool(resume),
     )
     why = None
-    for climb in (climb_by_features, climb_by_corrections, climb_by_networks):
+    for climb in (climb_by_features, climb_by_windows, climb_by_corrections, climb_by_networks):
         if why is None and not ladder.met:
             why = climb(ladder)
     return ladder.end(why)

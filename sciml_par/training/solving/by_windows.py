@@ -1,0 +1,121 @@
+"""The stages of `solve` by random features in more and more windows."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module
+from sciml_par.problems.problem import Problem
+from sciml_par.results.result import Result
+from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.points.points import Points
+from sciml_par.training.solving.ladder import Ladder
+
+_COUNTS = {1: (54, 162), 2: (25, 64, 144, 256), 3: (27, 64)}
+_FEATURES = {1: 25, 2: 150, 3: 200}
+_SCALE = 8.0
+"""Numbers of windows, their features and the scale of these."""
+_POINTS_PER_WEIGHT = 3.0
+_GROWTH = 1.25
+"""The time of a stage grows with this power of the number of windows."""
+_WITH_ERROR = 3.0
+"""The time of a stage with the estimate of its error, relative to one without."""
+_SHARE = 0.8
+"""Of the time that is left, which one stage with its error may take."""
+_FALL = 3.0
+"""A stage after which the residual at unseen points has not fallen by this factor is the last."""
+
+
+def climb_by_windows(ladder: Ladder) -> str | None:
+    """Solve with random features in more and more windows (collective); never ends all.
+
+    The error is estimated once, when it is foreseen to meet the tolerance or nothing falls further.
+    """
+    problem, d = ladder.problem, ladder.problem.domain.dimension
+    if d > MOST_DIMENSIONS or problem.unknown_functions:
+        return None
+    assert ladder.best is not None
+    former, each, smaller = ladder.best, 0.0, 1
+    concluded: tuple[int, ...] = ()
+    for count in _COUNTS[d]:
+        each *= (count / smaller) ** _GROWTH
+        if ladder.decided(_WITH_ERROR * each > _SHARE * ladder.left()):
+            break
+        began, parts = time.perf_counter(), parts_of(problem, count)
+        result = _solved(ladder, parts, estimate=False)
+        if result is None:
+            break
+        ladder.say("windows", _text(parts, d), _loss(result), "")
+        each, smaller = ladder.longest(time.perf_counter() - began), count
+        fall = math.sqrt(_loss(former) / _loss(result))
+        if ladder.decided(not fall > _FALL):
+            break
+        concluded = parts
+        small = ladder.world.communicator.rank == 0 and (
+            _change(ladder, former, result) <= fall * ladder.tolerance
+        )
+        if ladder.decided(small):
+            break
+        former = result
+    if concluded:
+        result = _solved(ladder, concluded, estimate=True)
+        if result is not None:
+            ladder.keep("windows, and error", _text(concluded, d), result)
+    return None
+
+
+def _solved(ladder: Ladder, parts: tuple[int, ...], *, estimate: bool) -> Result | None:
+    features = _FEATURES[len(parts)]
+    return ladder.run(
+        network=_windows(parts, features),
+        points=_points(parts, features),
+        optimizer=LeastSquares(),
+        keep="last",
+        estimate=estimate,
+    )
+
+
+def _change(ladder: Ladder, former: Result, result: Result) -> float:
+    """Return the relative change of u between two results (local, on rank 0)."""
+    x, inside = ladder.at
+    before, after = (each.predict(x[inside]).mean for each in (former, result))
+    return float(np.linalg.norm(after - before) / np.linalg.norm(after))
+
+
+def _text(parts: tuple[int, ...], d: int) -> str:
+    return f"{'×'.join(map(str, parts))} of {_FEATURES[d]} features"
+
+
+def parts_of(problem: Problem, count: int) -> tuple[int, ...]:
+    """Return about so many parts along the axes, as long as wide where that is possible."""
+    extent = np.asarray(problem.domain.extent, np.float64)
+    side = (np.prod(extent) / count) ** (1 / len(extent))
+    parts = np.maximum(np.round(extent / side), 1).astype(int)
+    # Where some axes have one part, the others have as many as are wanted.
+    free = parts > 1
+    if free.any() and not free.all():
+        factor = (count / np.prod(parts)) ** (1 / free.sum())
+        parts = np.where(free, np.maximum(np.round(parts * factor), 1), 1).astype(int)
+    return tuple(int(each) for each in parts)
+
+
+def _windows(parts: tuple[int, ...], features: int) -> Any:
+    networks: Any = import_module("sciml_par.networks")
+    inner = partial(networks.RandomFeatures, features=features, scale=_SCALE)
+    return networks.Windows(inner, parts=parts)
+
+
+def _points(parts: tuple[int, ...], features: int) -> Points:
+    weights = math.prod(parts) * (features + 1)
+    return Points(int(_POINTS_PER_WEIGHT * weights), method="sobol")
+
+
+def _loss(result: Result) -> float:
+    loss = float(result.members[0].validation_loss)
+    return loss if math.isfinite(loss) else math.inf
