@@ -70,8 +70,10 @@ FLOORS = {
         "estimate": 8,
         "growth": 8,
         "uncertainty": 8,
-        "train": 9,
-        "solving": 10,
+        "once": 9,
+        "slabs": 10,
+        "train": 11,
+        "solving": 12,
     },
 }
 """The subpackages and files of a layer; each imports only itself and those with lower numbers."""

@@ -82,9 +82,11 @@ class Corrected(keras.Model):
         return self.base(inputs) + self.correction(inputs)
 
     @property
-    def base_key(self) -> Any:
-        """Hashable; bases of equal keys are the same functions of their weights."""
-        return self._of_base.key
+    def network_key(self) -> Any:
+        """Hashable; models of equal keys are the same functions of their weights."""
+        sizes = self.input_size, self.output_size
+        correction = as_network(self.correction, *sizes, dtype=self.dtype_policy.name)
+        return (type(self), self._of_base.key, correction.key)
 
     @property
     def frozen_variables(self) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -25,7 +26,9 @@ from sciml_par.training.estimate.side_by_side import (
 )
 from sciml_par.training.estimate.two_solutions import sizes_of
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
+from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup
+from sciml_par.training.outcome.evaluate import in_time
 
 Array = npt.NDArray[Any]
 
@@ -217,6 +220,13 @@ class Correction:
     def corrected(self, x: Array) -> Array:
         """Return u + e at x: [n, d] -> [n, m]."""
         return self.solved.field_values(x)
+
+    def in_time(self, x: Array, order: int) -> Array:
+        """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
+        setup, layout = self.solved.setup, self.solved.stack.layout
+        theta = layout.unflatten(tf.constant(self.solved.end))
+        u = field_of(setup.problem, setup.network, theta)
+        return in_time(u, x, order, self.solved.end.dtype.name)
 
     def of_unknowns(self, problem: Problem) -> dict[str, Any]:
         """Return the size of the change of each unknown, by name."""

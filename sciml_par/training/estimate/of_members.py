@@ -10,10 +10,13 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
+from sciml_par.problems.conditions.in_time import Before
+from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.estimate.estimate import estimate_error
 from sciml_par.training.loop.course import Course
+from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.preparation.preparation import Preparation
 
@@ -49,8 +52,16 @@ def with_estimates(
     courses: Sequence[Course],
     outcomes: Sequence[Outcome],
     world: World,
+    start: Before | None = None,
 ) -> list[Member]:
-    """Return the members with the estimated error of each (collective)."""
+    """Return the members with the estimated error of each (collective).
+
+    start : the solution before the initial time with its estimated error.
+    """
+
+    def problem_of(setup: MemberSetup) -> Problem:
+        return setup.problem if start is None else setup.problem.starting_from(start)
+
     setups = [setup for course in courses for setup in course.stack.setups]
     best = ready.settings.keep == BEST
     kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
@@ -59,7 +70,7 @@ def with_estimates(
         replace(
             member,
             error=estimate_error(
-                found[member.number].problem,
+                problem_of(found[member.number]),
                 found[member.number],
                 kept[member.number],
                 cast(Prediction, member.on_own_domain),

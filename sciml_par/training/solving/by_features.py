@@ -18,7 +18,7 @@ from sciml_par.training.estimate.estimate import MOST_DIMENSIONS, ROUNDING, esti
 from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
-from sciml_par.training.solving.keep import Keep
+from sciml_par.training.optimizers.keep import Keep
 from sciml_par.training.solving.ladder import Ladder, with_error
 
 _KINDS: tuple[Kind, ...] = tuple(
