@@ -10,7 +10,6 @@ from typing import Any
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
-from sciml_par.problems.conditions.in_time import Before
 from sciml_par.results.result import Result
 from sciml_par.results.uncertainty import Uncertainty
 from sciml_par.training.arguments.arguments import Arguments, texts_of
@@ -18,6 +17,7 @@ from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, points_before
+from sciml_par.training.estimate.estimate import Correction
 from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
 from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.growth import GrowthWatcher, check_grow
@@ -47,12 +47,12 @@ def train_once(
     progress: bool = True,
     estimate: bool | None = None,
     uncertainty: bool | None = None,
-    start: Before | None = None,
+    start: Correction | None = None,
 ) -> Result:
     """Train, and return the result (collective); arguments as of `train`.
 
-    start : the solution before the initial time with its estimated error, which the estimate of
-        the error begins with; by default the conditions at the initial time hold exactly.
+    start : the estimate of the error before the initial time, with which that of this training
+        begins; by default the conditions at the initial time hold exactly.
     """
     everyone = world.communicator
     called = everyone.attempt(lambda: as_callbacks(callbacks))
@@ -127,7 +127,7 @@ def _result(
     world: World,
     estimate: bool | None,
     uncertainty: bool | None,
-    start: Before | None,
+    start: Correction | None,
 ) -> Result:
     """Collect what the ranks have found, and estimate its error if asked for (collective)."""
     everyone = world.communicator

@@ -41,6 +41,7 @@ _FEATURES = (300, 800)
 _MOST_COLUMNS = 2_400
 """Features times components of u, at most: about 0.1 GB for the derivatives of the residuals."""
 _BEST_KINDS = 2
+_STEEPER = 1.5
 _SEED = 977
 MOST_DIMENSIONS = 3
 _MARGIN = 10.0
@@ -220,6 +221,13 @@ class Correction:
     def corrected(self, x: Array) -> Array:
         """Return u + e at x: [n, d] -> [n, m]."""
         return self.solved.field_values(x)
+
+    @property
+    def suitable(self) -> tuple[list[Kind], int]:
+        """Kinds and number of features that resolve it."""
+        features = self.solved.setup.network.model.correction
+        kinds = [(features.activation, factor * features.scale) for factor in (1.0, _STEEPER)]
+        return kinds, features.width
 
     def in_time(self, x: Array, order: int) -> Array:
         """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""

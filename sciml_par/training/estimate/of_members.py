@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
+
+import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
-from sciml_par.problems.conditions.in_time import Before
-from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
-from sciml_par.training.estimate.estimate import estimate_error
+from sciml_par.training.estimate.estimate import Correction, estimate_error
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.outcome import Outcome
@@ -52,16 +54,12 @@ def with_estimates(
     courses: Sequence[Course],
     outcomes: Sequence[Outcome],
     world: World,
-    start: Before | None = None,
+    start: Correction | None = None,
 ) -> list[Member]:
     """Return the members with the estimated error of each (collective).
 
-    start : the solution before the initial time with its estimated error.
+    start : the estimate of the error before the initial time.
     """
-
-    def problem_of(setup: MemberSetup) -> Problem:
-        return setup.problem if start is None else setup.problem.starting_from(start)
-
     setups = [setup for course in courses for setup in course.stack.setups]
     best = ready.settings.keep == BEST
     kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
@@ -69,14 +67,32 @@ def with_estimates(
     return [
         replace(
             member,
-            error=estimate_error(
-                problem_of(found[member.number]),
+            error=_estimated(
                 found[member.number],
                 kept[member.number],
                 cast(Prediction, member.on_own_domain),
-                seed=ready.settings.seed,
-                world=world,
+                ready.settings.seed,
+                world,
+                start,
             ),
         )
         for member in members
     ]
+
+
+def _estimated(
+    setup: MemberSetup,
+    kept: npt.NDArray[Any],
+    prediction: Prediction,
+    seed: int,
+    world: World,
+    start: Correction | None,
+) -> ErrorEstimate:
+    """Return the estimated error of a member (collective)."""
+    if start is None:
+        return estimate_error(setup.problem, setup, kept, prediction, seed=seed, world=world)
+    problem = setup.problem.starting_from(start.in_time)
+    estimate = partial(estimate_error, problem, setup, kept, prediction, seed=seed, world=world)
+    error = estimate(suitable=start.suitable)
+    # What suits one slab of time suits the next one in most cases.
+    return error if world.communicator.broadcast_object(error.known) else estimate()

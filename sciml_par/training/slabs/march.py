@@ -26,6 +26,7 @@ from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import as_mode
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.checkpoints.resume import compare_checkpoints
+from sciml_par.training.estimate.estimate import Correction
 from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.once import train_once
@@ -120,7 +121,7 @@ class March:
             reporter.note(text)
         self.results: list[Result] = []
         self._before: Before | None = None
-        self._corrected: Before | None = None
+        self._error: Correction | None = None
         self._unknown = ""
 
     def train(self, slab: Slab, *, estimate: bool, **how: Any) -> None:
@@ -140,7 +141,7 @@ class March:
                 progress=False,
                 estimate=estimate and not self._unknown,
                 uncertainty=False,
-                start=self._corrected,
+                start=self._error,
                 **how,
             )
         except TrainingError as error:
@@ -171,8 +172,8 @@ class March:
             error = ErrorEstimate.not_known(self.whole.outputs, self._unknown)
         elif error is not None and not error.known:
             self._unknown = f"{slab.text}: {error.reason}"
-        elif error is not None and error.evaluate is not None:
-            self._corrected = error.evaluate.in_time  # type: ignore[attr-defined]
+        elif error is not None and isinstance(error.evaluate, Correction):
+            self._error = error.evaluate
         return replace(found, members=(replace(member, error=error),))
 
     def result(self) -> Result:
