@@ -34,11 +34,12 @@ def joined(
     whole: Problem,
     slabs: Sequence[Slab],
     results: Sequence[Result],
+    networks: Sequence[Any],
     given: Arguments,
     world: World,
 ) -> Result:
     """Return one result over all slabs, whose network has those of the slabs (collective)."""
-    model = _model_of(whole, slabs, results)
+    model = _model_of(whole, slabs, networks)
     number = sum(each.members[0].points for each in results)
     method = Points.of(given.points).method
     arguments = replace(
@@ -69,7 +70,7 @@ def joined(
     )
 
 
-def _model_of(whole: Problem, slabs: Sequence[Slab], results: Sequence[Result]) -> Any:
+def _model_of(whole: Problem, slabs: Sequence[Slab], networks: Sequence[Any]) -> Any:
     """Return the networks of all slabs as one model, of x as the whole problem gives it."""
     from sciml_par.networks.keras.in_slabs import InSlabs  # it imports TensorFlow
 
@@ -82,7 +83,6 @@ def _model_of(whole: Problem, slabs: Sequence[Slab], results: Sequence[Result]) 
         centers, factors = (centers - middle) / half, factors * half
         times = (times - middle[-1]) / half[-1]
     sizes = whole.domain.dimension, whole.network_outputs
-    networks = [each.networks[0].network for each in results]
     return InSlabs(networks, *sizes, times=times, centers=centers, factors=factors)
 
 
@@ -157,10 +157,9 @@ def _error_of(
     prediction: Any = member.on_own_domain
     outputs = len(prediction.fields)
     seconds = sum(each.seconds for each in found if not math.isnan(each.seconds))
-    for slab, each in zip(slabs, found, strict=True):
+    for each in found:
         if not each.known:
-            reason = f"{slab.text}: {each.reason}"
-            return ErrorEstimate.not_known(outputs, reason, reliability=each.reliability)
+            return ErrorEstimate.not_known(outputs, each.reason, reliability=each.reliability)
     times = np.array([slab.end for slab in slabs[:-1]])
     evaluate = _Errors([each.evaluate for each in found], times)
     values = evaluate(prediction.x)

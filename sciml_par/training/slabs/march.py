@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, TrainingError
-from sciml_par.networks.keras.network import Network
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
-from sciml_par.problems.conditions.in_time import Before
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import SIGNALS
 from sciml_par.results.result import Result
 from sciml_par.results.stored.keras_models import copy_with, flat_weights
-from sciml_par.training.arguments.arguments import Arguments, texts_of
+from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import as_mode
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.checkpoints.resume import compare_checkpoints
-from sciml_par.training.estimate.estimate import Correction
 from sciml_par.training.estimate.scale_of_features import with_scale
-from sciml_par.training.loss.objective import field_of
 from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.phases import as_phases
-from sciml_par.training.outcome.evaluate import in_time
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.run.progress import Reporter
+from sciml_par.training.slabs.carried import Carried
 from sciml_par.training.slabs.divide import Slab, check_points, slabs_of
 from sciml_par.training.slabs.join import joined
 
@@ -119,29 +109,27 @@ class March:
         self._arguments = replace(own, network=_First(own.network, first), evaluation_domain=None)
         for text in (*([note] if note else []), *changes.notes, *of_scale):
             reporter.note(text)
-        self.results: list[Result] = []
-        self._before: Before | None = None
-        self._error: Correction | None = None
-        self._unknown = ""
+        self._carried = Carried(self.whole.outputs)
 
     def train(self, slab: Slab, *, estimate: bool, **how: Any) -> None:
         """Train on the next slab, and show a line (collective)."""
         began, everyone = time.perf_counter(), self._world.communicator
-        problem = everyone.attempt(lambda: slab.problem_of(self.whole, self._before))
+        problem = everyone.attempt(lambda: slab.problem_of(self.whole, self._carried.before))
         points = everyone.attempt(
             lambda: slab.points_of(self._given.points, self._given.problem.domain)
         )
         arguments = replace(self._arguments, problem=problem, points=points)
-        if self.results:
-            arguments = replace(arguments, network=_continued(self.results[-1], problem, slab))
+        if self._carried.results:
+            network = _continued(self._carried.results[-1], problem, slab)
+            arguments = replace(arguments, network=network)
         try:
             found = train_once(
                 arguments,
                 self._world,
                 progress=False,
-                estimate=estimate and not self._unknown,
+                estimate=estimate and not self._carried.unknown,
                 uncertainty=False,
-                start=self._error,
+                start=self._carried.error,
                 **how,
             )
         except TrainingError as error:
@@ -152,46 +140,17 @@ class March:
                 f"train: {member.ended} ended the training in {slab.text}, and the later slabs "
                 f"have none. With checkpoint=Checkpoint(folder), resume=True continues there."
             )
-        self.add(slab, problem, found, estimate=estimate)
+        self._carried.add(slab, problem, found, estimate=estimate)
         self._reporter.note(
             f"{slab.text}   loss {member.kept_loss:.2e}, at other points "
             f"{member.validation_loss:.2e}   {time.perf_counter() - began:.1f} s"
         )
 
-    def add(self, slab: Slab, problem: Problem, found: Result, *, estimate: bool) -> None:
-        """Take the result of the next slab, from whose end the one after it begins (local)."""
-        if estimate:
-            found = self._with_carried_error(slab, found)
-        self.results.append(found)
-        self._before = end_of(problem, found.networks[0])
-
-    def _with_carried_error(self, slab: Slab, found: Result) -> Result:
-        (member,) = found.members
-        error = member.error
-        if self._unknown:
-            error = ErrorEstimate.not_known(self.whole.outputs, self._unknown)
-        elif error is not None and not error.known:
-            self._unknown = f"{slab.text}: {error.reason}"
-        elif error is not None and isinstance(error.evaluate, Correction):
-            self._error = error.evaluate
-        return replace(found, members=(replace(member, error=error),))
-
     def result(self) -> Result:
         """Return the result over all slabs (collective)."""
-        return joined(self.whole, self.slabs, self.results, self._given, self._world)
-
-
-def end_of(problem: Problem, model: Any) -> Before:
-    """Return the solution of a slab, as that after it begins with it."""
-    from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow
-
-    dtype = str(model.trainable_variables[0].dtype)
-    network: Network = as_network(
-        model, problem.domain.dimension, problem.network_outputs, dtype=dtype
-    )
-    weights = [tf.constant(np.asarray(variable)) for variable in network.trainable_variables]
-    u = field_of(problem, network, weights)
-    return lambda x, order: in_time(u, x, order, dtype)
+        found = self._carried.results
+        networks = [each.networks[0].network for each in found]
+        return joined(self.whole, self.slabs, found, networks, self._given, self._world)
 
 
 def _moved(model: Any, d: int, m: int, slab: Slab) -> Any:

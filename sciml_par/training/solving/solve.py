@@ -17,7 +17,9 @@ from sciml_par.training.checkpoints.resume import compare_checkpoints
 from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
+from sciml_par.training.solving.by_slabs import solve_in_slabs
 from sciml_par.training.solving.ladder import Ladder
+from sciml_par.training.slabs.march import in_slabs
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
 """Tolerances that each precision can hold."""
@@ -98,18 +100,25 @@ def solve(
         checkpoint=checkpoint,
         resume=bool(resume),
     )
+    if in_slabs(problem, world):
+        return solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
+    return ladder.end(_climbed(ladder))
+
+
+def _climbed(ladder: Ladder) -> str | None:
+    """Solve by one method after another (collective); why that ended, if there was a reason."""
     why = None
     for climb in (climb_by_features, climb_by_corrections, climb_by_networks):
         if why is None and not ladder.met:
             why = climb(ladder)
-    return ladder.end(why)
+    return why
 
 
 def _check_folder(checkpoint: Checkpoint | None, resume: bool | str) -> None:
     """Check that the folder holds checkpoints if these are to be resumed, and none otherwise."""
     if checkpoint is None:
         return
-    files = sorted(Path(checkpoint.folder).glob("*-network*/*.npz"))
+    files = sorted(Path(checkpoint.folder).rglob("*-network*/*.npz"))
     if files and not resume and not checkpoint.overwrite:
         raise InputError(
             f"solve: {checkpoint.folder} holds checkpoints, such as {files[0].parent.name}. Write "
