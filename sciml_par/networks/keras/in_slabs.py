@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from sciml_par._partial_operators import checked_operators, scaled
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
-from sciml_par.networks.propagation.dense_chain import RecordOf
+from sciml_par.networks.propagation.dense_chain import RecordOf, behind
 
 if TYPE_CHECKING:
     import keras
@@ -90,7 +89,7 @@ class Moved(keras.Model):
         """Evaluate as `apply`, with a record of the network's products."""
         shift, *own = parameters
         z = x - tf.convert_to_tensor(shift)
-        found: tf.Tensor = self._inner.chain.recorded_apply(own, z, _behind(record_of, 1))
+        found: tf.Tensor = self._inner.chain.recorded_apply(own, z, behind(record_of, 1))
         return found
 
     def jet(
@@ -107,7 +106,7 @@ class Moved(keras.Model):
         z = x - tf.convert_to_tensor(shift)
         if record_of is None:
             return _jet(self._inner, own, z, second, higher)
-        given = _behind(record_of, 1)
+        given = behind(record_of, 1)
         return tuple(self._inner.chain.jet(own, z, second, given, higher=higher))
 
     def get_config(self) -> dict[str, Any]:
@@ -153,7 +152,7 @@ class InSlabs(keras.Model):
         inputs: int,
         outputs: int,
         *,
-        times: Sequence[float],
+        times: Any,
         centers: Any,
         factors: Any,
         name: str | None = None,
@@ -216,46 +215,52 @@ class InSlabs(keras.Model):
         return self._chosen(parameters, x, jet)
 
     def _chosen(self, parameters: Sequence[Any], x: tf.Tensor, function: Any) -> tuple[Any, ...]:
-        """Return (network, parameters, z, f) -> tensors [n, …] of the slab of each point.
-
-        Networks that differ in their weights alone are evaluated in a loop, which compiles fast.
-        """
-        times = tf.constant(self._times, x.dtype)
-        slab = tf.reduce_sum(tf.cast(x[:, -1:] > times, tf.int32), axis=1)
+        """Return (network, parameters, z, f) -> tensors [n, …] of the slab of each point."""
+        later = x[:, -1:] > tf.constant(self._times, x.dtype)
+        slab = tf.reduce_sum(tf.cast(later, tf.int32), axis=1)
         found: tuple[Any, ...] | None = None
         for members in self._groups.values():
-            first, f = self._inner[members[0]], self._factors[members[0]]
-            each = [parameters[self._parts[k]] for k in members]
-            stacked = [tf.stack([tf.convert_to_tensor(p) for p in of]) for of in zip(*each)]
-            numbers = tf.constant(members, tf.int32)
-            centers = tf.constant(self._centers[members], x.dtype)
-
-            def of_slab(
-                j: Any,
-                before: tuple[Any, ...] | None,
-                *,
-                of: Any = (first, f, stacked, numbers, centers),
-            ) -> tuple[Any, ...]:
-                network, f, stacked, numbers, centers = of
-                here = slab == tf.gather(numbers, j)
-                z = (x - tf.gather(centers, j)) * tf.constant(f, x.dtype)
-                # Far outside of its slab a network may overflow.
-                z = tf.where(here[:, None], z, tf.zeros_like(z))
-                own = [tf.gather(each, j) for each in stacked]
-                values = function(network, own, z, f)
-                return values if before is None else _where(here, values, before)
-
-            found = of_slab(0, found)
-            if len(members) > 1:
-                _, *rest = tf.while_loop(
-                    lambda j, *_, count=len(members): j < count,
-                    lambda j, *before, of_slab=of_slab: (j + 1, *of_slab(j, before)),
-                    (tf.constant(1), *found),
-                    maximum_iterations=len(members) - 1,
-                )
-                found = tuple(rest)
+            found = self._of_group(members, parameters, x, slab, function, found)
         assert found is not None
         return found
+
+    def _of_group(
+        self,
+        members: Sequence[int],
+        parameters: Sequence[Any],
+        x: tf.Tensor,
+        slab: tf.Tensor,
+        function: Any,
+        found: tuple[Any, ...] | None,
+    ) -> tuple[Any, ...]:
+        """Return what was found with the values of networks that differ in their weights alone.
+
+        They are evaluated in a loop, which compiles in the time of one.
+        """
+        network, f = self._inner[members[0]], self._factors[members[0]]
+        weights = zip(*(parameters[self._parts[k]] for k in members), strict=True)
+        stacked = [tf.stack([tf.convert_to_tensor(each) for each in of]) for of in weights]
+        numbers = tf.constant(members, tf.int32)
+        centers = tf.constant(self._centers[members], x.dtype)
+
+        def with_slab(j: Any, before: tuple[Any, ...] | None) -> tuple[Any, ...]:
+            here = slab == tf.gather(numbers, j)
+            z = (x - tf.gather(centers, j)) * tf.constant(f, x.dtype)
+            # Far outside of its slab a network may overflow.
+            z = tf.where(here[:, None], z, tf.zeros_like(z))
+            values = function(network, [tf.gather(each, j) for each in stacked], z, f)
+            return tuple(values) if before is None else _where(here, values, before)
+
+        found, count = with_slab(0, found), len(members)
+        if count == 1:
+            return found
+        _, *rest = tf.while_loop(
+            lambda j, *_: j < count,
+            lambda j, *before: (j + 1, *with_slab(j, before)),
+            (tf.constant(1), *found),
+            maximum_iterations=count - 1,
+        )
+        return tuple(rest)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
@@ -282,23 +287,12 @@ def _jet(
     """Return the jet of a network, by nested tapes if it has none."""
     jet = network.jet and partial(network.jet, own)
     matrices = np.asarray(second, np.float64)
-    return tuple(_tape.jet_at(partial(network.apply, own), jet, z, matrices, higher))
+    return tuple(_tape.jet_at(partial(network.apply, own), jet, z, matrices, tuple(higher)))
 
 
 def _where(here: tf.Tensor, values: Sequence[Any], others: Sequence[Any]) -> tuple[Any, ...]:
     """Return values at some points, and others elsewhere: tensors [n, …]."""
     pairs = zip(values, others, strict=True)
-    return tuple(tf.where(tf.reshape(here, [-1] + [1] * (a.shape.rank - 1)), a, b) for a, b in pairs)
-
-
-def _behind(record_of: RecordOf | None, count: int) -> RecordOf | None:
-    """Return records of layers whose weights stand behind `count` others."""
-    if record_of is None:
-        return None
-
-    def place(number: Any) -> Any:
-        return number + count if isinstance(number, int) else number
-
-    return lambda layer: record_of(
-        replace(layer, weight=place(layer.weight), bias=place(layer.bias))
+    return tuple(
+        tf.where(tf.reshape(here, [-1] + [1] * (a.shape.rank - 1)), a, b) for a, b in pairs
     )

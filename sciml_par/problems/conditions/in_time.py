@@ -27,7 +27,7 @@ class StartValue:
 
     before: Before
     order: int
-    components: Sequence[int] | None
+    components: Sequence[Any] | None
 
     def __call__(self, x: Any) -> FloatArray:
         """Return the values (local)."""
@@ -72,8 +72,10 @@ def check_faces(condition: Any, domain: Domain, *, starts: bool) -> None:
             f"solved from the initial time on; leave out slabs=."
         )
     if {*condition.on} & {*initial} and not (starts and {*condition.on} <= {*initial}):
-        advice = "give one condition at the initial time and another one in space" if starts else (
-            "values at the initial time are Initial(…), derivatives Initial(…, order=1)"
+        advice = (
+            "give one condition at the initial time and another one in space"
+            if starts
+            else ("values at the initial time are Initial(…), derivatives Initial(…, order=1)")
         )
         raise InputError(
             f"{owner}: at the initial time of each slab, u and its derivatives by time are those "
@@ -89,14 +91,10 @@ def with_points_in(condition: C, whole: Domain, slab: Domain) -> C | None:
         if not chosen.any():
             return None
         normals = condition.own[1]
-        return condition.with_own(
-            given[0][chosen], None if normals is None else given[1][chosen]
-        )
+        return condition.with_own(given[0][chosen], None if normals is None else given[1][chosen])
     if condition.where is not None:
         try:
             condition.points(slab, _TRIED)
         except InputError:  # it selects points of other slabs
             return None
     return condition
-
-

@@ -53,7 +53,7 @@ class Box(BoxBoundary):
     (Box([0.0, 0.0], [1.0, 1.0]), Box([1.0, 0.0], [2.0, 1.0]))
     """
 
-    __slots__ = ("_bounds", "_cuts", "_names")
+    __slots__ = ("_bounds", "_inner_times", "_names")
 
     def __init__(
         self,
@@ -77,7 +77,9 @@ class Box(BoxBoundary):
             )
         self._bounds = low, high
         self._names = names_of_axes(names, low.size, type(self).__name__)
-        self._cuts = cuts_between(float(low[-1]), float(high[-1]), slabs, type(self).__name__)
+        self._inner_times = cuts_between(
+            float(low[-1]), float(high[-1]), slabs, type(self).__name__
+        )
 
     @property
     def volume(self) -> float:
@@ -91,24 +93,24 @@ class Box(BoxBoundary):
     @property
     def slabs(self) -> tuple[Domain, ...]:
         """See `Domain`."""
-        if not self._cuts:
+        if not self._inner_times:
             return (self,)
         first, last = float(self.lower[-1]), float(self.upper[-1])
-        return tuple(self._between(*ends) for ends in pairwise((first, *self._cuts, last)))
+        return tuple(self._between(*ends) for ends in pairwise((first, *self._inner_times, last)))
 
     def _between(self, first: float, last: float) -> Domain:
         """Return the part of an interval of time, without slabs."""
-        lower, upper = (np.append(bound[:-1], t) for bound, t in zip(self._bounds, (first, last), strict=True))
+        lower, upper = np.append(self.lower[:-1], first), np.append(self.upper[:-1], last)
         return Box(lower, upper, names=self._names)
 
     @property
     def _slabs_argument(self) -> str:
         """The slabs as an argument in a text, if there are several."""
-        if not self._cuts:
+        if not self._inner_times:
             return ""
-        number = len(self._cuts) + 1
+        number = len(self._inner_times) + 1
         equal = cuts_between(float(self.lower[-1]), float(self.upper[-1]), number, "")
-        return f", slabs={number if self._cuts == equal else list(self._cuts)}"
+        return f", slabs={number if self._inner_times == equal else list(self._inner_times)}"
 
     @property
     def _time_faces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -124,7 +126,7 @@ class Box(BoxBoundary):
 
     @property
     def _key(self) -> Hashable:
-        return ("box", tuple(self.lower.tolist()), tuple(self.upper.tolist()), *self._cuts)
+        return ("box", tuple(self.lower.tolist()), tuple(self.upper.tolist()), *self._inner_times)
 
     def contains(self, x: npt.ArrayLike) -> BoolArray:
         """Return whether points lie in the closed box: x: [n, d] -> [n] (local)."""

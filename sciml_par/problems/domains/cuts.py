@@ -24,7 +24,5 @@ def cuts_between(initial: float, final: float, slabs: Any, owner: str) -> tuple[
     if isinstance(slabs, str | bool) or times.ndim != 1:
         raise InputError(f"{what} and {final:g}; got {slabs!r}")
     if not np.all(np.diff([initial, *times, final]) > 0):
-        raise InputError(
-            f"{what} and {final:g} without these two; got {times.tolist()}"
-        )
+        raise InputError(f"{what} and {final:g} without these two; got {times.tolist()}")
     return tuple(times.tolist())

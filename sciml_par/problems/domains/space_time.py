@@ -70,7 +70,7 @@ class Time(Interval):
                 f"Time: the final time must be after the initial one, got {initial!r} and {final!r}"
             )
         super().__init__(first, last, name=name)
-        self._cuts = cuts_between(first, last, slabs, "Time")
+        self._inner_times = cuts_between(first, last, slabs, "Time")
 
     def __rmul__(self, space: Any) -> Domain:
         if not isinstance(space, Domain):
@@ -80,7 +80,7 @@ class Time(Interval):
         if isinstance(space, Box):
             lower = np.concatenate([space.lower, self.lower])
             upper = np.concatenate([space.upper, self.upper])
-            return Box(lower, upper, names=names, slabs=self._cuts or 1)
+            return Box(lower, upper, names=names, slabs=self._inner_times or 1)
         return SpaceTime(space, self)
 
     def __repr__(self) -> str:
@@ -119,9 +119,10 @@ class SpaceTime(Domain):
     @property
     def slabs(self) -> tuple[Domain, ...]:
         """See `Domain`."""
-        if len(self._time.slabs) == 1:
+        times = [each for each in self._time.slabs if isinstance(each, Interval)]
+        if len(times) == 1:
             return (self,)
-        return tuple(SpaceTime(self._space, time) for time in self._time.slabs)
+        return tuple(SpaceTime(self._space, time) for time in times)
 
     @property
     def _time_faces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

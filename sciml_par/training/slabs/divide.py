@@ -124,4 +124,3 @@ def check_points(points: Any) -> None:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and any(np.ndim(each) for each in value)
-

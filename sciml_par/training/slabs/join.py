@@ -111,16 +111,14 @@ def _of_all(member: Member, parts: Sequence[Member], slabs: Sequence[Slab]) -> M
 
 
 def _history_of(member: Member, parts: Sequence[Member]) -> dict[str, Any]:
-    """Return the recorded losses of all slabs, one after another; those at the end if they differ.
-
-    """
+    """Return the losses of all slabs one after another; the last ones if slabs differ in terms."""
     if any(part.terms != member.terms for part in parts):
-        last = [part.steps for part in parts]
-        steps = np.array([0, sum(last)])[-len(member.loss_steps) :]
-        return {"loss_steps": steps}
+        ends = np.array([0, sum(part.steps for part in parts)])
+        return {"loss_steps": ends[-len(member.loss_steps) :]}
+    steps = [part.loss_steps for part in parts]
     before = np.cumsum([0, *(part.steps for part in parts)])
     return {
-        "loss_steps": np.concatenate([p.loss_steps + n for p, n in zip(parts, before, strict=False)]),
+        "loss_steps": np.concatenate([a + b for a, b in zip(steps, before, strict=False)]),
         "losses": np.concatenate([part.losses for part in parts]),
         "term_losses": np.concatenate([part.term_losses for part in parts]),
         "term_weights": np.empty((0, 0)),

@@ -213,6 +213,4 @@ def _of_slab(checkpoint: Checkpoint | None, slab: Slab) -> Checkpoint | None:
     if checkpoint is None:
         return None
     digits = len(str(slab.count))
-    return replace(
-        checkpoint, folder=Path(checkpoint.folder) / f"slab-{slab.number + 1:0{digits}}"
-    )
+    return replace(checkpoint, folder=Path(checkpoint.folder) / f"slab-{slab.number + 1:0{digits}}")

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def solve_in_slabs(
     carried, began = Carried(whole.outputs), time.perf_counter()
     for slab in slabs:
         start = time.perf_counter()
-        problem = everyone.attempt(lambda s=slab: s.problem_of(whole, carried.before))
+        problem = everyone.attempt(partial(slab.problem_of, whole, carried.before))
         share = ladder.left() / (slab.count - slab.number)
         own = _ladder_of(ladder, slab, problem, max(ladder.tolerance / slab.count, least), share)
         with warnings.catch_warnings():

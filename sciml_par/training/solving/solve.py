@@ -14,12 +14,12 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import compare_checkpoints
+from sciml_par.training.slabs.march import in_slabs
 from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
 from sciml_par.training.solving.by_slabs import solve_in_slabs
 from sciml_par.training.solving.ladder import Ladder
-from sciml_par.training.slabs.march import in_slabs
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
 """Tolerances that each precision can hold."""
