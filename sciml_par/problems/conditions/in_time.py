@@ -43,9 +43,10 @@ def in_slab(x: FloatArray, whole: Domain, slab: Domain) -> npt.NDArray[np.bool_]
 
 
 def on_initial_face(condition: Any, domain: Domain) -> bool:
-    """Return whether a condition names the face at the initial time."""
+    """Return whether a condition names the face at the initial time, and gives no points."""
     initial, _ = domain._time_faces
-    return isinstance(condition.on, tuple) and bool({*condition.on} & {*initial})
+    names = isinstance(condition.on, tuple) and not isinstance(condition.own, tuple)
+    return names and bool({*condition.on} & {*initial})
 
 
 def check_faces(condition: Any, domain: Domain, *, starts: bool) -> None:
@@ -56,7 +57,7 @@ def check_faces(condition: Any, domain: Domain, *, starts: bool) -> None:
     InputError
         It holds at the final time, or it is not known whether it holds at the ends of slabs.
     """
-    if not condition.on_boundary:
+    if not condition.on_boundary or isinstance(condition.own, tuple):
         return
     initial, final = domain._time_faces
     owner = f"{type(condition).__name__} (condition {condition.name!r})"
