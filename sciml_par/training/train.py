@@ -59,6 +59,11 @@ def train(
     `Ensemble` sets the number of members, the ranks that share one, and how members differ. In all
     modes a chunk of many steps is one XLA call, and the ranks communicate between chunks.
 
+    On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is such a training.
+    It begins with the values, and the weights, at the end of the slab before. Numbers of points,
+    steps, stops and callbacks are those of each slab; the result is one over all slabs. At a time
+    between two slabs the earlier one answers.
+
     Parameters
     ----------
     problem : what to solve; in mode "data" the same on all ranks, as all else that decides the
@@ -102,7 +107,8 @@ def train(
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0.
     estimate : estimate the error of the solution at the end; see `Result.error`. By default where
-        all ranks train one model and have trained it for two minutes or more.
+        all ranks train one model and have trained it for two minutes or more, but not in slabs. In
+        slabs of time it includes the errors of the slabs before.
     grow : add points and continue where the loss at points that were not trained on is more than
         10 times that of the training. It is tested after 1/8, 1/4, 1/2 and 3/4 of the steps and
         where the training ends early; the points grow three times at most, to at most 20,000 in

@@ -45,6 +45,10 @@ def solve(
     network by `LevenbergMarquardt` whose points follow the residual, and a second one for its
     error where features cannot tell it.
 
+    On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
+    equal share of the tolerance and of the remaining time, from the end of the one before. The
+    error of the result includes what slabs hand on.
+
     Parameters
     ----------
     problem : what to solve; the same on all ranks.
