@@ -28,9 +28,16 @@ from sciml_par.problems._arguments import (
 )
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.in_time import Before
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field, JetFunction
-from sciml_par.problems.fields.transformed import Ansatz, AnsatzFunction, InputScaling, is_unusual
+from sciml_par.problems.fields.transformed import (
+    Ansatz,
+    AnsatzFunction,
+    Corners,
+    InputScaling,
+    is_unusual,
+)
 from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Arrays, Term, as_field
@@ -211,6 +218,24 @@ class Problem(ByName):
         return self._input_scaling
 
     @property
+    def scaled_box(self) -> Corners | None:
+        """The corners of the box that the network sees as [−1, 1]^d; None if it sees x itself."""
+        return None if self._scaling is None else self._scaling.corners
+
+    @property
+    def box_of_inputs(self) -> Corners:
+        """The corners of the box of the points as the network sees them, scaled or not."""
+        d, lower, upper = self._domain.dimension, self._domain.lower, self._domain.upper
+        around = tuple(lower.tolist()), tuple(upper.tolist())
+        if self._scaling is None:
+            return around
+        if self._scaling.corners == around:
+            return (-1.0,) * d, (1.0,) * d
+        low, high = np.array(self._scaling.corners)
+        seen = (2 * np.array(around) - (low + high)) / (high - low)
+        return tuple(seen[0].tolist()), tuple(seen[1].tolist())
+
+    @property
     def unknowns(self) -> Mapping[str, Unknown]:
         """The numbers that are sought, by name; not to be changed."""
         return self._unknowns
@@ -316,10 +341,7 @@ class Problem(ByName):
         names = [term.name for term in self._terms]
         other = copy.copy(self)
         other._term_weights = self._term_weights | checked_term_weights(weights, names)
-        other._terms = tuple(
-            term.with_weight(other._term_weights.get(term.name, term.weight))
-            for term in self._terms
-        )
+        other._terms = other._with_weights(self._terms)
         return other
 
     def with_shifts(self, shifts: Mapping[str, FloatArray]) -> Self:
@@ -366,6 +388,70 @@ class Problem(ByName):
         terms[len(self._residuals) + at] = terms[len(self._residuals) + at].with_points(points)
         other._terms = tuple(terms)
         return other
+
+    def on_slab(
+        self, slab: Domain, *, scaled_box: tuple[FloatArray, FloatArray] | None = None
+    ) -> Self:
+        """Return the problem on one of the slabs of its domain (local).
+
+        Conditions at the initial time are those of the whole problem, but at the beginning of the
+        slab; see `starting_from`.
+
+        Parameters
+        ----------
+        slab : one of `Domain.slabs`.
+        scaled_box : the corners of the box that the network sees as [−1, 1]^d; None for x itself.
+
+        Raises
+        ------
+        InputError
+            Something of the problem cannot be divided among slabs.
+        """
+        if self._unknowns or self._functions:
+            sought = ", ".join([*self._unknowns, *self._functions])
+            raise InputError(
+                f"problem {self._name!r} has unknowns ({sought}), which slabs of time would find "
+                f"one after another, each another value; leave out slabs=."
+            )
+        other = copy.copy(self)
+        other._domain, other._input_scaling = slab, scaled_box is not None
+        other._scaling = None if scaled_box is None else InputScaling(*scaled_box)
+        named = zip(self._conditions, self._terms[len(self._residuals) :], strict=True)
+        # Slabs may have fewer conditions, and those that they have keep their names.
+        found = [each._changed(name=term.name).on_slab(self._domain, slab) for each, term in named]
+        other._conditions = tuple(each for each in found if each is not None)
+        other._terms = other._with_weights(other._make_terms())
+        return other
+
+    def starting_from(self, before: Before) -> Self:
+        """Return the problem of a slab, beginning with values of the slab before (local).
+
+        Parameters
+        ----------
+        before : (x: [k, d], q) -> ∂^q u/∂t^q at x: [k, m], in NumPy.
+
+        Raises
+        ------
+        InputError
+            The problem has no condition at the initial time.
+        """
+        other = copy.copy(self)
+        other._conditions = tuple(
+            each.starting_from(before, self._domain) for each in self._conditions
+        )
+        if other._conditions == self._conditions:
+            raise InputError(
+                f"problem {self._name!r} has no condition at the initial time, which the end of "
+                f"a slab of time could replace in the next one; give Initial(…), also where an "
+                f"ansatz has the initial values, or leave out slabs=."
+            )
+        other._terms = other._with_weights(other._make_terms())
+        return other
+
+    def _with_weights(self, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+        return tuple(
+            term.with_weight(self._term_weights.get(term.name, term.weight)) for term in terms
+        )
 
     def for_network(self, model: Any) -> Self:
         """Return the problem with the default scaling of inputs, unless it was given (local).

@@ -15,12 +15,12 @@ from sciml_par._compiled_function import CompiledFunction
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
+from sciml_par.problems.fields.transformed import Corners
 from sciml_par.problems.problem import Problem
 
 Tensor = Any
 Array = npt.NDArray[Any]
 Function = Callable[[Sequence[Tensor], Tensor], Tensor]
-Corners = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def form_of(problem: Problem, dtype: str) -> FieldForm:
     """Return the form of a problem whose input scaling has been decided."""
     around = tuple(problem.domain.lower.tolist()), tuple(problem.domain.upper.tolist())
     return FieldForm(
-        around if problem.input_scaling else None,
+        problem.scaled_box,
         None if problem.ansatz is None else _digest(problem, dtype),
         around,
     )

@@ -4,44 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from sciml_par._other_names import by_name
-from sciml_par.errors import ResultWarning, TrainingError
+from sciml_par.errors import ResultWarning
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.world import World, current_world
+from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member
 from sciml_par.results.result import Result
-from sciml_par.results.uncertainty import Uncertainty, remarks_on
-from sciml_par.training.arguments.arguments import Arguments, texts_of
-from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE, Ensemble
-from sciml_par.training.arguments.settings import BEST
+from sciml_par.results.uncertainty import remarks_on
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.arguments.ensemble import Ensemble
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
-from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, points_before
-from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
-from sciml_par.training.estimate.scale_of_features import with_scale
-from sciml_par.training.growth import GrowthWatcher, check_grow
 from sciml_par.training.loop.stops import Stop
-from sciml_par.training.outcome.collect import collect
-from sciml_par.training.outcome.found import members_found
-from sciml_par.training.outcome.outcome import Outcome, outcomes_of
-from sciml_par.training.preparation.consistency import common_domain
-from sciml_par.training.preparation.preparation import Preparation, prepare
-from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
-from sciml_par.training.run.meeting import Meeting, Watcher, failure_text
-from sciml_par.training.run.progress import Reporter
-from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
-from sciml_par.training.run.run import run
-from sciml_par.training.run.signals import signals_caught
-from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
-from sciml_par.training.uncertainty.resampling import resampled
-from sciml_par.training.uncertainty.retraining import Retraining
-from sciml_par.training.windows.points import with_points_of_windows
-from sciml_par.training.windows.solved import solved_in_windows
+from sciml_par.training.once import train_once
+from sciml_par.training.slabs.march import in_slabs, march
 
 
 @by_name
@@ -79,6 +58,11 @@ def train(
     is that on one rank, to rounding. In mode "ensemble" each rank trains a separate model;
     `Ensemble` sets the number of members, the ranks that share one, and how members differ. In all
     modes a chunk of many steps is one XLA call, and the ranks communicate between chunks.
+
+    On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is such a training.
+    It begins with the values, and the weights, at the end of the slab before. Numbers of points,
+    steps, stops and callbacks are those of each slab; the result is one over all slabs. At a time
+    between two slabs the earlier one answers.
 
     Parameters
     ----------
@@ -123,7 +107,8 @@ def train(
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0.
     estimate : estimate the error of the solution at the end; see `Result.error`. By default where
-        all ranks train one model and have trained it for two minutes or more.
+        all ranks train one model and have trained it for two minutes or more, but not in slabs. In
+        slabs of time it includes the errors of the slabs before.
     grow : add points and continue where the loss at points that were not trained on is more than
         10 times that of the training. It is tested after 1/8, 1/4, 1/2 and 3/4 of the steps and
         where the training ends early; the points grow three times at most, to at most 20,000 in
@@ -181,31 +166,18 @@ def train(
         evaluation_domain=evaluation_domain,
         grow=grow,
     )
-    arguments = everyone.attempt(lambda: with_points_of_windows(arguments))
-    called = everyone.attempt(lambda: as_callbacks(callbacks))
-    with signals_caught(world) as signals:
-        compare_checkpoints(checkpoint, resume, everyone)
-        scattered, growths = points_before(checkpoint, resume, everyone)
-        again = partial(prepare, world=world, scattered=scattered, growths=growths)
-        ready = again(arguments)
-        if ready.settings.mode == DATA:  # else every rank may have another problem
-            arguments, chosen = with_scale(arguments, world)
-            if chosen:
-                ready = again(arguments)
-                ready = replace(ready, notes=(*chosen, *ready.notes))
-        everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
-        everyone.attempt(lambda: check_grow(arguments, ready))
-        everyone.attempt(lambda: check_uncertainty(uncertainty))
-        ready = solved_in_windows(ready, everyone)
-        meeting = _meeting(ready, everyone)
-        saver = begin_from(checkpoint, resume, meeting, ready, everyone)
-        growing = GrowthWatcher(ready, arguments, world, saver)
-        # Before callbacks and checkpoints, which see what the training continues with.
-        watchers = [growing, CallbackWatcher(called, everyone), *saver]
-        _run(ready, meeting, signals, watchers, everyone, progress=progress)
-        for each in saver:
-            each.report(everyone)
-        result = _result(growing.ready, meeting, arguments, world, estimate, uncertainty)
+    how: dict[str, Any] = {
+        "callbacks": callbacks,
+        "checkpoint": checkpoint,
+        "resume": resume,
+        "progress": progress,
+        "estimate": estimate,
+        "uncertainty": uncertainty,
+    }
+    if in_slabs(problem, world):
+        result = march(arguments, world, **how)
+    else:
+        result = train_once(arguments, world, **how)
     _warn_of_doubts(result, everyone)
     return result
 
@@ -221,84 +193,3 @@ def _warn_of_doubts(result: Result, everyone: Communicator) -> None:
 def _doubtful(member: Member) -> bool:
     found = member.linearized
     return member.doubtful or bool(found and remarks_on(found, member.unknown_values.names))
-
-
-def _meeting(ready: Preparation, everyone: Communicator) -> Meeting:
-    """Return the meetings of the ranks between the chunks of steps."""
-    return Meeting(
-        ready.courses(),
-        rank=everyone.rank,
-        speaks=ready.group.rank == 0,
-        ensemble=ready.settings.mode == ENSEMBLE,
-    )
-
-
-def _run(
-    ready: Preparation,
-    meeting: Meeting,
-    signals: Watcher,
-    watchers: Sequence[Watcher],
-    everyone: Communicator,
-    *,
-    progress: bool,
-) -> None:
-    """Make the steps, and show the progress on rank 0 (collective)."""
-    shown = progress and everyone.rank == 0
-    with Reporter(meeting.steps_asked, shown=shown) as reporter:
-        for note in ready.notes:
-            reporter.note(note)
-        reporter.begin(meeting.done)
-        all_records = ready.settings.log_every is not None
-        first = [
-            signals,
-            TimeWatcher(ready.stops.seconds, rank=everyone.rank),
-            ProgressWatcher(reporter, all_records=all_records),
-        ]
-        run(
-            meeting,
-            take_apart=ready.take_apart,
-            group=ready.group,
-            world=everyone,
-            watchers=[*first, *watchers],
-        )
-
-
-def _result(
-    ready: Preparation,
-    meeting: Meeting,
-    arguments: Arguments,
-    world: World,
-    estimate: bool | None,
-    uncertainty: bool | None,
-) -> Result:
-    """Collect what the ranks have found, and estimate its error if asked for (collective)."""
-    everyone = world.communicator
-    outcomes = [outcome for course in meeting.courses for outcome in outcomes_of(course)]
-    if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
-        raise TrainingError(failure_text(meeting.everyone))
-    whole = arguments.evaluation_domain or common_domain(arguments.problem, everyone)
-    found = members_found(ready, meeting.courses, outcomes, whole, everyone)
-    if wants_estimate(estimate, found, ready, everyone):
-        found = with_estimates(found, ready, meeting.courses, outcomes, world)
-    samples = getattr(arguments.mode, "bootstrap", False)
-    found = with_uncertainties(
-        found, ready, meeting.courses, outcomes, uncertainty, samples=samples
-    )
-    return Result(
-        ready.settings.mode,
-        collect(found, everyone, ready.problem_of),
-        ready.networks,
-        everyone,
-        arguments=texts_of(arguments),
-        resample=_resampling(ready, outcomes, arguments, world),
-    )
-
-
-def _resampling(
-    ready: Preparation, outcomes: Sequence[Outcome], arguments: Arguments, world: World
-) -> Callable[..., Uncertainty] | None:
-    """Return what trains one model again, from where it is; None of an ensemble."""
-    if ready.settings.mode != DATA:
-        return None
-    theta = outcomes[0].best if ready.settings.keep == BEST else outcomes[0].last
-    return partial(resampled, Retraining(arguments, ready, theta, world))

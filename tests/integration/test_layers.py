@@ -71,8 +71,10 @@ FLOORS = {
         "uncertainty": 8,
         "windows": 8,
         "estimate": 9,
-        "train": 10,
-        "solving": 11,
+        "once": 10,
+        "slabs": 11,
+        "train": 12,
+        "solving": 13,
     },
 }
 """The subpackages and files of a layer; each imports only itself and those with lower numbers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.dense_model import dense_chain
 from sciml_par.networks.keras.from_model import as_network
-from sciml_par.networks.propagation.dense_chain import DenseChain, RecordOf
+from sciml_par.networks.propagation.dense_chain import DenseChain, RecordOf, behind
 
 if TYPE_CHECKING:
     import keras
@@ -82,9 +81,11 @@ class Corrected(keras.Model):
         return self.base(inputs) + self.correction(inputs)
 
     @property
-    def base_key(self) -> Any:
-        """Hashable; bases of equal keys are the same functions of their weights."""
-        return self._of_base.key
+    def network_key(self) -> Any:
+        """Hashable; models of equal keys are the same functions of their weights."""
+        sizes = self.input_size, self.output_size
+        correction = as_network(self.correction, *sizes, dtype=self.dtype_policy.name)
+        return (type(self), self._of_base.key, correction.key)
 
     @property
     def frozen_variables(self) -> list[Any]:
@@ -152,13 +153,4 @@ class Corrected(keras.Model):
 
     def _shifted(self, record_of: RecordOf | None) -> RecordOf | None:
         """Return records of layers whose weights stand behind those of the base."""
-        if record_of is None:
-            return None
-        first = len(self.base.trainable_variables)
-
-        def place(number: Any) -> Any:
-            return number + first if isinstance(number, int) else number
-
-        return lambda layer: record_of(
-            replace(layer, weight=place(layer.weight), bias=place(layer.bias))
-        )
+        return behind(record_of, len(self.base.trainable_variables))

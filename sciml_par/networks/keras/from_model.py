@@ -65,7 +65,7 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     mlp: Any = import_module("sciml_par.networks.models.mlp").MLP
     propagated: Any = import_module("sciml_par.networks.propagation.propagated_model")
     plain = all(getattr(type(model), name, 0) is getattr(mlp, name) for name in _OF_MLP)
-    if plain or isinstance(model, propagated.PropagatedModel) or _is_corrected(model):
+    if plain or isinstance(model, propagated.PropagatedModel) or _is_composed(model):
         return _network_of_ours(model, d, m, dtype)
     keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
@@ -96,9 +96,9 @@ def _network_of_ours(model: Any, d: int, m: int, dtype: str) -> Network:
     )
 
 
-def _is_corrected(model: Any) -> bool:
-    """Return whether it is a `Corrected`, whose module takes this one for its base."""
-    return hasattr(type(model), "base_key")
+def _is_composed(model: Any) -> bool:
+    """Return whether a class of this package is made of other models by this module."""
+    return hasattr(type(model), "network_key")
 
 
 def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
@@ -108,10 +108,8 @@ def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _key(model: Any) -> Any:
-    if _is_corrected(model):
-        return (type(model), model.base_key, _key(model.correction))
-    if hasattr(model, "function_key"):
-        return (type(model), model.function_key)
+    if _is_composed(model):
+        return model.network_key
     try:
         config = model.get_config()
     except Exception:  # that of a subclass may be anything

@@ -203,9 +203,9 @@ class WindowedModel(PropagatedModel):
         return list(self._layers_of_windows[-1])
 
     @property
-    def function_key(self) -> tuple[Any, ...]:
+    def network_key(self) -> tuple[Any, ...]:
         """Hashable; models of equal keys are the same functions of their weights."""
-        return (self.partition, self.activation, self.omega, self.width, self.depth)
+        return (type(self), self.partition, self.activation, self.omega, self.width, self.depth)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
         """Return u for a propagated x, with these weights (local)."""

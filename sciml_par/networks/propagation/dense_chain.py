@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,19 @@ class DenseChain:
             )
             for each in self.layers
         ]
+
+
+def behind(record_of: RecordOf | None, count: int) -> RecordOf | None:
+    """Return records of layers whose weights stand behind `count` other parameters."""
+    if record_of is None:
+        return None
+
+    def place(number: Any) -> Any:
+        return number + count if isinstance(number, int) else number
+
+    return lambda layer: record_of(
+        replace(layer, weight=place(layer.weight), bias=place(layer.bias))
+    )
 
 
 def _place_key(place: Place | None) -> Any:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.problems.conditions.condition import On, Predicate
+from sciml_par.problems.conditions.in_time import (
+    Before,
+    StartValue,
+    check_faces,
+    on_initial_face,
+    with_points_in,
+)
 from sciml_par.problems.conditions.selection import Component
 from sciml_par.problems.conditions.valued import Value, ValuedCondition, normal_derivative
 from sciml_par.problems.domains.domain import Domain
@@ -40,6 +47,17 @@ class Dirichlet(ValuedCondition):
 
     kind: ClassVar[str] = "dirichlet"
     needs_normals = False
+
+    def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
+        """See `Condition`."""
+        check_faces(self, whole, starts=True)
+        return self if on_initial_face(self, whole) else with_points_in(self, whole, slab)
+
+    def starting_from(self, before: Before, domain: Domain) -> Self:
+        """See `Condition`."""
+        if not on_initial_face(self, domain):
+            return self
+        return self._changed(value=StartValue(before, 0, self.component))
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         return u(x)

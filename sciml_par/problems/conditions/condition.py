@@ -23,6 +23,7 @@ from sciml_par.problems.conditions.drawing import (
     refuse_normals_in_time,
 )
 from sciml_par.problems.conditions.given_points import normals_at, points_within
+from sciml_par.problems.conditions.in_time import Before, check_faces, with_points_in
 from sciml_par.problems.conditions.selection import numbers_of
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
@@ -204,6 +205,37 @@ class Condition(ByName):
         other = copy.copy(self)
         for name, value in values.items():
             object.__setattr__(other, name, value)
+        return other
+
+    def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
+        """Return the condition on a slab of a domain, None where it has no points there (local).
+
+        Classes with custom `points` override it if they can be used in slabs of time; see `Time`.
+
+        Raises
+        ------
+        InputError
+            The condition cannot be divided among slabs.
+        """
+        if type(self).points is not Condition.points:
+            raise InputError(
+                f"{type(self).__name__} makes its points, so that it is not known how slabs of "
+                f"time share them; override on_slab(whole, slab), or leave out slabs=."
+            )
+        check_faces(self, whole, starts=False)
+        return with_points_in(self, whole, slab)
+
+    def starting_from(self, before: Before, domain: Domain) -> Self:
+        """Return the condition with values of the slab before, if it is one at the beginning.
+
+        `before` gives ∂^q u/∂t^q at points: (x: [k, d], q) -> [k, m].
+        """
+        return self
+
+    def with_own(self, x: FloatArray, normals: FloatArray | None) -> Self:
+        """Return the condition at other given points [k, d], with their normals (local)."""
+        other = copy.copy(self)
+        object.__setattr__(other, "own", (x, normals))
         return other
 
     def points(self, domain: Domain, n: int) -> Arrays:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.conditions.condition import Arrays, Predicate
+from sciml_par.problems.conditions.in_time import Before, StartValue
 from sciml_par.problems.conditions.selection import Component, lies_at, select
 from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value, is_data
 from sciml_par.problems.domains.domain import Domain
@@ -99,6 +101,21 @@ class Initial(ValuedCondition):
                 f"values on a face in space are Dirichlet(on=...)."
             )
         return super().prepared(domain, outputs)
+
+    def on_slab(self, whole: Domain, slab: Domain) -> Self:
+        """See `Condition`; its points move to the initial time of the slab."""
+        given = self.given(whole)
+        if given is None:
+            return self
+        x = given[0].copy()
+        x[:, -1] = slab.lower[-1]
+        return self.with_own(x, None)
+
+    def starting_from(self, before: Before, domain: Domain) -> Self:
+        """See `Condition`."""
+        start = partial(StartValue, before, components=self.component)
+        velocity = None if self.velocity is None else start(1)
+        return self._changed(value=start(self.order), velocity=velocity)
 
     def given(self, domain: Domain) -> Arrays | None:
         """See `Condition`."""

@@ -16,6 +16,7 @@ from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.checks.functions import as_columns, raw_values
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.given_points import points_within
+from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.quadrature import Rule, at_position, over_domain, over_faces
 from sciml_par.problems.conditions.selection import axis_number, checked_axis
 from sciml_par.problems.domains.domain import Domain
@@ -106,6 +107,22 @@ class IntegralCondition(Condition):
         """See `Condition`."""
         self.points(domain, 1)
         return self
+
+    def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
+        """See `Condition`; each slab has the integrals at its times."""
+        arrays = self.points(whole, 1)
+        x = arrays[0]
+        at_one_time = np.all(x[:, :, -1] == x[:, :1, -1], axis=1)
+        if not at_one_time.all():
+            t = whole.names[-1]
+            raise InputError(
+                f"IntegralCondition: an integral over {t} cannot be divided among slabs of time; "
+                f"give those at several times, as at=({t!r}, [0.5, 1.0]), or leave out slabs=."
+            )
+        chosen = in_slab(x[:, 0], whole, slab)
+        if not chosen.any():
+            return None
+        return self.with_arrays(tuple(array[chosen] for array in arrays))
 
     def points(self, domain: Domain, n: int) -> Arrays:
         """Return x: [I, q, d], weights: [I, q], values: [I, c], independent of n (local).

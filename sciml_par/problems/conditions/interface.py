@@ -123,6 +123,14 @@ class Interface(FrozenCondition):
             self._plane(domain)
         return super().prepared(domain, outputs)
 
+    def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
+        """See `Condition`."""
+        if self.at is not None and self._plane(whole)[0] == whole.dimension - 1:
+            raise InputError(
+                f"Interface: at={self.at!r} is a time, where a slab may end; leave out slabs=."
+            )
+        return super().on_slab(whole, slab)
+
     def draw(
         self,
         domain: Domain,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
 from sciml_par.problems.conditions.given_points import points_within
+from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.robust import LOSSES
 from sciml_par.problems.conditions.selection import (
     Component,
@@ -152,6 +154,22 @@ class Observations(Condition):
                 f"Observations: u has {self.u.shape[1]} column(s), and {count} component(s) are "
                 f"observed ({of})"
             )
+        return other
+
+    def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
+        """See `Condition`; each slab has the observations that lie in it."""
+        x = points_within(self.x, whole, "Observations: x")
+        chosen = in_slab(x, whole, slab)
+        if not chosen.any():
+            return None
+        if self.coupled and not chosen.all():
+            raise InputError(
+                "Observations: errors with a covariance are correlated between slabs of time; give "
+                "noise=σ, or observations of each slab with a covariance."
+            )
+        other = copy.copy(self)
+        other.x, other.u = x[chosen], self.u[chosen]
+        other.noise = None if self.noise is None else self.noise[chosen]
         return other
 
     def points(self, domain: Domain, n: int) -> Arrays:

@@ -14,6 +14,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
 from sciml_par.problems.conditions.drawing import draw_on_boundary
+from sciml_par.problems.conditions.in_time import with_points_in
 from sciml_par.problems.conditions.selection import (
     Component,
     Components,
@@ -92,6 +93,15 @@ class Periodic(FrozenCondition):
             raise InputError(f"Periodic: opposite faces are those of a Box; the domain is {domain}")
         other = super().prepared(domain, outputs)
         return other._changed(axis=axis_number(self.axis, domain, "Periodic"))
+
+    def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
+        """See `Condition`."""
+        if self.axis == whole.dimension - 1:
+            raise InputError(
+                f"Periodic: a solution that is periodic in {whole.names[-1]} is not solved from an "
+                f"initial time on; leave out slabs=."
+            )
+        return with_points_in(self, whole, slab)
 
     def given(self, domain: Domain) -> Arrays | None:
         """See `Condition`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import checked_vector, counts_per_axis
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.box_boundary import BoxBoundary
+from sciml_par.problems.domains.cuts import cuts_between
+from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region, lattice
 from sciml_par.problems.domains.surfaces.sampling import proportional, unit_points
 
@@ -31,6 +34,8 @@ class Box(BoxBoundary):
     names : sequence of d strings, optional
         Names of the coordinates, such as ("x", "t"). By default x; x, y; x, y, z; or x1 to xd.
         Boxes that differ only in names are equal.
+    slabs : int or sequence of numbers
+        Of the last coordinate, if it is the time, as for `Time`.
 
     Raises
     ------
@@ -48,7 +53,7 @@ class Box(BoxBoundary):
     (Box([0.0, 0.0], [1.0, 1.0]), Box([1.0, 0.0], [2.0, 1.0]))
     """
 
-    __slots__ = ("_bounds", "_names")
+    __slots__ = ("_bounds", "_inner_times", "_names")
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class Box(BoxBoundary):
         upper: npt.ArrayLike,
         *,
         names: Sequence[str] | None = None,
+        slabs: Any = 1,
     ) -> None:
         low, high = checked_vector(lower, "lower"), checked_vector(upper, "upper")
         if low.shape != high.shape:
@@ -71,6 +77,9 @@ class Box(BoxBoundary):
             )
         self._bounds = low, high
         self._names = names_of_axes(names, low.size, type(self).__name__)
+        self._inner_times = cuts_between(
+            float(low[-1]), float(high[-1]), slabs, type(self).__name__
+        )
 
     @property
     def volume(self) -> float:
@@ -78,7 +87,36 @@ class Box(BoxBoundary):
         return float(np.prod(self.extent))
 
     def __repr__(self) -> str:
-        return f"Box({self.lower.tolist()}, {self.upper.tolist()}{self._names_argument})"
+        options = f"{self._names_argument}{self._slabs_argument}"
+        return f"Box({self.lower.tolist()}, {self.upper.tolist()}{options})"
+
+    @property
+    def slabs(self) -> tuple[Domain, ...]:
+        """See `Domain`."""
+        if not self._inner_times:
+            return (self,)
+        first, last = float(self.lower[-1]), float(self.upper[-1])
+        return tuple(self._between(*ends) for ends in pairwise((first, *self._inner_times, last)))
+
+    def _between(self, first: float, last: float) -> Domain:
+        """Return the part of an interval of time, without slabs."""
+        lower, upper = np.append(self.lower[:-1], first), np.append(self.upper[:-1], last)
+        return Box(lower, upper, names=self._names)
+
+    @property
+    def _slabs_argument(self) -> str:
+        """The slabs as an argument in a text, if there are several."""
+        if not self._inner_times:
+            return ""
+        number = len(self._inner_times) + 1
+        equal = cuts_between(float(self.lower[-1]), float(self.upper[-1]), number, "")
+        return f", slabs={number if self._inner_times == equal else list(self._inner_times)}"
+
+    @property
+    def _time_faces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        names = zip(self.faces[-2:], self._aliases[-2:], strict=True)
+        initial, final = (tuple(filter(None, pair)) for pair in names)
+        return initial, final
 
     def with_bounds(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Box:
         """Return another box in the same coordinates, an `Interval` if d = 1 (local)."""
@@ -88,7 +126,7 @@ class Box(BoxBoundary):
 
     @property
     def _key(self) -> Hashable:
-        return ("box", tuple(self.lower.tolist()), tuple(self.upper.tolist()))
+        return ("box", tuple(self.lower.tolist()), tuple(self.upper.tolist()), *self._inner_times)
 
     def contains(self, x: npt.ArrayLike) -> BoolArray:
         """Return whether points lie in the closed box: x: [n, d] -> [n] (local)."""

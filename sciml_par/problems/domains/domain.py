@@ -62,6 +62,19 @@ class Domain(ByName, BoundedRegion):
         return self._names
 
     @property
+    def slabs(self) -> tuple[Domain, ...]:
+        """The parts, one after another in time, in which it is solved; (itself,) without slabs.
+
+        See `Time`.
+        """
+        return (self,)
+
+    @property
+    def _time_faces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the faces at the least and at the largest value of the last coordinate."""
+        return (), ()
+
+    @property
     def _names_argument(self) -> str:
         """The names as an argument in a text, if they are not the default ones."""
         return "" if self.names == coordinate_names(self.dimension) else f", names={self.names!r}"
@@ -281,6 +294,11 @@ def _check_operand(sign: str, first: Domain, other: Any) -> None:
         raise InputError(
             f"domains of one dimension are combined; {first} has {first.dimension} and {other} "
             f"has {other.dimension}"
+        )
+    if len(other.slabs) > 1:
+        raise InputError(
+            f"{other} has slabs in time, which a combination would lose; combine domains of space, "
+            f"and multiply the result by Time(…, slabs=…)"
         )
     if not other._combines:
         raise InputError(

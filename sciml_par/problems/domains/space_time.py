@@ -14,6 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box, Interval
+from sciml_par.problems.domains.cuts import cuts_between
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.surface import Surface
@@ -36,11 +37,16 @@ class Time(Interval):
         Finite, initial < final.
     name : str
         Of the coordinate.
+    slabs : int or sequence of numbers
+        Into how many slabs of equal duration `sciml_par.train` and `sciml_par.solve` divide the
+        time, or the increasing inner times between them. They solve slab by slab, each from the end
+        of the one before.
 
     Raises
     ------
     InputError
-        The final time is not after the initial one.
+        The final time is not after the initial one; or slabs is not a positive integer, or its
+        times do not increase or do not lie between both.
 
     Examples
     --------
@@ -55,13 +61,16 @@ class Time(Interval):
 
     _is_time: ClassVar[bool] = True
 
-    def __init__(self, initial: float, final: float, *, name: str = "t") -> None:
+    def __init__(
+        self, initial: float, final: float, *, name: str = "t", slabs: int | Sequence[float] = 1
+    ) -> None:
         first, last = checked_number(initial, "Time: initial"), checked_number(final, "Time: final")
         if not first < last:
             raise InputError(
                 f"Time: the final time must be after the initial one, got {initial!r} and {final!r}"
             )
         super().__init__(first, last, name=name)
+        self._inner_times = cuts_between(first, last, slabs, "Time")
 
     def __rmul__(self, space: Any) -> Domain:
         if not isinstance(space, Domain):
@@ -71,12 +80,15 @@ class Time(Interval):
         if isinstance(space, Box):
             lower = np.concatenate([space.lower, self.lower])
             upper = np.concatenate([space.upper, self.upper])
-            return Box(lower, upper, names=names)
+            return Box(lower, upper, names=names, slabs=self._inner_times or 1)
         return SpaceTime(space, self)
 
     def __repr__(self) -> str:
         name = "" if self.names == ("t",) else f", name={self.names[0]!r}"
-        return f"Time({self.lower[0]}, {self.upper[0]}{name})"
+        return f"Time({self.lower[0]}, {self.upper[0]}{name}{self._slabs_argument})"
+
+    def _between(self, first: float, last: float) -> Time:
+        return Time(first, last, name=self.names[0])
 
     @property
     def _aliases(self) -> tuple[str, ...]:
@@ -103,6 +115,18 @@ class SpaceTime(Domain):
     def time(self) -> Interval:
         """The interval of t."""
         return self._time
+
+    @property
+    def slabs(self) -> tuple[Domain, ...]:
+        """See `Domain`."""
+        times = [each for each in self._time.slabs if isinstance(each, Interval)]
+        if len(times) == 1:
+            return (self,)
+        return tuple(SpaceTime(self._space, time) for time in times)
+
+    @property
+    def _time_faces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return (INITIAL,), ("final",)
 
     @property
     def volume(self) -> float:

@@ -18,6 +18,7 @@ from sciml_par.problems.fields.plan import Coefficients
 
 FloatArray = npt.NDArray[np.float64]
 AnsatzFunction = Callable[[Field, Any], Any]
+Corners = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 # Where a network whose weights have the usual size is saturated, or sees next to nothing.
@@ -34,6 +35,7 @@ class InputScaling:
     """u(x) = N(z) with z_i = (x_i − c_i) s_i, which maps a box to [−1, 1]^d."""
 
     def __init__(self, lower: FloatArray, upper: FloatArray) -> None:
+        self.corners: Corners = tuple(lower.tolist()), tuple(upper.tolist())
         self._center = (lower + upper) / 2
         self._factors = 2 / (upper - lower)
 

@@ -101,6 +101,7 @@ def _register_networks() -> None:
         PirateNet,
         RandomFeatures,
     )
+    from sciml_par.networks.keras.in_slabs import InSlabs  # noqa: F401
 
 
 def load_model(path: Path) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -25,7 +26,9 @@ from sciml_par.training.estimate.side_by_side import (
 )
 from sciml_par.training.estimate.two_solutions import sizes_of
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
+from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup
+from sciml_par.training.outcome.evaluate import in_time
 
 Array = npt.NDArray[Any]
 
@@ -38,6 +41,7 @@ _FEATURES = (300, 800)
 _MOST_COLUMNS = 2_400
 """Features times components of u, at most: about 0.1 GB for the derivatives of the residuals."""
 _BEST_KINDS = 2
+_STEEPER = 1.5
 _SEED = 977
 MOST_DIMENSIONS = 3
 _MARGIN = 10.0
@@ -238,6 +242,20 @@ class Correction:
     def corrected(self, x: Array) -> Array:
         """Return u + e at x: [n, d] -> [n, m]."""
         return self.solved.field_values(x)
+
+    @property
+    def suitable(self) -> tuple[list[Kind], int]:
+        """Kinds and number of features that resolve it."""
+        features = self.solved.setup.network.model.correction
+        kinds = [(features.activation, factor * features.scale) for factor in (1.0, _STEEPER)]
+        return kinds, features.width
+
+    def in_time(self, x: Array, order: int) -> Array:
+        """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
+        setup, layout = self.solved.setup, self.solved.stack.layout
+        theta = layout.unflatten(tf.constant(self.solved.end))
+        u = field_of(setup.problem, setup.network, theta)
+        return in_time(u, x, order, self.solved.end.dtype.name)
 
     def of_unknowns(self, problem: Problem) -> dict[str, Any]:
         """Return the size of the change of each unknown, by name."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
+
+import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
@@ -14,8 +17,9 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
-from sciml_par.training.estimate.estimate import estimate_error
+from sciml_par.training.estimate.estimate import Correction, estimate_error
 from sciml_par.training.loop.course import Course
+from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.preparation.preparation import Preparation
 
@@ -51,21 +55,53 @@ def with_estimates(
     courses: Sequence[Course],
     outcomes: Sequence[Outcome],
     world: World,
+    start: Correction | None = None,
 ) -> list[Member]:
-    """Return the members with the estimated error of each (collective)."""
+    """Return the members with the estimated error of each (collective).
+
+    start : the estimate of the error before the initial time.
+    """
     setups = [setup for course in courses for setup in course.stack.setups]
     best = ready.settings.keep == BEST
     kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
     found = {setup.number: setup for setup in setups}
+    return [
+        replace(
+            member,
+            error=_estimated(
+                found[member.number],
+                kept[member.number],
+                cast(Prediction, member.on_own_domain),
+                ready,
+                world,
+                start,
+            ),
+        )
+        for member in members
+    ]
 
-    def error(member: Member) -> ErrorEstimate:
-        setup, theta = found[member.number], kept[member.number]
-        prediction = cast(Prediction, member.on_own_domain)
-        more: Any = {"seed": ready.settings.seed, "world": world}
-        if getattr(setup.network.model, "has_random_features", False):
-            # It imports TensorFlow, which is not to be there before `init`.
-            in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
-            return in_windows.error_in_windows(setup, theta, prediction, ready.points, **more)
-        return estimate_error(setup.problem, setup, theta, prediction, **more)
 
-    return [replace(member, error=error(member)) for member in members]
+def _estimated(
+    setup: MemberSetup,
+    kept: npt.NDArray[Any],
+    prediction: Prediction,
+    ready: Preparation,
+    world: World,
+    start: Correction | None,
+) -> ErrorEstimate:
+    """Return the estimated error of a member (collective)."""
+    seed = ready.settings.seed
+    if start is None and getattr(setup.network.model, "has_random_features", False):
+        # It imports TensorFlow, which is not to be there before `init`.
+        in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
+        found: ErrorEstimate = in_windows.error_in_windows(
+            setup, kept, prediction, ready.points, seed=seed, world=world
+        )
+        return found
+    if start is None:
+        return estimate_error(setup.problem, setup, kept, prediction, seed=seed, world=world)
+    problem = setup.problem.starting_from(start.in_time)
+    estimate = partial(estimate_error, problem, setup, kept, prediction, seed=seed, world=world)
+    error = estimate(suitable=start.suitable)
+    # What suits one slab of time suits the next one in most cases.
+    return error if world.communicator.broadcast_object(error.known) else estimate()

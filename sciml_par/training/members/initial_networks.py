@@ -46,10 +46,10 @@ def network_of_member(
         dtype=dtype,
         initial_weights=CENTRES if prefers else None,
     )
-    made = make(box=box_of_inputs(problem))
+    made = make(box=problem.box_of_inputs)
     decided = problem.for_network(made.model)
     if decided is not problem and made.model is not network:
-        made = make(box=box_of_inputs(decided))
+        made = make(box=decided.box_of_inputs)
     others = networks_of_functions(
         problem,
         beside=made,
@@ -72,14 +72,6 @@ def member_seed(seed: int, member: int) -> int:
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(member,))
     return int(sequence.generate_state(1, np.uint32)[0])
-
-
-def box_of_inputs(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the corners of the box of the network's inputs, scaled or not."""
-    domain = problem.domain
-    if problem.input_scaling:
-        return (-1.0,) * domain.dimension, (1.0,) * domain.dimension
-    return tuple(domain.lower.tolist()), tuple(domain.upper.tolist())
 
 
 def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import MOST_OF_A_GRID
+from sciml_par.problems.fields.field import Field
+from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 from sciml_par.results.trained_field import Function
 from sciml_par.training.arguments.settings import Settings
@@ -96,3 +98,11 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
 def values_of(problem: Problem, network: Network) -> Function:
     """Return u(x) of a problem by a network, as a pure function (parameters, x) -> u."""
     return lambda parameters, x: field_of(problem, network, parameters)(x)
+
+
+def in_time(u: Field, x: FloatArray, order: int, dtype: str) -> FloatArray:
+    """Return ∂^q u/∂t^q at x, t the last coordinate: [n, d] -> [n, m]."""
+    points = tf.constant(x, dtype)
+    axes = [x.shape[1] - 1] * order
+    values = derivative(u, points, *axes) if order else u(points)
+    return np.asarray(values.numpy(), np.float64)

@@ -28,6 +28,7 @@ from sciml_par.training.train import train
 Array = npt.NDArray[Any]
 
 _SEED = 401
+_NO_FURTHER = "no method makes the residual at unseen points fall any further"
 
 
 @dataclass
@@ -133,9 +134,7 @@ class Ladder:
         """
         assert self.best is not None
         met = self.met
-        if met:
-            why = "the tolerance is met"
-        why = why or "no method makes the residual at unseen points fall any further"
+        why = "the tolerance is met" if met else why or _NO_FURTHER
         if self.world.communicator.rank > 0:
             return self.best
         if self.shown:

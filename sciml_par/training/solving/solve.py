@@ -14,9 +14,11 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import compare_checkpoints
+from sciml_par.training.slabs.march import in_slabs
 from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
+from sciml_par.training.solving.by_slabs import solve_in_slabs
 from sciml_par.training.solving.by_windows import climb_by_windows
 from sciml_par.training.solving.ladder import Ladder
 
@@ -44,6 +46,10 @@ def solve(
     three dimensions; corrections of the best solution by further features; a
     network by `LevenbergMarquardt` whose points follow the residual, and a second one for its
     error where features cannot tell it.
+
+    On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
+    equal share of the tolerance and of the remaining time, from the end of the one before. The
+    error of the result includes what slabs hand on.
 
     Parameters
     ----------
@@ -100,18 +106,25 @@ def solve(
         checkpoint=checkpoint,
         resume=bool(resume),
     )
+    if in_slabs(problem, world):
+        return solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
+    return ladder.end(_climbed(ladder))
+
+
+def _climbed(ladder: Ladder) -> str | None:
+    """Solve by one method after another (collective); why that ended, if there was a reason."""
     why = None
     for climb in (climb_by_features, climb_by_windows, climb_by_corrections, climb_by_networks):
         if why is None and not ladder.met:
             why = climb(ladder)
-    return ladder.end(why)
+    return why
 
 
 def _check_folder(checkpoint: Checkpoint | None, resume: bool | str) -> None:
     """Check that the folder holds checkpoints if these are to be resumed, and none otherwise."""
     if checkpoint is None:
         return
-    files = sorted(Path(checkpoint.folder).glob("*-network*/*.npz"))
+    files = sorted(Path(checkpoint.folder).rglob("*-network*/*.npz"))
     if files and not resume and not checkpoint.overwrite:
         raise InputError(
             f"solve: {checkpoint.folder} holds checkpoints, such as {files[0].parent.name}. Write "

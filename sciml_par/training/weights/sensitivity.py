@@ -64,10 +64,8 @@ def _number(problem: Problem) -> int:
 
 def _traced(problem: Problem, physics: Sequence[Term], data: Sequence[Term]) -> Any:
     """Return coefficients -> residuals of physics, and of data, as vectors."""
-    domain, m, k = problem.domain, problem.network_outputs, _number(problem)
-    lower, upper = np.asarray(domain.lower), np.asarray(domain.upper)
-    if problem.input_scaling:
-        lower, upper = -np.ones_like(lower), np.ones_like(upper)
+    m, k = problem.network_outputs, _number(problem)
+    lower, upper = map(np.asarray, problem.box_of_inputs)
     rng = np.random.default_rng(0)
     frequencies = rng.uniform(*_FREQUENCIES, size=k)
     kernel = frequencies * rng.normal(size=(len(lower), k))

@@ -1,0 +1,1 @@
+"""Long times, solved slab by slab."""

@@ -1,0 +1,67 @@
+"""Networks one after another in time, as one model."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sciml_par.networks import MLP, RandomFeatures
+from sciml_par.networks.keras.in_slabs import InSlabs
+
+K = 5
+TIMES, CENTERS = np.arange(1.0, K), np.column_stack([np.zeros(K), np.arange(K) + 0.5])
+FACTORS = np.tile([1.0, 2.0], (K, 1))
+FACTORS[3] = 1.0, 3.0
+
+
+def made():
+    rng = np.random.default_rng(0)
+    networks = [MLP(2, 2, width=6, depth=2, seed=k, dtype="float64") for k in range(K - 1)]
+    networks.insert(2, RandomFeatures(2, 2, features=7))
+    networks[2].set_weights([rng.normal(size=w.shape) for w in networks[2].get_weights()])
+    return InSlabs(networks, 2, 2, times=TIMES, centers=CENTERS, factors=FACTORS)
+
+
+def one_by_one(model, x):
+    slabs = np.sum(x[:, -1:] > TIMES, axis=1)
+    z = (x - CENTERS[slabs]) * FACTORS[slabs]
+    return np.array([model.networks[k](tf.constant(z[i : i + 1]))[0] for i, k in enumerate(slabs)])
+
+
+@pytest.mark.parametrize("n", [1, 3, 40])
+def test_each_point_has_the_network_of_its_slab(n, tmp_path):
+    """Also at times between slabs, which belong to the earlier one."""
+    rng, model = np.random.default_rng(n), made()
+    x = np.column_stack([rng.uniform(size=n), np.round(rng.uniform(0, K, n), 1)])
+    expected = one_by_one(model, x)
+    np.testing.assert_allclose(model(tf.constant(x)), expected, atol=1e-13)
+    parameters = [v.value for v in model.trainable_variables]
+    compiled = tf.function(lambda z: model.apply(parameters, z), jit_compile=True)
+    np.testing.assert_allclose(compiled(tf.constant(x)), expected, atol=1e-13)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(tf.constant(x)), model(tf.constant(x)))
+
+
+def test_the_jet_is_that_of_nested_tapes_in_a_compiled_function():
+    model = made()
+    parameters = [v.value for v in model.trainable_variables]
+    x = tf.constant(np.random.default_rng(0).uniform(0, K, (20, 2)))
+
+    def nested(z):
+        with tf.GradientTape() as outer:
+            outer.watch(z)
+            with tf.GradientTape() as inner:
+                inner.watch(z)
+                u = model.apply(parameters, z)[:, 0]
+            du = inner.gradient(u, z)
+            u_t = du[:, 1]
+        return du, outer.gradient(u_t, z)[:, 1]
+
+    du, u_tt = tf.function(nested, jit_compile=True)(x)
+    _, first, second = model.jet(parameters, x, [[[0.0, 0.0], [0.0, 1.0]]])
+    assert model.jet(parameters, x, np.zeros((0, 2, 2)))[2].shape == (20, 2, 0)
+    np.testing.assert_allclose(first[:, 0], du, atol=1e-12)
+    np.testing.assert_allclose(second[:, 0, 0], u_tt, atol=1e-12)
