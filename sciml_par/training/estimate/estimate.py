@@ -246,16 +246,18 @@ class Correction:
     @property
     def suitable(self) -> tuple[list[Kind], int]:
         """Kinds and number of features that resolve it."""
-        features = self.solved.setup.network.model.correction
+        solved: Any = self.solved
+        features = solved.setup.network.model.correction
         kinds = [(features.activation, factor * features.scale) for factor in (1.0, _STEEPER)]
         return kinds, features.width
 
     def in_time(self, x: Array, order: int) -> Array:
         """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
-        setup, layout = self.solved.setup, self.solved.stack.layout
-        theta = layout.unflatten(tf.constant(self.solved.end))
+        solved: Any = self.solved
+        setup, layout = solved.setup, solved.stack.layout
+        theta = layout.unflatten(tf.constant(solved.end))
         u = field_of(setup.problem, setup.network, theta)
-        return in_time(u, x, order, self.solved.end.dtype.name)
+        return in_time(u, x, order, solved.end.dtype.name)
 
     def of_unknowns(self, problem: Problem) -> dict[str, Any]:
         """Return the size of the change of each unknown, by name."""

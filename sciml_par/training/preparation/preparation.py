@@ -300,7 +300,7 @@ def _tried(stacks: Sequence[Stack], members: MemberPreparation) -> list[str]:
 def _tell(remarks: Sequence[str], communicator: Communicator) -> None:
     if communicator.rank == 0:
         for remark in dict.fromkeys(remarks):
-            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"train: {remark}", RuntimeWarning, stacklevel=6)
 
 
 def training_group(division: Division, world: World) -> Communicator:
