@@ -90,7 +90,7 @@ def _torsion(u, x):
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 @pytest.mark.parametrize(
     "problem",
     [
@@ -115,7 +115,7 @@ def test_a_solution_that_is_not_determined_is_told(problem: Problem):
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
     def stokes(u, x):
         p = {"component": "p"}
@@ -144,7 +144,7 @@ def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 @pytest.mark.parametrize("name", ["lotka-volterra", "kovasznay", "wave"])
 def test_stages_begin_with_the_solution_before(name: str):
     """From zeros, the first ends in another minimum, and the second needs minutes."""

@@ -113,12 +113,14 @@ def test_the_estimated_error_is_that_of_the_whole_march():
     assert np.linalg.norm(error.field(x) - true) < 0.7 * np.linalg.norm(true)
 
 
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
 @pytest.mark.long
 def test_the_heat_equation_by_features_and_by_networks():
     assert relative_error(by_features(heat(2), network=partial(features, features=150))) < 1e-5
     assert relative_error(by_networks(heat(2), points=150)) < 1e-2
 
 
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
 @pytest.mark.long
 def test_a_march_that_was_interrupted_continues_where_it_was(tmp_path):
     folder = shared(tmp_path)
@@ -137,6 +139,7 @@ def test_a_march_that_was_interrupted_continues_where_it_was(tmp_path):
     np.testing.assert_array_equal(resumed.predict(x).mean, whole.predict(x).mean)
 
 
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
 @pytest.mark.long
 def test_after_a_slab_whose_error_is_not_known_no_other_one_is():
     fast = Problem(
