@@ -7,58 +7,24 @@ normal equations lose nothing; without that they are numerically singular.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import qr, solve_triangular
 
-from sciml_par.errors import InputError
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.outcome.together import together
+from sciml_par.training.windows.bases import Basis, basis_of
 from sciml_par.training.windows.exchange import exchanged, summed
 from sciml_par.training.windows.rows import WindowRows
+from sciml_par.training.windows.strip_layout import Layout, Strips, pairs_of
 from sciml_par.training.windows.strips import Chain, FactoredChain, Separators
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _REFINEMENTS = 2
-
-
-@dataclass(frozen=True)
-class Basis:
-    """The columns of a window in which its rows are orthonormal: A[:, pivots] T⁻¹.
-
-    Attributes
-    ----------
-    triangle : T, [k, k].
-    pivots : the columns kept, [k] of c.
-    """
-
-    triangle: Array
-    pivots: IntArray
-
-    def of(self, rows: Array) -> Array:
-        """Return rows [R, c] in this basis, [R, k]."""
-        chosen = rows[:, self.pivots].T
-        return np.asarray(solve_triangular(self.triangle, chosen, trans=1, check_finite=False).T)
-
-    def weights(self, y: Array, columns: int) -> Array:
-        """Return the weights [c] of what has the coefficients y: [k] in this basis."""
-        found = np.zeros(columns)
-        found[self.pivots] = solve_triangular(self.triangle, y, check_finite=False)
-        return found
-
-
-def basis_of(triangle: Array, cutoff: float) -> Basis:
-    """Return the basis for R of the QR factors of a window's rows: [r, c]."""
-    _, t, pivots = qr(triangle, mode="economic", pivoting=True, check_finite=False)
-    diagonal = np.abs(np.diag(t))
-    rank = int(np.sum(diagonal > cutoff * diagonal[0])) if diagonal.size else 0
-    return Basis(np.ascontiguousarray(t[:rank, :rank]), pivots[:rank])
 
 
 class NormalEquations:
@@ -78,7 +44,7 @@ class NormalEquations:
         self._strips = Strips(partition, axis, rows, ranks)
         self._bases = self._common_bases(cutoff)
         self._blocks = {k: (i, self._bases[k].of(a)) for k, (i, a) in rows.blocks.items()}
-        self._layout = _Layout(self._strips, self._bases)
+        self._layout = Layout(self._strips, self._bases)
         blocks = self._blocks_of_owners()
         self._factored, self._separators = self._factors(blocks)
         self._border = self._of_unknowns()
@@ -266,138 +232,4 @@ class NormalEquations:
         found = self._rows.by_unknowns @ z
         for k, (i, q) in self._blocks.items():
             found[i] += q @ y[self._layout.window(k)]
-        return found
-
-
-def pairs_of(rows: WindowRows) -> list[tuple[int, int]]:
-    """Return the pairs k ≥ l of windows that share rows of this rank (local)."""
-    numbers = sorted(rows.blocks)
-    if not numbers:
-        return []
-    owner = np.concatenate([np.full(len(rows.blocks[k][0]), k) for k in numbers])
-    row = np.concatenate([rows.blocks[k][0] for k in numbers])
-    order = np.lexsort((owner, row))
-    owner, row = owner[order], row[order]
-    pairs = {(k, k) for k in numbers}
-    for shift in range(1, len(row)):
-        same = row[shift:] == row[:-shift]
-        if not same.any():
-            break
-        pairs |= set(zip(owner[shift:][same].tolist(), owner[:-shift][same].tolist(), strict=True))
-    return sorted(pairs)
-
-
-class Strips:
-    """Which windows are in which strip, and which rank has which strips.
-
-    Windows in one strip or in neighbouring ones may share rows. If the first and the last windows
-    do, by periodic conditions, the strips are folded: each has the windows of both sides.
-    """
-
-    def __init__(
-        self, partition: Partition, axis: int, rows: WindowRows, ranks: Communicator
-    ) -> None:
-        parts = partition.parts[axis]
-        along = np.unravel_index(np.arange(partition.count), partition.parts)[axis]
-        here = [abs(int(along[k]) - int(along[other])) for k, other in pairs_of(rows)]
-        farthest = max(ranks.allgather_object(max(here, default=0)))
-        self.of_window = along if farthest <= 1 else np.minimum(along, parts - 1 - along)
-        self.count = int(self.of_window.max()) + 1
-        self.active = min(ranks.size, self.count)
-        counts = np.zeros(self.count)
-        for k, (i, _) in rows.blocks.items():
-            counts[self.of_window[k]] += len(i)
-        self.first = _balanced(summed(counts, ranks), self.active)
-        owners = np.searchsorted(self.first, np.arange(self.count), side="right") - 1
-        self.owner_of_window = owners[self.of_window]
-        ranks.attempt(lambda: self._check(rows))
-
-    def of_rank(self, rank: int) -> list[int]:
-        """Return the strips of a rank; none where there are more ranks than strips."""
-        if rank >= self.active:
-            return []
-        ends = [*self.first, self.count]
-        return list(range(ends[rank], ends[rank + 1]))
-
-    def before(self, k: int, other: int) -> bool:
-        """Return whether window k comes before another one."""
-        return (int(self.of_window[k]), k) < (int(self.of_window[other]), other)
-
-    def _check(self, rows: WindowRows) -> None:
-        strips = self.of_window
-        if any(abs(int(strips[k]) - int(strips[other])) > 1 for k, other in pairs_of(rows)):
-            raise InputError(
-                "LeastSquares with Windows: a term couples windows that are neither neighbours nor "
-                "at opposite sides of the domain. Take optimizer=LevenbergMarquardt()."
-            )
-
-
-def _balanced(counts: Array, size: int) -> list[int]:
-    """Return the first strip of each rank, so that all ranks have about as many rows."""
-    ends = np.concatenate([[0.0], np.cumsum(counts)])
-    first = [int(np.argmin(np.abs(ends - ends[-1] * rank / size))) for rank in range(size)]
-    for rank in range(1, size):  # one strip at least for each
-        first[rank] = max(first[rank], first[rank - 1] + 1)
-    for rank in reversed(range(size)):
-        first[rank] = min(first[rank], len(counts) - (size - rank))
-    return first
-
-
-class _Layout:
-    """Where the columns of windows are, strip by strip."""
-
-    def __init__(self, strips: Strips, bases: dict[int, Basis]) -> None:
-        self._windows: list[list[int]] = [[] for _ in range(strips.count)]
-        for k in bases:
-            self._windows[strips.of_window[k]].append(k)
-        self._sizes = {k: len(basis.pivots) for k, basis in bases.items()}
-        self._starts: dict[int, int] = {}
-        at, ends = 0, [0]
-        for each in self._windows:
-            for k in each:
-                self._starts[k] = at
-                at += self._sizes[k]
-            ends.append(at)
-        self.size, self._ends = at, ends
-
-    def window(self, k: int) -> slice:
-        """Return the place of a window."""
-        return slice(self._starts[k], self._starts[k] + self._sizes[k])
-
-    def place(self, strip: int) -> slice:
-        """Return the place of a strip."""
-        return slice(self._ends[strip], self._ends[strip + 1])
-
-    def size_of_strip(self, strip: int) -> int:
-        """Return how many columns a strip has."""
-        return self._ends[strip + 1] - self._ends[strip]
-
-    def split(self, y: Array) -> dict[int, Array]:
-        """Return the coefficients of each window."""
-        return {k: y[self.window(k)] for k in self._starts}
-
-    def strips(self, right: Array) -> list[Array]:
-        """Return the rows of each strip."""
-        return [right[self.place(j)] for j in range(len(self._windows))]
-
-    def diagonal(self, strip: int, blocks: dict[Any, Array]) -> Array:
-        """Return D_j."""
-        found = self._filled(strip, strip, blocks)
-        return np.tril(found) + np.tril(found, -1).T
-
-    def coupling(self, strip: int, blocks: dict[Any, Array]) -> Array:
-        """Return E_{j-1}, of a strip to the one before."""
-        return self._filled(strip, strip - 1, blocks)
-
-    def _filled(self, row: int, column: int, blocks: dict[Any, Array]) -> Array:
-        found = np.zeros((self.size_of_strip(row), self.size_of_strip(column)))
-        for k in self._windows[row]:
-            for other in self._windows[column]:
-                if (k, other) in blocks:
-                    a, b = (
-                        self._starts[k] - self._ends[row],
-                        self._starts[other] - self._ends[column],
-                    )
-                    part = blocks[k, other]
-                    found[a : a + part.shape[0], b : b + part.shape[1]] = part
         return found

@@ -1,0 +1,287 @@
+"""The Keras model of networks in overlapping windows; see `Windows`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.errors import InputError
+from sciml_par.networks.layers.activation import activation_named, stretched
+from sciml_par.networks.layers.initial_weights import checked_box
+from sciml_par.networks.models.mlp import MLP
+from sciml_par.networks.models.random_features import RandomFeatures
+from sciml_par.networks.propagation.own_model import OwnModel
+from sciml_par.networks.propagation.partition import Pairs, Partition
+from sciml_par.networks.propagation.propagated_model import PropagatedModel
+from sciml_par.networks.propagation.propagation import Part, Propagated
+from sciml_par.networks.propagation.weights_of import WeightsOf
+
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+
+_LARGEST = 1 << 22
+"""Numbers of units at points that are computed at once."""
+
+
+@keras.saving.register_keras_serializable(package="sciml_par")
+class WindowedModel(PropagatedModel):
+    """The Keras model that `Windows` makes.
+
+    Its weights are those of all windows, kernels [K, w, w′] and biases [K, w′], layer by layer.
+
+    Parameters
+    ----------
+    inputs, outputs : int
+        Dimension d of the points, and number m of components of the field.
+    inner : Keras model
+        The network of one window, whose architecture all have.
+    parts, overlap : as of `Windows`.
+    box : pair (lower, upper) of sequences of d numbers
+        The corners of the box of the points.
+    seed : int
+        Non-negative; each window has a separate seed.
+    dtype, name : as of `MLP`.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        inner: Any,
+        parts: int | Sequence[int],
+        overlap: float,
+        box: Any,
+        seed: int = 0,
+        dtype: str = "float64",
+        name: str | None = None,
+    ) -> None:
+        if isinstance(inner, dict):
+            inner = keras.saving.deserialize_keras_object(inner)
+        _check_inner(inner)
+        OwnModel.__init__(
+            self,
+            inputs,
+            outputs,
+            width=inner.width,
+            depth=inner.depth,
+            activation=inner.activation,
+            omega=inner.omega,
+            embedding=None,
+            seed=seed,
+            dtype=dtype,
+            name=name,
+        )
+        self.partition = _partition(parts, overlap, checked_box(box, inputs))
+        self._inner = keras.saving.serialize_keras_object(inner)
+        self._of_frozen = isinstance(inner, RandomFeatures)
+        self._function = stretched(activation_named(inner.activation), inner.omega)
+        self._make()
+        self.built = True
+
+    def _make(self) -> None:
+        template = keras.saving.deserialize_keras_object(self._inner)
+        drawn = [self._drawn_for(template, window) for window in range(self.partition.count)]
+        self._layers_of_windows = []
+        for number in range(0, len(drawn[0]), 2):
+            both = []
+            for at, kind in ((number, "kernel"), (number + 1, "bias")):
+                values = np.stack([each[at] for each in drawn])
+                variable = self.add_weight(shape=values.shape, name=f"{kind}_{number // 2 + 1}")
+                variable.assign(values)
+                both.append(variable)
+            self._layers_of_windows.append(tuple(both))
+
+    def _drawn_for(self, template: Any, window: int) -> list[Any]:
+        """Return the initial weights of one window."""
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(window,))
+        seed = int(sequence.generate_state(1)[0])
+        if isinstance(template, RandomFeatures):
+            return template.drawn(seed)
+        made = type(template).from_config({**template.get_config(), "seed": seed})
+        return [np.asarray(variable) for variable in made.variables]
+
+    @property
+    def frozen_variables(self) -> list[Any]:
+        """The variables of hidden layers, if the windows have random features."""
+        return [v for pair in self._layers_of_windows[:-1] for v in pair] if self._of_frozen else []
+
+    @property
+    def linear_variables(self) -> list[Any]:
+        """The variables of the output layers, in which the network is linear."""
+        return list(self._layers_of_windows[-1])
+
+    @property
+    def network_key(self) -> tuple[Any, ...]:
+        """Hashable; models of equal keys are the same functions of their weights."""
+        return (type(self), self.partition, self.activation, self.omega, self.width, self.depth)
+
+    def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
+        """Return u for a propagated x, with these weights (local)."""
+        n, units = x.value.shape[1], len(self.partition.slots) * self.width
+        at_once = max(_LARGEST // units, 1)
+        # What is recorded has all points; whoever records has few.
+        if n is None or n <= at_once or of.records:
+            return self._propagate(of, x)
+        return _in_parts(lambda part: self._propagate(of, part), x, n, at_once)
+
+    def _propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
+        pairs = self.partition.pairs(x)
+        a = pairs.inside
+        for number, (kernel, bias) in enumerate(self._layers_of_windows):
+            a = _dense(of, kernel, bias, a, pairs)
+            if number < len(self._layers_of_windows) - 1:
+                a = a.activate(self._function)
+        return _summed(pairs.weight * a, len(self.partition.slots))
+
+    def features(self, place: Any, hidden: Sequence[tuple[Any, Any]], x: Propagated) -> Propagated:
+        """Return what the output layer of a window multiplies at points in it: [w + 1, n] (local).
+
+        The last one belongs to its bias. All are multiplied by the weight of the window.
+
+        Parameters
+        ----------
+        place : the number of the window along each axis, [d], in the type of x.
+        hidden : kernel and bias of its hidden layers.
+        """
+        weight, a = self.partition.in_window(place, x)
+        for kernel, bias in hidden:
+            a = a.dense(kernel, bias).activate(self._function)
+        return _below(weight * a, weight)
+
+    @property
+    def inner_config(self) -> dict[str, Any]:
+        """The arguments of the network of a window, as Keras saves them."""
+        return dict(self._inner["config"])
+
+    @property
+    def has_random_features(self) -> bool:
+        """Whether the hidden layers stay as drawn."""
+        return self._of_frozen
+
+    @property
+    def hidden_layers(self) -> list[tuple[Any, Any]]:
+        """Kernels [K, w, w′] and biases [K, w′] of the hidden layers."""
+        return list(self._layers_of_windows[:-1])
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, as Keras saves them."""
+        return {
+            "inputs": self.input_size,
+            "outputs": self.output_size,
+            "inner": self._inner,
+            "parts": list(self.partition.parts),
+            "overlap": self.partition.overlap,
+            "box": [list(self.partition.lower), list(self.partition.upper)],
+            "seed": self.seed,
+            "dtype": self.dtype_policy.name,
+            "name": self.name,
+        }
+
+
+def _check_inner(inner: Any) -> None:
+    plain = isinstance(inner, MLP) and inner.embedding is None and inner.adaptive is None
+    if not plain:
+        raise InputError(
+            f"Windows: the network of a window is a RandomFeatures, or an MLP without embedding "
+            f"and adaptive slopes; got {type(inner).__name__}."
+        )
+
+
+def _partition(parts: Any, overlap: float, box: Any) -> Partition:
+    lower, upper = box
+    several = tuple(parts) if isinstance(parts, Sequence) else (parts,) * len(lower)
+    if len(several) != len(lower):
+        raise InputError(
+            f"Windows: parts={several} has {len(several)} numbers, and the points have "
+            f"{len(lower)} coordinates; give one number for each coordinate."
+        )
+    return Partition(tuple(lower), tuple(upper), several, overlap)
+
+
+def _dense(of: WeightsOf, kernel: Any, bias: Any, a: Propagated, pairs: Pairs) -> Propagated:
+    """Return a W_k + b_k, with the weights of the window of each pair."""
+    weight = tf.gather(of(kernel), pairs.numbers)
+    parts = [a.value, *a.first, *a.operators]
+    products = [None if part is None else _product(weight, part) for part in parts]
+    record = of.record(kernel, bias, windows=pairs.numbers)
+    if record is not None:
+        inputs = [_full(part, a.value) for part in parts]
+        like = products[0]
+        products = list(record(inputs, [_full(part, like) for part in products]))
+    products[0] = products[0] + tf.transpose(tf.gather(of(bias), pairs.numbers))
+    d = len(a.first)
+    return Propagated(products[0], tuple(products[1 : 1 + d]), tuple(products[1 + d :]), a.second)
+
+
+def _product(weight: Any, part: Any) -> Any:
+    """Multiply a: [w, P], or [w, 1], with weights [P, w, w′] of each pair -> [w′, P]."""
+    if part.shape[1] == 1:
+        return tf.einsum("pab,a->bp", weight, part[:, 0])
+    return tf.einsum("pab,ap->bp", weight, part)
+
+
+def _full(part: Part, like: Any) -> Any:
+    return tf.zeros_like(like) if part is None else part + tf.zeros_like(like)
+
+
+def _in_parts(
+    function: Callable[[Propagated], Propagated], x: Propagated, n: int, at_once: int
+) -> Propagated:
+    """Return a function of x: [d, n] for some points after others, which takes less memory.
+
+    The derivatives of x are the same at all points.
+    """
+    d, count = len(x.first), -(-n // at_once)
+    padded = tf.pad(tf.transpose(x.value), [[0, count * at_once - n], [0, 0]])
+    parts = tf.reshape(padded, [count, at_once, padded.shape[1]])
+
+    @tf.autograph.experimental.do_not_convert
+    def of_part(points: Any) -> Any:
+        part = Propagated(tf.transpose(points), x.first, x.operators, x.second)
+        found = function(part)
+        return tf.stack(
+            [_full(e, found.value) for e in (found.value, *found.first, *found.operators)]
+        )
+
+    spec = tf.TensorSpec([1 + d + len(x.operators), None, at_once], x.value.dtype)
+    found = tf.map_fn(of_part, parts, fn_output_signature=spec)
+    whole = tf.reshape(tf.transpose(found, [1, 2, 0, 3]), [*found.shape[1:2], -1, count * at_once])
+    each = tf.unstack(whole[:, :, :n])
+    return Propagated(each[0], tuple(each[1 : 1 + d]), tuple(each[1 + d :]), x.second)
+
+
+def _below(above: Propagated, last: Propagated) -> Propagated:
+    """Return the units of both, one below the other."""
+
+    def both(a: Part, b: Part) -> Part:
+        return tf.concat([_full(a, above.value), _full(b, last.value)], axis=0)
+
+    return Propagated(
+        both(above.value, last.value),
+        tuple(map(both, above.first, last.first)),
+        tuple(map(both, above.operators, last.operators)),
+        above.second,
+    )
+
+
+def _summed(each: Propagated, slots: int) -> Propagated:
+    """Return the sum over the slots: [m, S n] -> [m, n]."""
+
+    def total(part: Part) -> Part:
+        if part is None:
+            return None
+        return tf.add_n(tf.split(part, slots, axis=1))
+
+    return Propagated(
+        total(each.value),
+        tuple(map(total, each.first)),
+        tuple(map(total, each.operators)),
+        each.second,
+    )
