@@ -102,6 +102,7 @@ def test_a_march_is_one_result_that_is_saved_and_loaded(tmp_path, capsys):
     np.testing.assert_allclose(tape.gradient(values, points), -np.sin(x), atol=1e-6)
 
 
+@pytest.mark.ranks(least=2, most=2, reason="one rank marches in other tests")
 @pytest.mark.long
 def test_the_estimated_error_is_that_of_the_whole_march():
     """Also of slabs that are not equal."""
@@ -152,6 +153,7 @@ def test_after_a_slab_whose_error_is_not_known_no_other_one_is():
     assert result.error.reason.startswith("slab 1 of 2, t from 0 to 2")
 
 
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
 @pytest.mark.long
 def test_solve_marches_to_its_tolerance():
     result = solve(oscillator(2), tolerance=1e-8, progress=False)
