@@ -173,7 +173,7 @@ def training_until_start(**arguments: Any) -> None:
     def reached(*_: Any, **__: Any) -> None:
         raise Reached
 
-    with mock.patch("sciml_par.training.train.run", reached):
+    with mock.patch("sciml_par.training.once.run", reached):
         train(**arguments)
 
 

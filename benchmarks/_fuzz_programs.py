@@ -120,7 +120,7 @@ def _measuring(module: ModuleType) -> Callable[[], Any]:
 
 def _training(module: ModuleType) -> Callable[[], Any]:
     def run() -> Any:
-        with mock.patch("sciml_par.training.train.run", _reached):
+        with mock.patch("sciml_par.training.once.run", _reached):
             return module.main()
 
     return run

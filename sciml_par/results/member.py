@@ -33,6 +33,7 @@ FAR_ABOVE = 1e3
 _FALL = 10.0
 """By which the loss must have fallen before, for the best weights to be those of a training."""
 _ENOUGH_STEPS, _MISSED = 60, 0.5
+_NO_DECREASE = "no further decrease"
 
 
 @dataclass(frozen=True)
@@ -309,20 +310,27 @@ class Member:
 
     @property
     def found_little(self) -> bool:
-        """Whether more than half of the loss of a network of zeros is left, after 60 steps.
+        """Whether more than half of the loss of a network of zeros is left at the end.
 
+        False before 60 steps, unless no step lowered the loss any further, as of `LeastSquares`;
         False if that loss is zero, so that u = 0 is a solution, and if the member is over-fitted.
         What the noise of observations leaves is in both losses, and is not counted.
         """
         noise = sum(fit.loss for fit in self.fits.values() if not fit.too_large)
         left, at_first = self.validation_loss - noise, self.zero_loss - noise
-        enough = self.steps >= _ENOUGH_STEPS and at_first > 0 and not self.over_fitted
-        return bool(enough and left > at_first / 2)
+        return bool(
+            self._has_ended and at_first > 0 and not self.over_fitted and left > at_first / 2
+        )
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the training made 60 steps, or none lowered the loss any further."""
+        return self.steps >= _ENOUGH_STEPS or self.ended == _NO_DECREASE
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """The conditions that are missed by half of the size of u or more, after 60 steps."""
-        if self.steps < _ENOUGH_STEPS or not self.zero_loss > 0:
+        """The conditions that are missed by half of the size of u or more, when it has ended."""
+        if not self._has_ended or not self.zero_loss > 0:
             return ()
         return tuple(name for name, ratio in self.misfits.items() if ratio > _MISSED)
 

@@ -167,7 +167,7 @@ def test_a_network_is_resumed(tmp_path: Path):
     with pytest.raises(InputError, match="holds checkpoints"):
         solve(_front(), checkpoint=checkpoint, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        second = solve(_front(), checkpoint=checkpoint, seconds=30, resume=True, **options)
+        second = solve(_front(), checkpoint=checkpoint, seconds=80, resume=True, **options)
     assert second.members[0].steps > first.members[0].steps
     with pytest.raises(InputError, match="another training"):
         solve(_front(0.004), checkpoint=checkpoint, seconds=80, resume="auto", **options)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, ResultWarning
 from sciml_par.networks import MLP, ModifiedMLP, RandomFeatures, Windows
 from sciml_par.problems import (
     Ball,
@@ -26,6 +26,7 @@ from sciml_par.problems import (
     Unknown,
     derivative,
     laplacian,
+    problem_by_name,
 )
 from sciml_par.results import Result
 from sciml_par.training import Adam, LeastSquares, LevenbergMarquardt, train
@@ -221,6 +222,14 @@ def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
 def test_bad_arguments(make: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         make()
+
+
+@once
+def test_windows_that_resolve_little_are_doubtful() -> None:
+    fine = problem_by_name("poisson-two-scales")
+    with pytest.warns(ResultWarning, match="little of the solution has been found"):
+        result = trained(fine, network=windows(30, (2, 2)), points=600)
+    assert error_of(result) > 1
 
 
 @once

@@ -19,7 +19,8 @@ class Keep(Optimizer):
     Conditions have the weights that `LeastSquares` gives them.
 
     parameters : θ; without them, the initial parameters stay.
-    terms : of the loss there, if they are known, so that it is not evaluated.
+    terms : of the loss there, if they are known, so that it is not evaluated, and the training ends
+        as one whose steps do not lower the loss any further.
     """
 
     needs = Value
@@ -32,7 +33,7 @@ class Keep(Optimizer):
 
     def init(self, objective: Objective, parameters: Tensor) -> Tensor:
         """See `Optimizer`."""
-        return tf.fill([parameters.shape[0]], False)
+        return tf.fill([parameters.shape[0]], bool(self.terms))
 
     def report(self, state: Tensor) -> Report:
         """See `Optimizer`."""
