@@ -83,14 +83,11 @@ def relative_error(result):
 
 
 def test_a_march_is_one_result_that_is_saved_and_loaded(tmp_path, capsys):
-    """The second slab compiles nothing."""
     result = by_features(oscillator(3), progress=True)
     assert relative_error(result) < 1e-7
     if sp.rank() == 0:
         lines = [each for each in capsys.readouterr().out.splitlines() if "slab" in each]
         assert [each.split(",")[0] for each in lines] == [f"slab {k} of 3" for k in (1, 2, 3)]
-        seconds = [float(each.split()[-2]) for each in lines]
-        assert max(seconds[1:]) < seconds[0] / 2
     folder = result.save(shared(tmp_path) / "saved", plots=False)
     x = np.linspace(0, 12, 25)[:, None]
     np.testing.assert_array_equal(Result.load(folder).predict(x).mean, result.predict(x).mean)
