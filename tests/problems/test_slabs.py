@@ -123,7 +123,7 @@ def test_a_slab_begins_with_values_and_derivatives_of_the_one_before():
     [
         (Periodic("t"), "periodic in t"),
         (Dirichlet(0.0, on="final"), "final time"),
-        (Dirichlet(0.0), "names its faces"),
+        (Dirichlet(0.0), "must name its faces"),
         (Dirichlet(0.0, on=("left", "initial")), "one condition at the initial time"),
         (Condition(lambda u, x: u(x), on="initial"), "values at the initial time are Initial"),
         (IntegralCondition(lambda u, x: u(x), 1.0), "integral over t"),

@@ -11,7 +11,7 @@ from trainings import shared
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP, RandomFeatures
+from sciml_par.networks import MLP, RandomFeatures, Windows
 from sciml_par.problems import (
     Dirichlet,
     Initial,
@@ -148,6 +148,13 @@ def test_after_a_slab_whose_error_is_not_known_no_other_one_is():
     result = by_features(fast, estimate=True)
     assert not result.error.known
     assert result.error.reason.startswith("slab 1 of 2, t from 0 to 2")
+
+
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
+@pytest.mark.long
+def test_windows_march() -> None:
+    result = by_features(oscillator(3), network=Windows(features, parts=2), points=200)
+    assert relative_error(result) < 1e-7
 
 
 @pytest.mark.ranks(most=1, reason="two ranks march in other tests")

@@ -156,6 +156,15 @@ def test_stages_begin_with_the_solution_before(name: str):
 
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_where_zero_is_the_solution_there_is_no_relative_error():
+    problem = Problem(Interval(0, 1), laplacian, conditions=[Dirichlet(0.0)])
+    with pytest.warns(ResultWarning, match="u = 0 satisfies the equation"):
+        result = solve(problem, seconds=1, progress=False)
+    assert not result.error.known
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_network_is_resumed(tmp_path: Path):
     options = {"tolerance": 1e-13, "progress": False}
     checkpoint = Checkpoint(tmp_path / "run")

@@ -19,6 +19,7 @@ from sciml_par.problems import (
     Dirichlet,
     IntegralCondition,
     Interval,
+    Neumann,
     Observations,
     Periodic,
     Problem,
@@ -29,7 +30,14 @@ from sciml_par.problems import (
     problem_by_name,
 )
 from sciml_par.results import Result
-from sciml_par.training import Adam, LeastSquares, LevenbergMarquardt, train
+from sciml_par.training import (
+    Adam,
+    LeastSquares,
+    LevenbergMarquardt,
+    Points,
+    ReLoBRaLo,
+    train,
+)
 
 once = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 
@@ -127,6 +135,31 @@ def test_the_error_is_estimated_by_richer_windows() -> None:
     result = trained(poisson(), network=windows(40), points=1000, estimate=True)
     assert result.error.known
     assert result.error.relative == pytest.approx(error_of(result), rel=0.1)
+
+
+@once
+def test_an_error_is_not_claimed_where_a_constant_is_free() -> None:
+    problem = Problem(
+        Interval(0, 1),
+        Residual(lambda u, x, f: -laplacian(u, x) - f, data=lambda x: np.pi**2 * np.cos(np.pi * x)),
+        conditions=[Neumann(0.0)],
+    )
+    result = trained(problem, network=windows(20, 4), points=300, estimate=True)
+    assert not result.error.known and "do not determine the solution" in result.error.reason
+
+
+@once
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"points": Points(600, method="uniform", resample_every=2)}, "resample_every"),
+        ({"points": Points(600, batch_size=50)}, "batch_size"),
+        ({"weights": ReLoBRaLo()}, "constant weights"),
+    ],
+)
+def test_what_changes_from_step_to_step_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        trained(poisson(), **options)
 
 
 @once

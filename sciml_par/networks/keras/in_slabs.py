@@ -106,8 +106,8 @@ class Moved(keras.Model):
         z = x - tf.convert_to_tensor(shift)
         if record_of is None:
             return _jet(self._inner, own, z, second, higher)
-        given = behind(record_of, 1)
-        return tuple(self._inner.chain.jet(own, z, second, given, higher=higher))
+        more = {"higher": higher} if higher else {}
+        return tuple(self._inner.chain.jet(own, z, second, behind(record_of, 1), **more))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""

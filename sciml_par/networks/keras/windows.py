@@ -34,8 +34,7 @@ class Windows:
         The number of parts along each axis; one number is that of all axes.
     overlap : float
         By which a window reaches into the next part, in units of a part's side, in (0, 0.5]. The
-        larger, the worse is the condition of the linear systems: from 0.15 to 0.45 by a factor of
-        some hundreds.
+        larger, the worse conditioned are the linear systems.
 
     Raises
     ------

@@ -63,8 +63,8 @@ def check_faces(condition: Any, domain: Domain, *, starts: bool) -> None:
     owner = f"{type(condition).__name__} (condition {condition.name!r})"
     if not isinstance(condition.on, tuple):
         raise InputError(
-            f"{owner}: in slabs of time, a condition names its faces, by which those at the "
-            f"initial and at the final time are told from those in space. Write on=… with some of "
+            f"{owner}: in slabs of time, a condition must name its faces, because those at the "
+            f"initial and at the final time are treated separately. Write on=… with some of "
             f"{', '.join(domain.faces)}, and where=… for a part of them."
         )
     if {*condition.on} & {*final}:

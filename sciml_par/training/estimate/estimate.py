@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -51,6 +51,7 @@ _ALIKE = 0.5
 """The relative difference up to which two corrections are called alike."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
+OF_ZERO = "u = 0 satisfies the equation and all conditions."
 ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
 
@@ -85,6 +86,7 @@ def estimate_error(
     seed: int,
     world: World,
     suitable: tuple[Sequence[Kind], int] | None = None,
+    better: Callable[[], Corrected] | None = None,
 ) -> ErrorEstimate:
     """Return the estimated error of a member that all ranks have trained (collective).
 
@@ -96,6 +98,8 @@ def estimate_error(
     prediction : of the member, at the evaluation points.
     suitable : kinds and number of features that are known to suit the solution; by default many
         are tried.
+    better : makes a correction that resolves more (collective). Features then tell only whether the
+        solution is determined.
     """
     began, m = time.perf_counter(), problem.outputs
     why = _obstacle(problem)
@@ -109,7 +113,8 @@ def estimate_error(
         if len(free) == m:
             seconds = time.perf_counter() - began
             return ErrorEstimate.not_known(m, UNDETERMINED, seconds=seconds)
-        error = estimate_by(found, problem, prediction, began, free, converges=converges)
+        corrected: list[Corrected] = [*found] if better is None else [better()]
+        error = estimate_by(corrected, problem, prediction, began, free, converges=converges)
         return replace(error, undetermined=tuple(problem.output_names[each] for each in free))
     except Exception as error:  # a training of days is not to be lost for its estimate
         alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
@@ -210,7 +215,7 @@ def estimate_by(
     share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
     why = None
     if not solved.of_zero > 0 or not math.isfinite(relative):
-        why = "u = 0 satisfies the equation and all conditions."
+        why = OF_ZERO
     elif doubtful and not at_rounding:
         why = _reason(problem, q)
     if why is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.unknowns.unknowns import numbers_of
-from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.arguments import Arguments
-from sciml_par.training.estimate.estimate import estimate_by
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import values_of
@@ -72,21 +68,15 @@ class InWindows:
         return UnknownValues(shapes).by_name(numbers_of(sought, theta[behind:]))
 
 
-def error_in_windows(
-    setup: MemberSetup,
-    kept: Array,
-    prediction: Prediction,
-    points: Any,
-    *,
-    seed: int,
-    world: World,
-) -> ErrorEstimate:
-    """Return the estimated error of a network in windows of all ranks (collective).
+def corrected_in_windows(
+    setup: MemberSetup, kept: Array, points: Any, *, seed: int, world: World
+) -> InWindows:
+    """Return the correction of a network in windows of all ranks (collective).
 
     With richer features in the same windows, and at other points, the linearized equation
     L′(u) e = −r(u) is solved by `LeastSquares`.
     """
-    began, problem, model = time.perf_counter(), setup.problem, setup.network.model
+    model = setup.network.model
     inner = model.inner_config
     factor = _RICHER_THAN_FEW if inner["features"] < _FEW else _RICHER
     richer = {**inner, "features": int(factor * inner["features"])}
@@ -97,13 +87,11 @@ def error_in_windows(
     known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
     if len(known):
         start[-len(known) :] = known
-    end = solver.solve(start, batch, 1)
+    end, _ = solver.solve(start, batch, 1)
     before, after = (float(solver.terms(theta, unseen).sum()) for theta in (start, end))
-    of_zero = float(
-        WindowedGaussNewton(stack, world.communicator, LeastSquares()).terms(start, unseen).sum()
-    )
-    found = InWindows(model, stack, start, end, before, after, of_zero)
-    return estimate_by([found], problem, prediction, began, (), converges=False)
+    alone = WindowedGaussNewton(stack, world.communicator, LeastSquares())
+    of_zero = float(alone.terms(start, unseen).sum())
+    return InWindows(model, stack, start, end, before, after, of_zero)
 
 
 def _prepared(

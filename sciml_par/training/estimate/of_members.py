@@ -17,12 +17,13 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
-from sciml_par.training.estimate.estimate import Correction, estimate_error
+from sciml_par.training.estimate.estimate import KINDS, Correction, estimate_error
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.preparation.preparation import Preparation
 
+_FEATURES = 300
 _SECONDS = 120.0
 """A training that took this long is worth an estimate, which takes 3 to 20 seconds."""
 
@@ -94,10 +95,12 @@ def _estimated(
     if start is None and getattr(setup.network.model, "has_random_features", False):
         # It imports TensorFlow, which is not to be there before `init`.
         in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
-        found: ErrorEstimate = in_windows.error_in_windows(
-            setup, kept, prediction, ready.points, seed=seed, world=world
+        better = partial(
+            in_windows.corrected_in_windows, setup, kept, ready.points, seed=seed, world=world
         )
-        return found
+        features = ([KINDS[0]], _FEATURES)
+        estimate = partial(estimate_error, suitable=features, better=better)
+        return estimate(setup.problem, setup, kept, prediction, seed=seed, world=world)
     if start is None:
         return estimate_error(setup.problem, setup, kept, prediction, seed=seed, world=world)
     problem = setup.problem.starting_from(start.in_time)

@@ -87,4 +87,6 @@ def sizes_of(e: Array, u: Array, free: Sequence[int]) -> tuple[float, Array]:
     kept = np.setdiff1d(np.arange(e.shape[1]), free)
     absolute = np.sqrt(np.mean(e**2, axis=0))
     absolute[list(free)] = math.nan
-    return float(np.linalg.norm(e[:, kept]) / np.linalg.norm(u[:, kept])), absolute
+    with np.errstate(divide="ignore", invalid="ignore"):  # of u = 0
+        relative = np.linalg.norm(e[:, kept]) / np.linalg.norm(u[:, kept])
+    return float(relative), absolute

@@ -33,11 +33,12 @@ class Keep(Optimizer):
 
     def init(self, objective: Objective, parameters: Tensor) -> Tensor:
         """See `Optimizer`."""
-        return tf.fill([parameters.shape[0]], bool(self.terms))
+        return tf.zeros([parameters.shape[0]], tf.int32)
 
     def report(self, state: Tensor) -> Report:
         """See `Optimizer`."""
-        return Report({}, state)
+        # A step in which a training ends is not counted: the second one ends it.
+        return Report({}, (state > 1) & bool(self.terms))
 
     def step(
         self, objective: Objective, parameters: Tensor, state: Tensor, batch: Batch, at: At
@@ -45,5 +46,5 @@ class Keep(Optimizer):
         """See `Optimizer`."""
         kept = tf.constant([self.parameters], parameters.dtype) if self.parameters else parameters
         if self.terms:
-            return kept, state, tf.constant([self.terms], parameters.dtype)
+            return kept, state + 1, tf.constant([self.terms], parameters.dtype)
         return kept, state, objective.evaluate(Value, parameters, batch).terms

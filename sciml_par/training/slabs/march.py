@@ -204,7 +204,7 @@ def _check_resume(checkpoint: Checkpoint | None, resume: bool | str) -> None:
         first = sorted(Path(checkpoint.folder).glob("slab-*/*.npz"))
         if not first:
             raise InputError(
-                f"train: there is no checkpoint of a slab in {checkpoint.folder} to resume from; "
+                f"train: {checkpoint.folder} has no checkpoint of a slab to resume from; "
                 f"resume='auto' starts from the beginning in that case."
             )
 

@@ -14,7 +14,12 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
-from sciml_par.training.estimate.estimate import MOST_DIMENSIONS, ROUNDING, estimate_error
+from sciml_par.training.estimate.estimate import (
+    MOST_DIMENSIONS,
+    OF_ZERO,
+    ROUNDING,
+    estimate_error,
+)
 from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
@@ -198,6 +203,8 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
 def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
     """Return the error by a solution with other features of the same kind (collective)."""
     began, first, fall = time.perf_counter(), stage.solved, stage.fall
+    if ladder.decided(not first.of_zero > 0.0):
+        return ErrorEstimate.not_known(ladder.problem.outputs, OF_ZERO)
     other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
     (second,) = ladder.solved(other, first)
     seconds = ladder.longest(time.perf_counter() - began)

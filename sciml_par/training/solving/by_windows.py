@@ -38,9 +38,10 @@ def climb_by_windows(ladder: Ladder) -> str | None:
     The error is estimated once, when it is foreseen to meet the tolerance or nothing falls further.
     """
     problem, d = ladder.problem, ladder.problem.domain.dimension
-    if d > MOST_DIMENSIONS or problem.unknown_functions:
-        return None
     assert ladder.best is not None
+    nothing_left = ladder.decided(not _loss(ladder.best) > 0.0)
+    if nothing_left or d > MOST_DIMENSIONS or problem.unknown_functions:
+        return None
     former, each, smaller = ladder.best, 0.0, 1
     concluded: tuple[int, ...] = ()
     for count in _COUNTS[d]:
@@ -53,7 +54,7 @@ def climb_by_windows(ladder: Ladder) -> str | None:
             break
         ladder.say("windows", _text(parts, d), _loss(result), "")
         each, smaller = ladder.longest(time.perf_counter() - began), count
-        fall = math.sqrt(_loss(former) / _loss(result))
+        fall = math.sqrt(_loss(former) / max(_loss(result), np.finfo(float).tiny))
         if ladder.decided(not fall > _FALL):
             break
         concluded = parts
@@ -93,7 +94,7 @@ def _text(parts: tuple[int, ...], d: int) -> str:
 
 
 def parts_of(problem: Problem, count: int) -> tuple[int, ...]:
-    """Return about so many parts along the axes, as long as wide where that is possible."""
+    """Return the numbers of parts along the axes, `count` in all, about as long as wide."""
     extent = np.asarray(problem.domain.extent, np.float64)
     side = (np.prod(extent) / count) ** (1 / len(extent))
     parts = np.maximum(np.round(extent / side), 1).astype(int)

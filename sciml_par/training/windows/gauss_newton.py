@@ -23,6 +23,7 @@ Array = npt.NDArray[np.float64]
 Said = Callable[[int, float, int], None]
 
 _TRIED = 64
+"""Points of a window's part of which one may lie in the domain."""
 _LINEAR = 0.01
 """A step whose loss differs from the predicted one by no more than this share has found it."""
 
@@ -40,28 +41,34 @@ class WindowedGaussNewton:
         self._rows = RowsOfWindows(stack, base)
         self._model: Any = stack.network.model
 
-    def solve(self, theta: Array, batch: Batch, steps: int, said: Said | None = None) -> Array:
-        """Return θ: [p] after so many steps, or fewer if the loss falls no further."""
-        loss = self._loss(theta, batch)
+    def solve(
+        self, theta: Array, batch: Batch, steps: int, said: Said | None = None
+    ) -> tuple[Array, Array]:
+        """Return θ: [p] and the terms of the loss there, [T], after n steps.
+
+        After fewer, if the loss falls no further.
+        """
+        terms = self.terms(theta, batch)
         for step in range(1, steps + 1):
-            before = loss
+            before = float(terms.sum())
             direction, predicted, columns = self._direction(theta, batch)
             size = 1.0
             for _ in range(self._method.halvings):
                 moved = theta - size * direction
-                loss = self._loss(moved, batch)
+                there = self.terms(moved, batch)
+                loss = float(there.sum())
                 if loss < before:
                     break
                 size /= 2
             else:
                 break
-            theta = moved
+            theta, terms = moved, there
             if said is not None:
                 said(step, loss, columns)
             linear = size == 1.0 and abs(loss - predicted) <= _LINEAR * predicted
             if loss > LEAST_GAIN * before or linear:
                 break
-        return theta
+        return theta, terms
 
     def terms(self, theta: Array, batch: Batch) -> Array:
         """Return the terms of the loss at θ: [p] over the points of all ranks, [T]."""
@@ -94,9 +101,6 @@ class WindowedGaussNewton:
         if len(unknowns):
             flat[-len(unknowns) :] = unknowns
         return flat.astype(theta.dtype), predicted, normal.columns_kept
-
-    def _loss(self, theta: Array, batch: Batch) -> float:
-        return float(self.terms(theta, batch).sum())
 
 
 def check_windows(stack: Stack, with_rows: Sequence[int]) -> None:

@@ -1,8 +1,8 @@
 """Least squares for block-sparse Jacobians of windows, over the rows of all ranks.
 
-Each window's columns are first made orthonormal by QR factors of its own rows: what is then
-squared has a condition of some hundreds where windows overlap by 0.15 of their parts, and the
-normal equations lose nothing; without that they are numerically singular.
+QR factors of the rows of each window first make its columns orthonormal. The condition of these
+columns together is moderate if windows overlap by a small part, so that the normal equations lose
+no accuracy. Without this step they are numerically singular.
 """
 
 from __future__ import annotations

@@ -14,8 +14,11 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.optimizers.keep import Keep
 from sciml_par.training.optimizers.phases import Phase
+from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import Preparation
 from sciml_par.training.preparation.remarks import solved_in_windows as in_windows
+from sciml_par.training.weights.loss_weights import LossWeights
+from sciml_par.training.weights.of_noise import DataFirst
 
 
 def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation:
@@ -42,12 +45,12 @@ def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation
     gauss_newton: Any = import_module("sciml_par.training.windows.gauss_newton")
     solver = gauss_newton.WindowedGaussNewton(stack, everyone, method)
     batch = stack.setups[0].feed.whole(0)
-    theta = solver.solve(stack.parameters[0], batch, phase.steps, said)
+    theta, terms = solver.solve(stack.parameters[0], batch, phase.steps, said)
     stack.parameters[0] = theta
-    keep = Keep(terms=tuple(map(float, solver.terms(theta, batch))))
+    keep = Keep(terms=tuple(map(float, terms)))
     return replace(
         ready,
-        phases=(Phase(keep, 1),),
+        phases=(Phase(keep, 2),),
         notes=(*ready.notes, *notes),
         seconds_solved=time.perf_counter() - began,
     )
@@ -59,9 +62,16 @@ def _is_asked(ready: Preparation) -> bool:
 
 
 def _check(ready: Preparation) -> None:
-    """Raise where windows have no points, or where steps have other points."""
-    (stack,) = ready.stacks
-    if stack.feed.steps_per_epoch > 1 or stack.feed.adaptive is not None:
+    """Raise where steps would have other points or other weights."""
+    (stack,), points = ready.stacks, Points.of(ready.points)
+    drawn = points.resample_every is not None or stack.feed.adaptive is not None
+    if isinstance(ready.strategy, LossWeights) and not isinstance(ready.strategy, DataFirst):
+        raise InputError(
+            f"train: LeastSquares solves Windows with constant weights, and "
+            f"weights={type(ready.strategy).__name__}() changes them from step to step. Give "
+            f"numbers by the names of terms, or take LevenbergMarquardt()."
+        )
+    if drawn or stack.feed.steps_per_epoch > 1:
         raise InputError(
             "train: LeastSquares solves Windows at all points at once; leave out batch_size, "
             "resample_every and adapt."
