@@ -15,6 +15,7 @@ from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.partition import Pairs, Partition
+from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Part, Propagated
 from sciml_par.networks.propagation.weights_of import WeightsOf
@@ -41,7 +42,7 @@ class WindowedModel(PropagatedModel):
         Dimension d of the points, and number m of components of the field.
     inner : Keras model
         The network of one window, whose architecture all have.
-    parts, overlap : as of `Windows`.
+    parts, overlap, splits : as of `Windows`.
     box : pair (lower, upper) of sequences of d numbers
         The corners of the box of the points.
     seed : int
@@ -58,6 +59,7 @@ class WindowedModel(PropagatedModel):
         parts: int | Sequence[int],
         overlap: float,
         box: Any,
+        splits: Sequence[int] = (),
         seed: int = 0,
         dtype: str = "float64",
         name: str | None = None,
@@ -78,7 +80,7 @@ class WindowedModel(PropagatedModel):
             dtype=dtype,
             name=name,
         )
-        self.partition = _partition(parts, overlap, checked_box(box, inputs))
+        self.partition = _partition(parts, overlap, checked_box(box, inputs), splits)
         self._inner = keras.saving.serialize_keras_object(inner)
         self._of_frozen = isinstance(inner, RandomFeatures)
         self._function = stretched(activation_named(inner.activation), inner.omega)
@@ -147,7 +149,7 @@ class WindowedModel(PropagatedModel):
 
         Parameters
         ----------
-        place : the number of the window along each axis, [d], in the type of x.
+        place : of the window, as the partition gives it, in the type of x.
         hidden : kernel and bias of its hidden layers.
         """
         weight, a = self.partition.in_window(place, x)
@@ -178,6 +180,7 @@ class WindowedModel(PropagatedModel):
             "inner": self._inner,
             "parts": list(self.partition.parts),
             "overlap": self.partition.overlap,
+            "splits": list(self.partition.splits),
             "box": [list(self.partition.lower), list(self.partition.upper)],
             "seed": self.seed,
             "dtype": self.dtype_policy.name,
@@ -194,7 +197,7 @@ def _check_inner(inner: Any) -> None:
         )
 
 
-def _partition(parts: Any, overlap: float, box: Any) -> Partition:
+def _partition(parts: Any, overlap: float, box: Any, splits: Sequence[int]) -> Partition:
     lower, upper = box
     several = tuple(parts) if isinstance(parts, Sequence) else (parts,) * len(lower)
     if len(several) != len(lower):
@@ -202,7 +205,8 @@ def _partition(parts: Any, overlap: float, box: Any) -> Partition:
             f"Windows: parts={several} has {len(several)} numbers, and the points have "
             f"{len(lower)} coordinates; give one number for each coordinate."
         )
-    return Partition(tuple(lower), tuple(upper), several, overlap)
+    kind = RefinedPartition if splits else Partition
+    return kind(tuple(lower), tuple(upper), several, overlap, tuple(splits))
 
 
 def _dense(of: WeightsOf, kernel: Any, bias: Any, a: Propagated, pairs: Pairs) -> Propagated:
