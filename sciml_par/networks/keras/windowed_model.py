@@ -42,7 +42,7 @@ class WindowedModel(PropagatedModel):
         Dimension d of the points, and number m of components of the field.
     inner : Keras model
         The network of one window, whose architecture all have.
-    parts, overlap, splits : as of `Windows`.
+    parts, overlap, splits, unused : as of `Windows`.
     box : pair (lower, upper) of sequences of d numbers
         The corners of the box of the points.
     seed : int
@@ -60,6 +60,7 @@ class WindowedModel(PropagatedModel):
         overlap: float,
         box: Any,
         splits: Sequence[int] = (),
+        unused: Sequence[int] = (),
         seed: int = 0,
         dtype: str = "float64",
         name: str | None = None,
@@ -80,7 +81,7 @@ class WindowedModel(PropagatedModel):
             dtype=dtype,
             name=name,
         )
-        self.partition = _partition(parts, overlap, checked_box(box, inputs), splits)
+        self.partition = partition_of(parts, overlap, checked_box(box, inputs), splits, unused)
         self._inner = keras.saving.serialize_keras_object(inner)
         self._of_frozen = isinstance(inner, RandomFeatures)
         self._function = stretched(activation_named(inner.activation), inner.omega)
@@ -181,6 +182,7 @@ class WindowedModel(PropagatedModel):
             "parts": list(self.partition.parts),
             "overlap": self.partition.overlap,
             "splits": list(self.partition.splits),
+            "unused": list(self.partition.unused),
             "box": [list(self.partition.lower), list(self.partition.upper)],
             "seed": self.seed,
             "dtype": self.dtype_policy.name,
@@ -197,16 +199,17 @@ def _check_inner(inner: Any) -> None:
         )
 
 
-def _partition(parts: Any, overlap: float, box: Any, splits: Sequence[int]) -> Partition:
-    lower, upper = box
+def partition_of(parts: Any, overlap: float, box: Any, splits: Sequence[int], unused: Sequence[int]) -> Partition:
+    """Return the partition of a box that `Windows` asks for."""
+    lower, upper = (tuple(map(float, each)) for each in box)
     several = tuple(parts) if isinstance(parts, Sequence) else (parts,) * len(lower)
     if len(several) != len(lower):
         raise InputError(
             f"Windows: parts={several} has {len(several)} numbers, and the points have "
             f"{len(lower)} coordinates; give one number for each coordinate."
         )
-    kind = RefinedPartition if splits else Partition
-    return kind(tuple(lower), tuple(upper), several, overlap, tuple(splits))
+    kind = RefinedPartition if splits or unused else Partition
+    return kind(lower, upper, several, overlap, tuple(splits), tuple(unused))
 
 
 def _dense(of: WeightsOf, kernel: Any, bias: Any, a: Propagated, pairs: Pairs) -> Propagated:

@@ -11,7 +11,7 @@ import numpy as np
 from sciml_par._checks import checked_integer, is_positive
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.factory import is_factory, make_network
-from sciml_par.networks.keras.windowed_model import WindowedModel
+from sciml_par.networks.keras.windowed_model import WindowedModel, partition_of
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Windows:
     splits : sequence of ints
         Numbers of parts to split into halves along each axis, one after another. The first half
         has the number of the part, and the others follow after all other parts; see `split`.
+    unused : sequence of ints
+        Numbers of parts without a window. `train` adds those that lie outside of the domain.
 
     Raises
     ------
@@ -62,6 +64,7 @@ class Windows:
     parts: int | Sequence[int] = 4
     overlap: float = 0.15
     splits: Sequence[int] = ()
+    unused: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not is_factory(self.inner):
@@ -74,8 +77,9 @@ class Windows:
         checked = tuple(checked_integer(each, "Windows: parts", least=1) for each in given)
         object.__setattr__(self, "parts", checked if several else checked[0])
         object.__setattr__(self, "overlap", _checked_overlap(self.overlap))
-        splits = tuple(checked_integer(each, "Windows: splits", least=0) for each in self.splits)
-        object.__setattr__(self, "splits", splits)
+        for name in ("splits", "unused"):
+            numbers = (checked_integer(k, f"Windows: {name}", least=0) for k in getattr(self, name))
+            object.__setattr__(self, name, tuple(numbers))
 
     def split(self, *numbers: int) -> Windows:
         """Return windows of which these parts are split into halves along each axis (local).
@@ -84,6 +88,10 @@ class Windows:
         a much smaller one.
         """
         return replace(self, splits=(*self.splits, *numbers))
+
+    def boxes(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """Return the corners of the parts of a box: [d], [d] -> [K, d], [K, d] (local)."""
+        return partition_of(self.parts, self.overlap, (lower, upper), self.splits, ()).boxes()
 
     def __call__(
         self, inputs: int, outputs: int, *, seed: int = 0, dtype: str = "float64", box: Any = None
@@ -98,6 +106,7 @@ class Windows:
             parts=self.parts,
             overlap=self.overlap,
             splits=self.splits,
+            unused=self.unused,
             box=around if box is None else box,
             seed=seed,
             dtype=dtype,

@@ -50,7 +50,7 @@ class Partition:
     lower, upper : corners of the box, [d].
     parts : along each axis, [d].
     overlap : by which a window reaches into the next part, in units of h, in (0, ½].
-    splits : of a `RefinedPartition`.
+    splits, unused : of a `RefinedPartition`.
     """
 
     lower: tuple[float, ...]
@@ -58,6 +58,7 @@ class Partition:
     parts: tuple[int, ...]
     overlap: float
     splits: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:

@@ -40,6 +40,8 @@ class RefinedPartition(Partition):
     ----------
     splits : numbers of the parts that are split, one after another. The first of the 2^d halves
         has the number of the part, and the others follow after all other parts.
+    unused : numbers of parts without a window, P_k = 0. The others reach into them by no more than
+        into other parts.
     """
 
     @property
@@ -103,6 +105,7 @@ class RefinedPartition(Partition):
                 away = (own == end) * (_FAR * self._extent * (2 * side - 1))
                 found[k, side] = box + own * self.sides + away
                 found[k, 2 + side] = length
+        found[list(self.unused), :2] = np.array(self.upper) + 3 * _FAR * self._extent
         return found
 
     @cached_property

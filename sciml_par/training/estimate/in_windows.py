@@ -105,6 +105,8 @@ def _prepared(
         partial(networks.RandomFeatures, **kept),
         parts=model.partition.parts,
         overlap=model.partition.overlap,
+        splits=model.partition.splits,
+        unused=model.partition.unused,
     )
     weights = model.partition.count * (richer["features"] + 1) * model.output_size
     components = _components(setup)
