@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -92,6 +92,10 @@ class Partition:
     def half_sides(self) -> FloatArray:
         """Return half of the sides of a window, [d] (local)."""
         return self.sides * (0.5 + self.overlap)
+
+    def to_split(self, wanted: Sequence[int]) -> list[int]:
+        """Return these parts, and those that would be more than twice as large as a neighbour."""
+        return sorted({int(each) for each in wanted})
 
     def pairs(self, x: Propagated) -> Pairs:
         """Return points x: [d, n] with the windows that may cover them (local)."""

@@ -80,12 +80,18 @@ class InBoxes:
         return np.concatenate(found)
 
     def weights(self, x: FloatArray) -> FloatArray:
-        """Return factors [n] with which a mean over the points x: [n, d] is that over the domain."""
-        volumes = self.shares * np.prod(self.upper - self.lower, axis=1)
+        """Return factors [n] of |r|² at points x: [n, d], of mean 1: [n].
+
+        With them the mean over the points is that over the domain of h² |r|², where h is the side
+        of a box, as in the estimators of finite elements (Verfürth 2013, A Posteriori Error
+        Estimation Techniques, section 1.4): so the error that a residual causes hardly depends on h.
+        """
+        volumes = np.prod(self.upper - self.lower, axis=1)
+        sizes = self.shares * volumes * volumes ** (2 / self.lower.shape[1])
         found = np.zeros(len(x))
-        for low, high, volume in zip(self.lower, self.upper, volumes, strict=True):
+        for low, high, size in zip(self.lower, self.upper, sizes, strict=True):
             inside = ((x >= low) & (x <= high)).all(axis=1)
-            found[inside] = volume / max(inside.sum(), 1)
+            found[inside] = size / max(inside.sum(), 1)
         return found * (len(x) / found.sum())
 
     def boundary(
