@@ -89,10 +89,6 @@ class Windows:
         """
         return replace(self, splits=(*self.splits, *numbers))
 
-    def with_inner(self, inner: Callable[..., Any]) -> Windows:
-        """Return the same windows with other networks (local)."""
-        return replace(self, inner=inner)
-
     def boxes(self, lower: Any, upper: Any) -> tuple[Any, Any]:
         """Return the corners of the parts of a box: [d], [d] -> [K, d], [K, d] (local)."""
         return partition_of(self.parts, self.overlap, (lower, upper), self.splits, ()).boxes()

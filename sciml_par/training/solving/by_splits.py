@@ -14,14 +14,16 @@ import numpy.typing as npt
 
 from sciml_par._free_memory import free_memory
 from sciml_par._tensorflow import import_module
+from sciml_par._text import one_line
+from sciml_par.errors import InputError, TrainingError
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
-from sciml_par.training.estimate.two_solutions import Difference, Values
+from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.points.points import Points
 from sciml_par.training.solving.by_windows import parts_of
-from sciml_par.training.solving.ladder import Ladder, with_error
+from sciml_par.training.solving.ladder import Ladder, text_of, with_error
 
 Array = npt.NDArray[Any]
 
@@ -30,9 +32,8 @@ _FEATURES = {1: 20, 2: 80, 3: 150}
 _SCALE = 6.0
 """Numbers of windows in the first round, their features and the scale of these."""
 _POINTS_PER_WEIGHT = 4.0
-_MARKED = 0.8
-"""The share in the residual of the windows that are split (Dörfler 1996,
-doi:10.1137/0733054)."""
+_MARKED = 0.05
+"""The squared residual of windows that are split, relative to the largest one."""
 _SHARE = 0.6
 """Of the time that is left, which all rounds may take."""
 _GROWTH = 1.3
@@ -52,23 +53,21 @@ class _Round:
 
     Attributes
     ----------
-    windows : as `train` was given them.
-    result : without an error.
+    windows : as `train` takes them.
+    solved : the solution.
     boxes : corners of the parts, [K, d] each.
-    residual : the share of each in the residual at unseen points, [K].
     change : of u since the round before, relative.
     """
 
     windows: Any
-    result: Result
+    solved: Any
     boxes: tuple[Array, Array]
-    residual: Array
     change: float = math.nan
 
     @property
     def worst(self) -> tuple[Array, Array]:
         """Middle and sides of the part with the largest residual, [d] each."""
-        lower, upper = (each[np.argmax(self.residual)] for each in self.boxes)
+        lower, upper = (each[np.argmax(self.solved.residual)] for each in self.boxes)
         return (lower + upper) / 2, upper - lower
 
 
@@ -78,17 +77,18 @@ def climb_by_splits(ladder: Ladder) -> str | None:
     if d > MOST_DIMENSIONS or problem.unknown_functions or problem.unknowns:
         return None
     end, rounds = (1 - _SHARE) * ladder.left(), list[_Round]()
-    windows = _windows(parts_of(problem, _COUNTS[d]), d)
+    windows, error = _windows(parts_of(problem, _COUNTS[d]), d), None
     while True:
         began = time.perf_counter()
         now = _solved(ladder, windows, rounds[-1] if rounds else None)
         if now is None:
             break
         rounds.append(now)
-        result = with_error(now.result, _error(ladder, rounds))
-        ladder.keep("split windows", _text(now), result)
+        error = _error(ladder, rounds)
+        ladder.say("split windows", _text(now), now.solved.loss, text_of(error))
         seconds = _GROWTH * ladder.longest(time.perf_counter() - began)
-        if ladder.met or not ladder.decided(_promising(ladder, rounds, seconds, end)):
+        met = error.relative <= ladder.tolerance
+        if ladder.decided(met or not _promising(ladder, rounds, seconds, end)):
             break
         windows = windows.split(*_marked(now))
         if ladder.decided(_too_large(windows, problem.outputs, d)):
@@ -96,7 +96,11 @@ def climb_by_splits(ladder: Ladder) -> str | None:
             break
     place = _singular(rounds)
     if place is not None:
-        ladder.note(f"the solution may be singular near {place}, where windows were split again and again")
+        ladder.note(f"the solution may be singular near {place}: all rounds split windows there")
+    if error is not None and ladder.decided(error.known):
+        result = _trained(ladder, rounds[-1].windows)
+        if result is not None:
+            ladder.keep("split windows, and error", _text(rounds[-1]), with_error(result, error))
     return None
 
 
@@ -107,41 +111,42 @@ def _windows(parts: tuple[int, ...], d: int) -> Any:
     )
 
 
+def _points(windows: Any, d: int) -> Points:
+    count = len(windows.boxes([0.0] * d, [1.0] * d)[0])
+    return Points(int(_POINTS_PER_WEIGHT * count * (_FEATURES[d] + 1)), method="sobol")
+
+
 def _solved(ladder: Ladder, windows: Any, former: _Round | None) -> _Round | None:
     domain = ladder.problem.domain
+    by_window: Any = import_module("sciml_par.training.estimate.by_window")
+    try:
+        solved = by_window.solve_in_windows(
+            ladder.problem,
+            windows,
+            _points(windows, domain.dimension),
+            seed=ladder.seed,
+            precision=ladder.precision,
+            world=ladder.world,
+        )
+    except (InputError, TrainingError) as failure:
+        ladder.say("", one_line(failure), math.nan, "")
+        return None
+    change, (x, inside) = math.nan, ladder.at
+    if former is not None:
+        before, after = (each(x[inside]) for each in (former.solved, solved))
+        change = float(np.linalg.norm(after - before) / np.linalg.norm(after))
     boxes = windows.boxes(domain.lower, domain.upper)
-    weights = len(boxes[0]) * (_FEATURES[domain.dimension] + 1)
-    result = ladder.run(
+    return _Round(windows, solved, boxes, ladder.longest(change))
+
+
+def _trained(ladder: Ladder, windows: Any) -> Result | None:
+    return ladder.run(
         network=windows,
-        points=Points(int(_POINTS_PER_WEIGHT * weights), method="sobol"),
+        points=_points(windows, ladder.problem.domain.dimension),
         optimizer=LeastSquares(),
         keep="last",
         estimate=False,
     )
-    if result is None:
-        return None
-    by_window: Any = import_module("sciml_par.training.estimate.by_window")
-    residual = by_window.residual_by_window(
-        ladder.problem,
-        windows,
-        result.networks[0],
-        seed=ladder.drawn,
-        precision=ladder.precision,
-        world=ladder.world,
-    )
-    change = math.nan if former is None else _change(ladder, former.result, result)
-    return _Round(windows, result, boxes, residual, change)
-
-
-def _change(ladder: Ladder, former: Result, result: Result) -> float:
-    """Return the relative change of u between two results."""
-    x, inside = ladder.at
-    before, after = (_values(each)(x[inside]) for each in (former, result))
-    return ladder.longest(float(np.linalg.norm(after - before) / np.linalg.norm(after)))
-
-
-def _values(result: Result) -> Values:
-    return lambda x: np.asarray(result.predict(x).mean, np.float64)
 
 
 def _rate(rounds: Sequence[_Round]) -> float:
@@ -156,23 +161,22 @@ def _error(ladder: Ladder, rounds: Sequence[_Round]) -> ErrorEstimate:
     """Return the error if the change of u falls as it did: Σ_k γ^k of the last one, k ≥ 1."""
     by_window: Any = import_module("sciml_par.training.estimate.by_window")
     now, rate, domain = rounds[-1], _rate(rounds), ladder.problem.domain
-    (member,), u = now.result.members, _values(now.result)
+    u = now.solved
     if not rate <= _SLOWEST:
         why = "u does not yet change less and less from one round of split windows to the next."
-        error = ErrorEstimate.not_known(len(member.prediction.fields), why)
+        error = ErrorEstimate.not_known(ladder.problem.outputs, why)
         e = None
     else:
-        e = Difference(_values(rounds[-2].result), u, _CAUTION * rate / (1 - rate))
-        first = float(rounds[0].result.members[0].validation_loss)
+        e = Difference(rounds[-2].solved, u, _CAUTION * rate / (1 - rate))
         error = e.estimate(
             ladder.at,
-            fall=math.sqrt(first / member.validation_loss),
+            fall=math.sqrt(rounds[0].solved.loss / now.solved.loss),
             seconds=0.0,
             precision=ladder.precision,
             free=ladder.free,
             unknowns={},
         )
-    return replace(error, by_window=by_window.by_window(domain, now.boxes, now.residual, u, e))
+    return replace(error, by_window=by_window.error_by_window(domain, now.boxes, u.residual, u, e))
 
 
 def _promising(ladder: Ladder, rounds: Sequence[_Round], seconds: float, end: float) -> bool:
@@ -189,24 +193,22 @@ def _promising(ladder: Ladder, rounds: Sequence[_Round], seconds: float, end: fl
 
 
 def _marked(now: _Round) -> list[int]:
-    """Return the fewest windows that have most of the residual, and larger neighbours."""
-    order = np.argsort(-now.residual)
-    count = int(np.searchsorted(np.cumsum(now.residual[order]), _MARKED)) + 1
-    partition = now.result.networks[0].partition
-    return list(partition.to_split(order[:count]))
+    """Return the windows whose residual is not far from the largest one, and larger neighbours."""
+    residual = now.solved.residual
+    found = np.flatnonzero(residual > _MARKED * residual.max())
+    return list(now.solved.partition.to_split(found))
 
 
 def _too_large(windows: Any, outputs: int, d: int) -> bool:
     """Return whether the derivatives of all residuals would not fit into free memory."""
-    count, features = len(windows.boxes([0.0] * d, [1.0] * d)[0]), _FEATURES[d] + 1
-    rows = _POINTS_PER_WEIGHT * count * features * outputs
+    numbers = outputs * _points(windows, d).interior * outputs * (_FEATURES[d] + 1)
     free = free_memory()
-    return free is not None and 8 * _COVERED * rows * features * outputs > free
+    return free is not None and 8 * _COVERED * numbers > free
 
 
 def _text(now: _Round) -> str:
     middle, sides = now.worst
-    return f"{np.count_nonzero(now.residual)}, worst at {_point(middle, sides)}"
+    return f"{np.count_nonzero(now.solved.residual)}, worst at {_point(middle, sides)}"
 
 
 def _point(middle: Array, sides: Array) -> str:

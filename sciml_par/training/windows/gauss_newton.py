@@ -75,6 +75,10 @@ class WindowedGaussNewton:
         here = together(self._ranks, lambda: self._rows.terms(theta, batch))
         return summed(here, self._ranks)
 
+    def squares(self, theta: Array, batch: Batch) -> list[tuple[Array, Array]]:
+        """Return this rank's points of each term, and w |r|² there (collective)."""
+        return together(self._ranks, lambda: list(self._rows.squares(theta, batch)))
+
     def _direction(self, theta: Array, batch: Batch) -> tuple[Array, float, int]:
         """Return J⁺ r at the places of θ, the loss that it predicts, and the columns kept."""
         rows = together(self._ranks, lambda: self._rows.rows(theta, batch))
