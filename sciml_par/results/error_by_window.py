@@ -35,6 +35,11 @@ class ErrorByWindow:
         """The number of the window with the largest share in the residual."""
         return int(np.argmax(self.residual))
 
+    @property
+    def known(self) -> bool:
+        """Whether there is an error in some window."""
+        return bool(np.any(self.error > 0))
+
     def to_lists(self) -> dict[str, Any]:
         """Return the arrays as lists, NaN as None, as files hold them (local)."""
         found = {name: getattr(self, name).tolist() for name in ("lower", "upper", "residual")}

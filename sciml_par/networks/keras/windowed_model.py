@@ -15,9 +15,9 @@ from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.partition import Pairs, Partition
-from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Part, Propagated
+from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 if TYPE_CHECKING:
@@ -199,7 +199,9 @@ def _check_inner(inner: Any) -> None:
         )
 
 
-def partition_of(parts: Any, overlap: float, box: Any, splits: Sequence[int], unused: Sequence[int]) -> Partition:
+def partition_of(
+    parts: Any, overlap: float, box: Any, splits: Sequence[int] = (), unused: Sequence[int] = ()
+) -> Partition:
     """Return the partition of a box that `Windows` asks for."""
     lower, upper = (tuple(map(float, each)) for each in box)
     several = tuple(parts) if isinstance(parts, Sequence) else (parts,) * len(lower)

@@ -55,7 +55,8 @@ class Windows:
     >>> model = Windows(partial(RandomFeatures, features=100), parts=(4, 4))(2, 1)
     >>> model.partition.count
     16
-    >>> Windows(partial(RandomFeatures, features=100), parts=(4, 4)).split(5, 6)(2, 1).partition.count
+    >>> windows = Windows(partial(RandomFeatures, features=100), parts=(4, 4)).split(5, 6)
+    >>> windows(2, 1).partition.count
     22
     """
 
@@ -91,7 +92,7 @@ class Windows:
 
     def boxes(self, lower: Any, upper: Any) -> tuple[Any, Any]:
         """Return the corners of the parts of a box: [d], [d] -> [K, d], [K, d] (local)."""
-        return partition_of(self.parts, self.overlap, (lower, upper), self.splits, ()).boxes()
+        return partition_of(self.parts, self.overlap, (lower, upper), self.splits).boxes()
 
     def __call__(
         self, inputs: int, outputs: int, *, seed: int = 0, dtype: str = "float64", box: Any = None

@@ -58,7 +58,8 @@ class RefinedPartition(Partition):
     def _cells(self) -> tuple[FloatArray, FloatArray]:
         """Lower corners and sides of the parts in units of those that are not split, [K, d]."""
         places = itertools.product(*(range(n) for n in self.parts))
-        lower, sides = [np.array(each, np.float64) for each in places], [1.0] * int(np.prod(self.parts))
+        lower = [np.array(each, np.float64) for each in places]
+        sides = [1.0] * len(lower)
         for number in self.splits:
             half = sides[number] / 2
             corners = itertools.product((0.0, half), repeat=len(self.parts))
@@ -83,7 +84,8 @@ class RefinedPartition(Partition):
         """Which parts have a point in common, [K, K]."""
         lower, sides = self._cells
         upper = lower + sides
-        return np.asarray((lower[:, None] <= upper) & (upper[:, None] >= lower)).all(axis=2)
+        met = (lower[:, None] <= upper) & (upper[:, None] >= lower)
+        return np.asarray(met.all(axis=2))
 
     @cached_property
     def _faces(self) -> FloatArray:
@@ -232,7 +234,10 @@ def _changed(of: Propagated, change: Callable[[Tensor], Tensor]) -> Propagated:
         return None if part is None else change(part)
 
     return Propagated(
-        change(of.value), tuple(map(changed, of.first)), tuple(map(changed, of.operators)), of.second
+        change(of.value),
+        tuple(map(changed, of.first)),
+        tuple(map(changed, of.operators)),
+        of.second,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -95,11 +96,13 @@ def solve_in_windows(
     solver = WindowedGaussNewton(stack, ranks, method)
     batch = stack.setups[0].feed.whole(0)
     theta, _ = solver.solve(stack.parameters[0], batch, LeastSquares.default_steps)
-    boxes = problem.domain.lower, problem.domain.upper
-    lower, upper = windows.boxes(*boxes)
+    model: Any = stack.network.model
+    unseen = Points.of(given.points).with_changes(
+        interior=_SEEN * model.partition.count, seed=_SEED + seed
+    )
     other = make_feed(
         stack.problem,
-        Points.of(given.points).with_changes(interior=_SEEN * len(lower), seed=_SEED + seed),
+        unseen,
         rank=ranks.rank,
         size=ranks.size,
         seed=seed,
@@ -107,16 +110,17 @@ def solve_in_windows(
         scattered=True,
     )
     squares = solver.squares(theta, other.whole(0))
-    loss, residual = shares_of(squares, lower, upper, stack.network.model, world)
+    loss, residual = shares_of(squares, model.partition, world)
     return SolvedInWindows(stack, theta, loss, residual)
 
 
 def shares_of(
-    squares: Iterable[tuple[Array, Array]], lower: Array, upper: Array, model: Any, world: World
+    squares: Iterable[tuple[Array, Array]], partition: Partition, world: World
 ) -> tuple[float, Array]:
     """Return the sum of squares [n] at points [n, d], and the share of each window (collective)."""
-    found = np.zeros(len(lower))
-    used = np.setdiff1d(np.arange(len(lower)), model.partition.unused)
+    lower, upper = partition.boxes()
+    found = np.zeros(partition.count)
+    used = np.setdiff1d(np.arange(partition.count), partition.unused)
     margin = 1e-9 * (upper - lower)
     for x, r in squares:
         left = np.ones(len(x), bool)

@@ -84,7 +84,8 @@ class InBoxes:
 
         With them the mean over the points is that over the domain of h² |r|², where h is the side
         of a box, as in the estimators of finite elements (Verfürth 2013, A Posteriori Error
-        Estimation Techniques, section 1.4): so the error that a residual causes hardly depends on h.
+        Estimation Techniques, section 1.4). The error that such a residual causes hardly depends
+        on h.
         """
         volumes = np.prod(self.upper - self.lower, axis=1)
         sizes = self.shares * volumes * volumes ** (2 / self.lower.shape[1])
@@ -126,4 +127,3 @@ class InBoxes:
             normals.append(normal[chosen])
             sides += int(kept.any(axis=1).sum())
         return np.concatenate(x), np.concatenate(normals), sides
-

@@ -32,15 +32,16 @@ _FEATURES = {1: 20, 2: 80, 3: 150}
 _SCALE = 6.0
 """Numbers of windows in the first round, their features and the scale of these."""
 _POINTS_PER_WEIGHT = 4.0
-_MARKED = 0.05
-"""The squared residual of windows that are split, relative to the largest one."""
+_BULK, _MARKED = 0.95, 0.02
+"""The share of windows that are split in the squared residual (Dörfler 1996,
+doi:10.1137/0733054), and the least residual of one of them relative to the largest."""
 _SHARE = 0.6
 """Of the time that is left, which all rounds may take."""
 _GROWTH = 1.3
 """Of the time of a round, to the next one."""
-_SLOWEST = 0.9
-"""The largest factor by which the change of u falls from round to round, where an error is told."""
-_CAUTION = 1.5
+_QUICKEST, _SLOWEST = 0.6, 0.9
+"""Factors by which the change of u is taken to fall from round to round, where an error is told."""
+_CAUTION = 2.5
 _COVERED = 6
 """Numbers of type float64 for each feature and point."""
 _ALIKE = 4
@@ -72,7 +73,10 @@ class _Round:
 
 
 def climb_by_splits(ladder: Ladder) -> str | None:
-    """Solve in windows that are split where the residual is largest (collective); never ends all."""
+    """Solve in windows that are split where the residual is largest (collective).
+
+    It never ends all.
+    """
     problem, d = ladder.problem, ladder.problem.domain.dimension
     if d > MOST_DIMENSIONS or problem.unknown_functions or problem.unknowns:
         return None
@@ -100,7 +104,8 @@ def climb_by_splits(ladder: Ladder) -> str | None:
     if error is not None and ladder.decided(error.known):
         result = _trained(ladder, rounds[-1].windows)
         if result is not None:
-            ladder.keep("split windows, and error", _text(rounds[-1]), with_error(result, error))
+            error = _by_window(ladder, rounds[-1], error)
+            ladder.keep("split windows", _text(rounds[-1]), with_error(result, error))
     return None
 
 
@@ -154,29 +159,35 @@ def _rate(rounds: Sequence[_Round]) -> float:
     changes = [each.change for each in rounds[-4:] if math.isfinite(each.change)]
     if len(changes) < 2 or not changes[0] > 0:
         return math.nan
-    return max((changes[-1] / changes[0]) ** (1 / (len(changes) - 1)), 0.3)
+    return max((changes[-1] / changes[0]) ** (1 / (len(changes) - 1)), _QUICKEST)
 
 
 def _error(ladder: Ladder, rounds: Sequence[_Round]) -> ErrorEstimate:
     """Return the error if the change of u falls as it did: Σ_k γ^k of the last one, k ≥ 1."""
-    by_window: Any = import_module("sciml_par.training.estimate.by_window")
-    now, rate, domain = rounds[-1], _rate(rounds), ladder.problem.domain
-    u = now.solved
+    now, rate = rounds[-1], _rate(rounds)
     if not rate <= _SLOWEST:
         why = "u does not yet change less and less from one round of split windows to the next."
-        error = ErrorEstimate.not_known(ladder.problem.outputs, why)
-        e = None
-    else:
-        e = Difference(rounds[-2].solved, u, _CAUTION * rate / (1 - rate))
-        error = e.estimate(
-            ladder.at,
-            fall=math.sqrt(rounds[0].solved.loss / now.solved.loss),
-            seconds=0.0,
-            precision=ladder.precision,
-            free=ladder.free,
-            unknowns={},
-        )
-    return replace(error, by_window=by_window.error_by_window(domain, now.boxes, u.residual, u, e))
+        return ErrorEstimate.not_known(ladder.problem.outputs, why)
+    # A change that is small by chance says little.
+    smooth = max(rate * rounds[-2].change / now.change, 1.0)
+    e = Difference(rounds[-2].solved, now.solved, _CAUTION * smooth * rate / (1 - rate))
+    return e.estimate(
+        ladder.at,
+        fall=math.sqrt(rounds[0].solved.loss / now.solved.loss),
+        seconds=0.0,
+        precision=ladder.precision,
+        free=ladder.free,
+        unknowns={},
+    )
+
+
+def _by_window(ladder: Ladder, now: _Round, error: ErrorEstimate) -> ErrorEstimate:
+    """Return an error with that of each window."""
+    estimate: Any = import_module("sciml_par.training.estimate.by_window")
+    found = estimate.error_by_window(
+        ladder.problem.domain, now.boxes, now.solved.residual, now.solved, error.evaluate
+    )
+    return replace(error, by_window=found)
 
 
 def _promising(ladder: Ladder, rounds: Sequence[_Round], seconds: float, end: float) -> bool:
@@ -193,9 +204,11 @@ def _promising(ladder: Ladder, rounds: Sequence[_Round], seconds: float, end: fl
 
 
 def _marked(now: _Round) -> list[int]:
-    """Return the windows whose residual is not far from the largest one, and larger neighbours."""
+    """Return the windows that have most of the residual, and larger neighbours."""
     residual = now.solved.residual
-    found = np.flatnonzero(residual > _MARKED * residual.max())
+    order = np.argsort(-residual)
+    before = np.cumsum(residual[order]) - residual[order]
+    found = order[(before < _BULK) & (residual[order] > _MARKED * residual.max())]
     return list(now.solved.partition.to_split(found))
 
 

@@ -44,9 +44,9 @@ def solve(
     The methods are tried in this order, each while the residual at unseen points falls:
     random features of growing number, whose output layer is solved for (`LeastSquares`), each
     beginning with the solution before; random features in `Windows` of growing number, in up to
-    three dimensions; windows that are split where the residual is largest; corrections of the best solution by further features; a
-    network by `LevenbergMarquardt` whose points follow the residual, and a second one for its
-    error where features cannot tell it.
+    three dimensions; windows that are split where the residual is largest; corrections of the best
+    solution by further features; a network by `LevenbergMarquardt` whose points follow the
+    residual, and a second one for its error where features cannot tell it.
 
     On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
     equal share of the tolerance and of the remaining time, from the end of the one before. The

@@ -31,10 +31,12 @@ def with_points_of_windows(given: Arguments) -> Arguments:
     if not isinstance(network, windows) or not isinstance(given.problem, Problem):
         return given
     domain = given.problem.domain
-    boxes = None
-    if network.splits or not isinstance(domain, Box) and math.isfinite(domain.volume):
+    if not math.isfinite(domain.volume):
+        return given
+    if network.splits or not isinstance(domain, Box):
         boxes = InBoxes.of(domain, *network.boxes(domain.lower, domain.upper))
-        given = replace(given, network=replace(network, unused=boxes.outside))
+        unused = sorted({*network.unused, *boxes.outside})
+        given = replace(given, network=replace(network, unused=unused))
     points = None if given.points is None else Points.of(given.points)
     if points is None or not isinstance(points.interior, int):
         return given
@@ -42,23 +44,19 @@ def with_points_of_windows(given: Arguments) -> Arguments:
         points = points.with_changes(boxes=boxes.used())
     if points.boundary is not None:
         return replace(given, points=points)
-    d = given.problem.domain.dimension
-    features = _features(network)
+    d = domain.dimension
     if d == 1:
-        return given
+        return replace(given, points=points)
     if points.boxes is not None:
         sides = points.boxes.sides
     else:
         parts = network.parts if isinstance(network.parts, tuple) else (network.parts,) * d
         sides = sum(2 * math.prod(parts) // n for n in parts)
+    inner = network.inner
+    chosen = inner.keywords if isinstance(inner, partial) else {}
+    features = int(chosen.get("features", chosen.get("width", _DEFAULT_FEATURES)))
     wanted = math.ceil(_PER_SIDE * sides * features ** ((d - 1) / d))
     usual = math.ceil(2 * d * points.interior ** ((d - 1) / d))
     if wanted <= usual and points.boxes is None:
         return given
     return replace(given, points=points.with_changes(boundary=wanted))
-
-
-def _features(network: Any) -> int:
-    inner = network.inner
-    chosen = inner.keywords if isinstance(inner, partial) else {}
-    return int(chosen.get("features", chosen.get("width", _DEFAULT_FEATURES)))
