@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +211,14 @@ def partition_of(
             f"Windows: parts={several} has {len(several)} numbers, and the points have "
             f"{len(lower)} coordinates; give one number for each coordinate."
         )
+    count = math.prod(several)
+    for number in splits:
+        if number >= count:
+            raise InputError(
+                f"Windows: there is no part {number} to split; the parts have the numbers 0 to "
+                f"{count - 1}."
+            )
+        count += 2 ** len(lower) - 1
     kind = RefinedPartition if splits or unused else Partition
     return kind(lower, upper, several, overlap, tuple(splits), tuple(unused))
 
