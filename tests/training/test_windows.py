@@ -81,8 +81,8 @@ def test_a_linear_equation_is_solved_in_a_step_on_any_number_of_ranks() -> None:
 
 @pytest.mark.ranks(most=3, reason="three ranks have strips of all kinds")
 def test_split_windows_solve_as_exactly_on_any_number_of_ranks() -> None:
-    split = windows(80).split(2, 3, 6)
-    assert error_of(trained(poisson(), network=split, points=4000)) < 1e-9
+    split = windows(100).split(2, 3, 6)
+    assert error_of(trained(poisson(), network=split, points=6000)) < 1e-9
 
 
 @pytest.mark.ranks(most=3, reason="three ranks have separators on both sides")
