@@ -90,7 +90,7 @@ def plot_windows(
             pad=0.03,
             extend=extend,
         )
-        names = ("estimated error", "near the smallest window")
+        names = ("error by window", "error, near the smallest window")
         grid.title(grid.panels[0, 0], "windows over", f"${symbol(curve.fields[0])}$")
         for column in range(columns):
             axes = grid.panels[0, column]
@@ -147,7 +147,8 @@ def _zoom(axes: Axes, low: np.ndarray, high: np.ndarray, sides: np.ndarray) -> N
     reach = _CLOSER * sides.min()
     axes.set_xlim(middle[0] - reach, middle[0] + reach)
     axes.set_ylim(middle[1] - reach, middle[1] + reach)
-    axes.ticklabel_format(style="sci", scilimits=(-2, 3))
+    axes.ticklabel_format(style="plain", useOffset=False)
+    axes.locator_params(nbins=3)
 
 
 def _corners(low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:

@@ -114,7 +114,9 @@ class RefinedPartition(Partition):
     def _supports(self) -> tuple[FloatArray, FloatArray]:
         """Corners of the windows, [K, d] each; far away where a window has no neighbour."""
         low, high, left, right = self._faces.transpose(1, 0, 2)
-        return low - self.overlap * left, high + self.overlap * right
+        low, high = low - self.overlap * left, high + self.overlap * right
+        high[list(self.unused)] = low[list(self.unused)] - 1.0  # without any point
+        return low, high
 
     @cached_property
     def _neighbours(self) -> list[IntArray]:

@@ -43,14 +43,14 @@ class InBoxes:
         d = lower.shape[1]
         unit = unit_points("halton", _TRIED, d, np.random.default_rng(0))
         x = lower[:, None] + unit * (upper - lower)[:, None]  # [K, T, d]
-        found = domain.contains(x.reshape(-1, d)).reshape(x.shape[:2]).mean(axis=1)
+        found = domain.encloses(x.reshape(-1, d)).reshape(x.shape[:2]).mean(axis=1)
         margin = _INSIDE * (upper - lower)
         for surface in domain.surfaces() if d > 1 else []:
             foot, _, kept = surface.project(x.reshape(-1, d))
             foot = foot.reshape(x.shape)
             inside = (foot > (lower + margin)[:, None]) & (foot < (upper - margin)[:, None])
             bounding = (inside.all(axis=2) & kept.reshape(x.shape[:2])).any(axis=1)
-            found[bounding] = np.maximum(found[bounding], 1 / _TRIED)
+            found[bounding] = np.clip(found[bounding], 1 / _TRIED, 1 - 1 / _TRIED)
         return cls(domain, lower, upper, found)
 
     @property
@@ -75,7 +75,7 @@ class InBoxes:
                     break
                 unit = unit_points("sobol", int(1.2 * count / share) + 16, d, rng)
                 x = low + (unit + rng.random(d)) % 1.0 * (high - low)
-                here = np.concatenate([here, x[self.domain.contains(x)]])
+                here = np.concatenate([here, x if share == 1 else x[self.domain.encloses(x)]])
             found.append(here[:count])
         return np.concatenate(found)
 

@@ -224,9 +224,9 @@ def _text(now: _Round) -> str:
     return f"{np.count_nonzero(now.solved.residual)}, worst at {_point(middle, sides)}"
 
 
-def _point(middle: Array, sides: Array) -> str:
-    """Return a point to as many digits as the sides of its part tell."""
-    digits = [max(0, math.ceil(-math.log10(2 * each))) for each in sides]
+def _point(middle: Array, sides: Array, less: int = 0) -> str:
+    """Return a point to as many digits as the sides of its part tell, or fewer."""
+    digits = [max(0, math.ceil(-math.log10(2 * each)) - less) for each in sides]
     values = [round(float(v), n) + 0.0 for v, n in zip(middle, digits, strict=True)]
     return f"({', '.join(f'{v:g}' for v in values)})"
 
@@ -240,4 +240,4 @@ def _singular(rounds: Sequence[_Round]) -> str | None:
         touches = np.all(np.abs(after - before) <= (wide + narrow) / 2 * (1 + 1e-9))
         if not touches or not np.all(narrow < wide):
             return None
-    return _point(*last[-1])
+    return _point(*last[-1], less=1)
