@@ -91,7 +91,7 @@ def plot_windows(
             extend=extend,
         )
         names = ("error by window", "error, near the smallest window")
-        grid.title(grid.panels[0, 0], "windows over", f"${symbol(curve.fields[0])}$")
+        grid.title(grid.panels[0, 0], "windows over the field", f"${symbol(curve.fields[0])}$")
         for column in range(columns):
             axes = grid.panels[0, column]
             if column:

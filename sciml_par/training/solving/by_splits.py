@@ -100,7 +100,9 @@ def climb_by_splits(ladder: Ladder) -> str | None:
             break
     place = _singular(rounds)
     if place is not None:
-        ladder.note(f"the solution may be singular near {place}: all rounds split windows there")
+        ladder.note(
+            f"the solution may be singular near {place}: the last rounds all split windows there"
+        )
     if error is not None and ladder.decided(error.known):
         result = _trained(ladder, rounds[-1].windows)
         if result is not None:
