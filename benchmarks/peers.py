@@ -7,7 +7,8 @@ a peer that computes something else is not timed. What counts is the ratios of t
     python benchmarks/peers.py --quick --cases A
 
 prints a table for each case and writes benchmarks/results/peers.json. benchmarks/README.md says
-how the peers are installed; those that are absent are named and left out.
+how the peers are installed; those that are absent are named and left out. With `--device gpu` all
+compute on the first GPU, and the file is peers_gpu.json.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ CASES = {
     "A": Size(1, 101, 2, 16, 2),
     "B": Size(2, 2_000, 180, 64, 3),
     "C": Size(2, 20_000, 564, 128, 4),
+    "D": Size(2, 200_000, 1_784, 256, 4),
 }
 
 TARGETS = {
@@ -70,7 +72,7 @@ TARGETS = {
         ("JAX jit of a step", 0.25),
         ("DeepXDE", 0.05),
     ),
-    "BC": (
+    "BCD": (
         ("JAX fori_loop, forward over reverse", 0.6),
         ("JAX fori_loop, forward Laplacian", 0.95),
         ("PyTorch", 0.7),
@@ -113,6 +115,7 @@ class Options(argparse.Namespace):
     dtypes: list[str]
     peers: list[str]
     threads: int
+    device: str
     environments: Path
     quick: bool
 
@@ -130,13 +133,13 @@ class Measured:
 class Process:
     """A running peer."""
 
-    def __init__(self, python: Path, peer: Peer, threads: int, errors: Any) -> None:
+    def __init__(self, python: Path, peer: Peer, options: Options, errors: Any) -> None:
         self._process = subprocess.Popen(
             [str(python), str(HERE / "peers" / peer.program), *peer.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, **limits(threads)},
+            env={**os.environ, **limits(options.threads), **DEVICES[options.device]},
             encoding="utf-8",
         )
         said = self._answer()
@@ -182,16 +185,17 @@ def main() -> None:
             measured, absent = measure(letter, dtype, options)
             print(table(letter, dtype, measured, absent), flush=True)
             found.append(record(letter, dtype, measured, absent, options))
-    write_json(RESULTS / "peers.json", found)
+    write_json(RESULTS / ("peers.json" if options.device == "cpu" else "peers_gpu.json"), found)
 
 
 def parsed() -> Options:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--cases", type=some_of(CASES), default=list(CASES), metavar="A,B,…")
+    add("--cases", type=some_of(CASES), default=list("ABC"), metavar="A,B,…")
     add("--dtypes", type=some_of(DTYPES), default=list(DTYPES), metavar="float32,…")
     add("--peers", type=some_of(PEERS), default=list(PEERS), metavar="NAME,…")
+    add("--device", choices=tuple(DEVICES), default="cpu", help="(default %(default)s)")
     add("--threads", type=int, default=1, help="cores for every peer (default %(default)s)")
     add(
         "--environments",
@@ -211,7 +215,7 @@ def parsed() -> Options:
 def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], dict[str, str]]:
     """Measure all peers in a case, the engine first; return also the absent ones, with reasons."""
     rounds, seconds = (3, 0.2) if options.quick else (9, 1.0)
-    steps = 5 if letter == "C" else 20
+    steps = 5 if letter in "CD" else 20
     measured: list[Measured] = []
     askers: list[tuple[Process, Measured]] = []
     absent: dict[str, str] = {}
@@ -274,7 +278,7 @@ def started(name: str, options: Options, folder: Path) -> Iterator[Process]:
     if not python.exists():
         raise FileNotFoundError(f"there is no {python}")
     with (folder / f"{name}.txt").open("w") as errors:
-        process = Process(python, peer, options.threads, errors)
+        process = Process(python, peer, options, errors)
         try:
             yield process
         finally:
@@ -290,9 +294,20 @@ def limits(threads: int) -> dict[str, str]:
         "TF_NUM_INTRAOP_THREADS": str(threads),
         "TF_NUM_INTEROP_THREADS": str(threads),
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        "CUDA_VISIBLE_DEVICES": "",
-        "JAX_PLATFORMS": "cpu",
     }
+
+
+DEVICES = {
+    "cpu": {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "PEER_DEVICE": "cpu"},
+    "gpu": {
+        "JAX_PLATFORMS": "cuda",
+        # Otherwise JAX multiplies in TensorFloat-32, with ten bits, which the others do not.
+        "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "PEER_DEVICE": "cuda",
+    },
+}
+"""The environment of the peers, by the device that they compute on."""
 
 
 def check(now: Measured, before: Sequence[Measured], tolerance: float) -> None:
@@ -345,6 +360,7 @@ def record(
         "size": str(CASES[letter]),
         "dtype": dtype,
         "threads": options.threads,
+        "device": options.device,
         "quick": options.quick,
         "absent": dict(absent),
         "trainings": [vars(each) for each in measured],

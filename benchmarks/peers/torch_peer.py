@@ -18,6 +18,13 @@ from torch.func import grad, jvp
 Tensor = torch.Tensor
 Laplacian = Callable[[Sequence[Tensor], Tensor], Tensor]
 
+DEVICE = os.environ.get("PEER_DEVICE", "cpu")
+
+
+def on_device(array: Any) -> Tensor:
+    """Copy an array of NumPy to the device."""
+    return torch.from_numpy(array).to(DEVICE)
+
 
 def network(parameters: Sequence[Tensor], x: Tensor) -> Tensor:
     """u at points [n, d], or at one point [d]: [n, 1], or [1]."""
@@ -31,7 +38,7 @@ def forward_over_reverse(parameters: Sequence[Tensor], x: Tensor) -> Tensor:
     # Each row depends on its own point only, so that one derivative serves all points.
     slope = grad(lambda points: network(parameters, points).sum())
     rows = range(x.shape[1])
-    along = [torch.zeros_like(x).index_fill(1, torch.tensor([i]), 1) for i in rows]
+    along = [torch.zeros_like(x).index_fill(1, torch.tensor([i], device=x.device), 1) for i in rows]
     return sum(jvp(slope, (x,), (along[i],))[1][:, i : i + 1] for i in rows)
 
 
@@ -57,11 +64,11 @@ class TorchTraining:
 
     def __init__(self, case: Case, laplacian: Laplacian) -> None:
         torch.compiler.reset()
-        self._data = tuple(torch.from_numpy(a) for a in (case.x, case.f, case.boundary))
+        self._data = tuple(on_device(a) for a in (case.x, case.f, case.boundary))
         shapes = [tuple(w.shape) for w in case.weights]
         sizes = [math.prod(shape) for shape in shapes]
         weight = case.weight
-        flat = torch.cat([torch.from_numpy(w).reshape(-1) for w in case.weights])
+        flat = torch.cat([on_device(w).reshape(-1) for w in case.weights])
 
         def loss(flat: Tensor, x: Tensor, f: Tensor, boundary: Tensor) -> Tensor:
             parts = torch.split(flat, sizes)
@@ -78,7 +85,7 @@ class TorchTraining:
             rate = LEARNING_RATE * torch.sqrt(1 - BETA_2**number) / (1 - BETA_1**number)
             return number, flat - rate * m / (torch.sqrt(v) + EPSILON), m, v
 
-        number = torch.zeros([], dtype=flat.dtype)
+        number = torch.zeros_like(flat[0])
         self._state = (number, flat, torch.zeros_like(flat), torch.zeros_like(flat))
         self._loss = loss
         self._step = torch.compile(step, fullgraph=True, dynamic=False)
@@ -87,6 +94,8 @@ class TorchTraining:
         """See `Training`."""
         for _ in range(steps):
             self._state = self._step(*self._state, *self._data)
+        if DEVICE != "cpu":
+            torch.cuda.synchronize()
 
     def loss(self) -> float:
         """See `Training`."""

@@ -23,6 +23,9 @@ _SAME_POINT = 1e-6
 
 _FAR = 1e9
 
+_POINTS_AT_ONCE = 1 << 13
+"""So that what thousands of features are at points does not fill the memory."""
+
 KNOWN, SURE = 2.0, 10.0
 """Reliabilities from which the order of magnitude, and the number itself, are claimed."""
 
@@ -145,7 +148,9 @@ class ErrorEstimate:
         """Return e at x: [n, d] -> [n, m], NaN where it is not known (local)."""
         if self.evaluate is None:
             return np.full((len(x), len(self.absolute)), math.nan)
-        return np.where(np.isnan(self.absolute), math.nan, self.evaluate(x))
+        blocks = range(0, max(len(x), 1), _POINTS_AT_ONCE)
+        e = np.concatenate([self.evaluate(x[i : i + _POINTS_AT_ONCE]) for i in blocks])
+        return np.where(np.isnan(self.absolute), math.nan, e)
 
     @staticmethod
     def _stored(evaluate: ValuesAt, points: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
-from sciml_par.results.trained_field import TrainedField, function_of
+from sciml_par.results.trained_field import TrainedField, field_of_model
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any
@@ -79,14 +79,18 @@ def function_field(
     """Return an unknown function of its inputs z, of a model that is loaded when it is needed."""
 
     def make() -> tuple[Any, Any]:
-        apply = function_of(model(), None, len(placed.inputs), dtype)
+        network = field_of_model(model(), None, len(placed.inputs), dtype)
 
-        def function(parameters: Sequence[Tensor], z: Tensor) -> Tensor:
-            return placed.values(Field(partial(apply, parameters)), z, scaled=scaled)
+        def of(parameters: Sequence[Tensor]) -> Any:
+            return partial(_values, placed, cast(Field, network(parameters)), scaled)
 
-        return function, model()
+        return of, model()
 
     return TrainedField(make)
+
+
+def _values(placed: PlacedFunction, network: Field, scaled: bool, z: Tensor) -> Tensor:
+    return placed.values(network, z, scaled=scaled)
 
 
 def members_of_functions(members: Sequence[Member]) -> list[Member]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +100,13 @@ def interval_of(values: Array, probability: float) -> tuple[Array, Array]:
     return mean - half, mean + half
 
 
+class _OfMembers(Protocol):
+    """A quantity of members that are alike, such as u."""
+
+    def of_members(self, weights: Array, x: Array) -> Array:
+        """Return it for weights [M, p] at x: [n, d], [M, n, m]."""
+
+
 class Predictor:
     """Members with their weights and fields, those of one field stacked."""
 
@@ -108,7 +115,7 @@ class Predictor:
         self.left_out = _left_out(members)
         self.used = [m.number not in self.left_out for m in members]
         chosen = [field_of_member(member) for member in members]
-        self._stacks = []
+        self._stacks: list[tuple[_OfMembers, list[int], Array]] = []
         for field in dict.fromkeys(chosen):
             places = [j for j, each in enumerate(chosen) if each is field]
             for dtype in sorted({kept_weights(members[j]).dtype for j in places}, key=str):

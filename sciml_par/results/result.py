@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from operator import getitem
@@ -19,12 +19,14 @@ from sciml_par.results.found import unknowns_of
 from sciml_par.results.linearized_bands import check_level, linearized_uncertainty
 from sciml_par.results.member import FINISHED, History, Member, ranks_of
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
+from sciml_par.results.sampled import Sampler, dataframe, dataset
 from sciml_par.results.stored.files import load, write_results
 from sciml_par.results.stored.folder import claim_folder
 from sciml_par.results.stored.keras_models import Lazy, copy_with
 from sciml_par.results.table import print_table
 from sciml_par.results.text import remarks, text_of
 from sciml_par.results.uncertainty import LINEARIZED, METHODS, Uncertainty
+from sciml_par.results.written import write_solution
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +183,156 @@ class Result:
         found = self._predictor.predict(x, batch_size=batch_size)
         found.interval, (found.lower, found.upper) = interval, bands
         return found
+
+    @by_name
+    def evaluate(
+        self, f: Callable[..., Any], x: Any, *, batch_size: int | None = None
+    ) -> EnsemblePrediction:
+        """Compute a function of the solution at any points, with the weights that are kept (local).
+
+            f(u(·; θ_j), x) of each member j, with mean and deviation as in `predict`
+
+        as a derivative, a flux, a stress, or the residual of an equation. Points are computed in
+        batches, so that there may be millions.
+
+        Parameters
+        ----------
+        f : function
+            f(u, x) -> [n, k] or [n], as a residual: TensorFlow operations and this package's
+            operators. Further arguments with names of unknowns, as in ``f(u, x, D)``, get the
+            values that the member found.
+        x : the points, [n, d], as in `predict`.
+        batch_size : points computed at a time.
+
+        Returns
+        -------
+        What `predict` returns, with `mean` [n, k], `deviation` [n, k] and `members` [M, n, k].
+        `error` is NaN: the estimated error is that of u, not of f.
+
+        Raises
+        ------
+        InputError
+            f is not a function, takes other arguments, or returns no row for each point; or as in
+            `predict`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import sciml_par as sp
+        >>> sp.init()
+        >>> problem = sp.problems.poisson(k=1)
+        >>> result = sp.train(problem, steps=10, progress=False)
+        >>> slope = lambda u, x: sp.problems.derivative(u, x, 0)
+        >>> result.evaluate(slope, np.linspace(-1, 1, 5)).mean.shape
+        (5, 1)
+        """
+        from sciml_par.results.evaluate import FunctionPredictor  # it imports operators
+
+        return FunctionPredictor(self.members, f).predict(x, batch_size=batch_size)
+
+    @by_name
+    def to_dataframe(
+        self,
+        points: Any = None,
+        *,
+        quantities: Mapping[str, Callable[..., Any]] | None = None,
+        interval: float | None = None,
+    ) -> Any:
+        """Return the solution at points as a pandas.DataFrame (local).
+
+        Columns: the coordinates, each component, and of a component u also ``u_error``, the
+        estimated error (NaN if it is not known), ``u_deviation`` of ensembles, and ``u_lower`` and
+        ``u_upper`` if an interval is asked for.
+
+        Parameters
+        ----------
+        points : [n, d], or a DataFrame with columns of the coordinates' names; by default the
+            points of the evaluation.
+        quantities : functions f(u, x) by name, as for `evaluate`; further columns.
+        interval : a probability, as for `predict`.
+
+        Raises
+        ------
+        InputError
+            pandas is not installed (``pip install 'sciml-par[files]'``); or as in `predict`.
+        """
+        sampler = Sampler(self, "Result.to_dataframe", quantities, interval)
+        return dataframe(sampler, points)
+
+    @by_name
+    def to_xarray(
+        self,
+        grid: Any = 50,
+        *,
+        quantities: Mapping[str, Callable[..., Any]] | None = None,
+        interval: float | None = None,
+        domain: Any = None,
+    ) -> Any:
+        """Return the solution on a grid as an xarray.Dataset (local).
+
+        Parameters
+        ----------
+        grid : a number of points along each coordinate of the box around the domain, a tuple with
+            one for each, or a dict with the values of each coordinate by name.
+        quantities, interval : as for `to_dataframe`, with the same names.
+        domain : a `Domain`; at points outside, all values are NaN. By default values outside of
+            the problem's domain are those of the network, which extrapolates.
+
+        Raises
+        ------
+        InputError
+            xarray is not installed (``pip install 'sciml-par[files]'``); or as in `predict`.
+        """
+        return dataset(Sampler(self, "Result.to_xarray", quantities, interval), grid, domain)
+
+    @by_name
+    def write(
+        self,
+        path: str | Path,
+        on: Any = None,
+        *,
+        quantities: Mapping[str, Callable[..., Any]] | None = None,
+        interval: float | None = None,
+        times: Any = None,
+        domain: Any = None,
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the solution to a file for other programs; rank 0 writes (collective).
+
+        The ending decides: ``.vtu``, ``.vtk`` and ``.xdmf`` are meshes for ParaView, ``.pvd`` a
+        series of them in time, ``.nc`` a grid for xarray, ``.csv`` a table. Arrays have the names
+        of `to_dataframe`.
+
+        Parameters
+        ----------
+        path : the file.
+        on : a grid as for `to_xarray`, points [n, d], or for meshes a meshio.Mesh or the path of a
+            mesh that meshio reads. A .pvd takes those of space, without the time.
+        quantities, interval : as for `to_dataframe`.
+        times : of a .pvd, in increasing order; by default eleven over the domain's interval.
+        domain : a `Domain`; cells with corners outside are left out, and grids are NaN there.
+        overwrite : whether an existing file is replaced.
+
+        Returns
+        -------
+        The path.
+
+        Raises
+        ------
+        InputError
+            Another ending, a mesh that cannot be read, a package that is not installed; or as in
+            `predict`.
+        OutputError
+            The file exists, or cannot be written; on all ranks.
+        """
+
+        def write() -> Path:
+            sampler = Sampler(self, "Result.write", quantities, interval)
+            return write_solution(
+                sampler, Path(path), on, times=times, domain=domain, overwrite=overwrite
+            )
+
+        return write() if self.communicator is None else self.communicator.on_root(write)
 
     @by_name
     def uncertainty(

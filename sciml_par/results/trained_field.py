@@ -15,12 +15,14 @@ from sciml_par._compiled_function import CompiledFunction
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
+from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.transformed import Corners
 from sciml_par.problems.problem import Problem
 
 Tensor = Any
 Array = npt.NDArray[Any]
-Function = Callable[[Sequence[Tensor], Tensor], Tensor]
+FieldOf = Callable[[Sequence[Tensor]], Callable[[Tensor], Tensor]]
+"""Gives u of a network with these weights, as a `Field` unless it is not known."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,11 @@ def _digest(problem: Problem, dtype: str) -> str:
 class TrainedField:
     """u(x; θ) for all members whose networks, and what problems make of these, are alike.
 
-    `make` gives the function (parameters, x: [n, d]) -> u: [n, m], which is pure, and the Keras
-    model of which it is made; it is called when one of them is needed.
+    `make` gives the pure function parameters -> u, and the Keras model of which it is made; it is
+    called when one of them is needed.
     """
 
-    def __init__(self, make: Callable[[], tuple[Function, Any]]) -> None:
+    def __init__(self, make: Callable[[], tuple[FieldOf, Any]]) -> None:
         self._make = make
         self._programs: dict[Any, Any] = {}
 
@@ -103,7 +105,7 @@ class TrainedField:
     def at(self, weights: Array, x: Array) -> Array:
         """Return u with weights [p] at x: [n, d], [n, m], operation by operation."""
         points = tf.constant(x, weights.dtype.name)
-        return np.asarray(self._of_one(tf.constant(weights), points).numpy())
+        return np.asarray(self.with_weights(tf.constant(weights))(points).numpy())
 
     def of_members(self, weights: Array, x: Array) -> Array:
         """Return u with the weights [M, p] of M members at x: [n, d], [M, n, m]; compiled."""
@@ -115,8 +117,13 @@ class TrainedField:
         parts = tf.split(flat, [math.prod(shape) for shape in self.shapes])
         return [tf.reshape(p, shape) for p, shape in zip(parts, self.shapes, strict=True)]
 
+    def with_weights(self, flat: Tensor) -> Any:
+        """Return u with weights [p]."""
+        of, _ = self._made
+        return of(self.parameters(flat))
+
     @cached_property
-    def _made(self) -> tuple[Function, Any]:
+    def _made(self) -> tuple[FieldOf, Any]:
         return self._make()
 
     def __deepcopy__(self, memo: Any) -> TrainedField:
@@ -132,14 +139,10 @@ class TrainedField:
             self._programs[specs] = CompiledFunction(self._of_all, specs)
         return self._programs[specs]
 
-    def _of_one(self, flat: Tensor, x: Tensor) -> Tensor:
-        function, _ = self._made
-        return function(self.parameters(flat), x)
-
     def _of_all(self, weights: Tensor, x: Tensor) -> Tensor:
         if weights.shape[0] == 1:
-            return self._of_one(weights[0], x)[None]
-        return tf.vectorized_map(lambda flat: self._of_one(flat, x), weights)
+            return self.with_weights(weights[0])(x)[None]
+        return tf.vectorized_map(lambda flat: self.with_weights(flat)(x), weights)
 
 
 def field_with(
@@ -157,30 +160,32 @@ def field_with(
     If the problem does not make of it what the form says, using the field raises `otherwise`.
     """
 
-    def make() -> tuple[Function, Any]:
+    def make() -> tuple[FieldOf, Any]:
         made, used = model(), problem
         if used is None and form.ansatz is None:
             used = form.problem(outputs)
         elif used is None or not form.is_of(used, dtype):
             return partial(_refuse, otherwise), made
-        return function_of(made, used, d, dtype), made
+        return field_of_model(made, used, d, dtype), made
 
     return TrainedField(make)
 
 
-def _refuse(text: str, _parameters: Any, _x: Any) -> NoReturn:
+def _refuse(text: str, _parameters: Any) -> NoReturn:
     raise InputError(f"Result: {text}")
 
 
-def function_of(model: Any, problem: Problem | None, d: int, dtype: str) -> Function:
-    """Return u(x) of a model, with what the problem makes of it, as a function of weights."""
-    apply = getattr(model, "apply", None)
-    if apply is None:
-        from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow
+def field_of_model(model: Any, problem: Problem | None, d: int, dtype: str) -> FieldOf:
+    """Return u of a model, with what the problem makes of it, as a function of weights."""
+    from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow
 
-        components = int(model(tf.zeros([1, d], dtype)).shape[1])
-        apply = as_network(model, d, components, dtype=dtype).apply
-    if problem is None:
-        return apply
-    problem = problem.for_network(model)
-    return lambda parameters, x: problem.field(partial(apply, parameters))(x)
+    components = int(model(tf.zeros([1, d], dtype)).shape[1])
+    network = as_network(model, d, components, dtype=dtype)
+    made = None if problem is None else problem.for_network(model)
+
+    def of(parameters: Sequence[Tensor]) -> Field:
+        jet = None if network.jet is None else partial(network.jet, parameters)
+        field = Field(partial(network.apply, parameters), jet=jet)
+        return field if made is None else made.field(field)
+
+    return of

@@ -11,7 +11,7 @@ from transports import fake_nccl_communicator
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.xla_call_sites import gpu_handler
+from sciml_par.parallel.execution.xla_call_sites import gpu_handler, on_copies
 from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
 from sciml_par.parallel.requests.request import Allgather, Allreduce, Reducescatter
 
@@ -118,6 +118,22 @@ def test_input_and_output_of_other_lengths_through_the_host(fakes):
             x.ctypes.data, expected.ctypes.data
         )
         np.testing.assert_array_equal(y, expected, err_msg=str(request))
+
+
+def test_a_function_on_copies_of_several_tensors(fakes):
+    xs, shapes = [np.arange(6.0), np.arange(3.0)], [(2,), (3,)]
+
+    def act(given, wanted):
+        a, b = (fakes.from_gpu(at, x.shape, x.dtype) for at, x in zip(given, xs, strict=True))
+        for at, y in zip(wanted, (a[:2] + 1, b * 2), strict=True):
+            ctypes.memmove(at, y.ctypes.data, y.nbytes)
+
+    run = on_copies(fakes.group.gpu, act, [x.nbytes for x in xs], [8 * n for (n,) in shapes])
+    for _ in range(2):
+        results = [fakes.on_gpu(np.zeros(shape)) for shape in shapes]
+        run([fakes.on_gpu(x) for x in xs], results, fakes.stream)
+        a, b = (fakes.from_gpu(*each, np.float64) for each in zip(results, shapes, strict=True))
+        assert a.tolist() == [1.0, 2.0] and b.tolist() == [0.0, 2.0, 4.0]
 
 
 def test_without_cupy_there_is_a_remedy(fakes):

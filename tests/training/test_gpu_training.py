@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import sciml_par.parallel as sp
+from sciml_par.networks import RandomFeatures
 from sciml_par.parallel.tensors.memory import has_gpus
-from sciml_par.problems import Dirichlet, Interval, Problem, Residual, laplacian
-from sciml_par.training import Adam, LevenbergMarquardt, train
+from sciml_par.problems import Dirichlet, Interval, Problem, Residual, derivative, laplacian
+from sciml_par.training import Adam, LeastSquares, LevenbergMarquardt, train
 
 
 @pytest.fixture(
@@ -37,3 +40,20 @@ def test_phases_of_both_kinds_solve_an_equation(place: str) -> None:
     result = train(problem, phases=phases, precision="float64", progress=False)
     errors = [member.prediction.relative_l2_error for member in result.members]
     assert max(errors) < 1e-4
+
+
+def test_a_solver_on_the_host_serves_a_program_on_the_device(place: str) -> None:
+    result = train(
+        Problem(
+            Interval(0, 1),
+            Residual(lambda u, x: derivative(u, x, 0) + u(x)),
+            conditions=[Dirichlet(1.0, on="left")],
+            exact=lambda x: np.exp(-x),
+        ),
+        network=partial(RandomFeatures, features=40),
+        optimizer=LeastSquares(),
+        points=60,
+        precision="float64",
+        progress=False,
+    )
+    assert result.members[0].prediction.relative_l2_error < 1e-9

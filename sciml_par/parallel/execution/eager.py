@@ -91,8 +91,9 @@ def run_eagerly(call_site: CallSite, x: Any) -> Any:
     nccl = call_site.communicator.nccl_transport
     kind = HOST_MEMORY if nccl is None and not has_gpus() else kind_of_memory(x)
     if nccl is not None and kind == nccl.memory and nccl.carries(call_site.request):
-        y = empty(call_site.receive_shape, x.dtype, x.device)
-        # On a GPU, TensorFlow creates uint32 tensors in host memory.
+        y = empty(call_site.receive_shape, x.dtype, x.backing_device)
+        # In a Python function of a graph, `device` says CPU of a tensor in the GPU's memory, so the
+        # memory is asked for.
         if kind_of_memory(y) == nccl.memory:
             return _from_gpu(call_site, x, y, nccl)
     if kind == HOST_MEMORY:
@@ -100,7 +101,7 @@ def run_eagerly(call_site: CallSite, x: Any) -> Any:
     with tf.device(_HOST):
         x_on_host = tf.identity(x)
     y = from_host(call_site, x_on_host)
-    with tf.device(x.device):
+    with tf.device(x.backing_device):
         return tf.identity(y)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,10 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.execution.graph_lifetime import with_the_graph
 from sciml_par.parallel.execution.xla_call_frame import Act, Frame
 from sciml_par.parallel.groups.call_site import CallSite
+from sciml_par.parallel.transports.cupy_binding import Gpu
+
+OnHost = Callable[[Sequence[int], Sequence[int]], object]
+"""Takes the addresses of arguments and of results, in the host's memory."""
 
 GpuHandler = Callable[[int, int, int], None]
 """Takes (send, receive, stream), addresses in the GPU's memory."""
@@ -80,7 +84,7 @@ def gpu_handler(call_site: CallSite, *, on_host: bool = False) -> GpuHandler:
     if nccl is not None and not on_host and nccl.carries(call_site.request):
         return call_site.prepared(nccl).execute
     if call_site.communicator.gpu is None:
-        return _refuse_without_cupy
+        return refuse_without_cupy
     return _through_the_host(call_site)
 
 
@@ -88,24 +92,41 @@ def _through_the_host(call_site: CallSite) -> GpuHandler:
     gpu, request = call_site.communicator.gpu, call_site.request
     assert gpu is not None
     call = call_site.prepared(call_site.communicator.mpi_transport)
-    send_bytes = request.count * request.element.size
-    receive_bytes = math.prod(request.receive_shape) * request.element.size
+    sent = request.count * request.element.size
+    received = math.prod(request.receive_shape) * request.element.size
+    run = on_copies(gpu, lambda send, receive: call.execute(*send, *receive), [sent], [received])
+    return lambda send, receive, stream: run([send], [receive], stream)
+
+
+def on_copies(
+    gpu: Gpu, act: OnHost, sent: Sequence[int], received: Sequence[int]
+) -> Callable[[Sequence[int], Sequence[int], int], None]:
+    """Return `act` for addresses in the GPU's memory and a stream; the program waits.
+
+    Parameters
+    ----------
+    sent, received : the bytes of each argument and result.
+    """
     # A program may run a million times: allocated once.
-    sent = np.empty(send_bytes, np.uint8)
-    received = np.empty(receive_bytes, np.uint8)
+    arguments = [np.empty(nbytes, np.uint8) for nbytes in sent]
+    results = [np.empty(nbytes, np.uint8) for nbytes in received]
 
-    def handler(send: int, receive: int, stream: int) -> None:
-        gpu.copy_to_host(sent.ctypes.data, send, send_bytes, stream)
+    def run(sources: Sequence[int], targets: Sequence[int], stream: int) -> None:
+        for host, source in zip(arguments, sources, strict=True):
+            gpu.copy_to_host(host.ctypes.data, source, host.nbytes, stream)
         gpu.synchronize(stream)
-        call.execute(sent.ctypes.data, received.ctypes.data)
-        gpu.copy_from_host(receive, received.ctypes.data, receive_bytes, stream)
+        act([each.ctypes.data for each in arguments], [each.ctypes.data for each in results])
+        for target, host in zip(targets, results, strict=True):
+            gpu.copy_from_host(target, host.ctypes.data, host.nbytes, stream)
         gpu.synchronize(stream)
 
-    return handler
+    return run
 
 
-def _refuse_without_cupy(send: int, receive: int, stream: int) -> None:
+def refuse_without_cupy(*_: object) -> None:
+    """Raise the error of a call in a program for a GPU whose memory cannot be copied."""
     raise InputError(
-        "A collective in a function that XLA compiles for a GPU needs CuPy: "
-        "pip install 'sciml-par[gpu]', or leave jit_compile out."
+        "A collective, or a solver on the host, in a function that XLA compiles for a GPU needs "
+        "CuPy: pip install 'sciml-par[gpu]', or leave jit_compile out, or hide the GPU "
+        "(CUDA_VISIBLE_DEVICES=)."
     )

@@ -24,8 +24,16 @@ from sciml_par.parallel.execution.xla_call_frame import (
     on_one_tensor,
     one_tensor,
     result_addresses,
+    stream,
 )
-from sciml_par.parallel.execution.xla_call_sites import CallSiteNumbers, CallSites, gpu_handler
+from sciml_par.parallel.execution.xla_call_sites import (
+    CallSiteNumbers,
+    CallSites,
+    OnHost,
+    gpu_handler,
+    on_copies,
+    refuse_without_cupy,
+)
 from sciml_par.parallel.execution.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
 from sciml_par.parallel.execution.xla_module import (
     GENERAL_TARGET,
@@ -54,13 +62,14 @@ class Bridge:
         self._numbers = CallSiteNumbers()
         self.on_host = CallSites(on_one_tensor)
         self.on_gpu = CallSites(on_frame)
-        self.others = CallSites(on_frame)
+        self.others, self.others_on_gpu = CallSites(on_frame), CallSites(on_frame)
         self._resumed, self._failed = CallSites(on_one_tensor), CallSites(on_frame)
         self._others_resumed = CallSites(on_frame)
         self._register_on_host()
         self._platforms = ["CPU"]
         if with_gpus:
             self._foreign.register(TARGET, CUDA, self.on_gpu.act)
+            self._foreign.register(GENERAL_TARGET, CUDA, self.others_on_gpu.act)
             self._platforms.append("CUDA")
         # XLA wants a program's variables on the program's device.
         self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
@@ -157,7 +166,7 @@ class Bridge:
 
     def emit_host_function(
         self,
-        act: Callable[[Sequence[int], Sequence[int]], None],
+        act: OnHost,
         xs: Sequence[Any],
         shapes: Sequence[Shape],
     ) -> list[Any]:
@@ -166,16 +175,22 @@ class Bridge:
         It is outside the order of collectives, whose variable would keep programs from running at
         the same time.
         """
-        number = self._numbers.take(self.others)
-        sent, received = len(xs), len(shapes)
-        self.others.add(
-            number, lambda frame: act(addresses(frame, sent), result_addresses(frame, received))
-        )
+        number = self._numbers.take(self.others, self.others_on_gpu)
         dtype = xs[0].dtype.name
+        sent = [ArrayType(dtype, shape_of(x)) for x in xs]
+        received = [ArrayType(dtype, shape) for shape in shapes]
+        m, n = len(sent), len(received)
+        self.others.add(number, lambda frame: act(addresses(frame, m), result_addresses(frame, n)))
+        if "CUDA" in self._platforms:
+            run = _on_gpu(act, sent, received)
+            self.others_on_gpu.add(
+                number,
+                lambda frame: run(addresses(frame, m), result_addresses(frame, n), stream(frame)),
+            )
         return custom_call(
             xs,
-            [ArrayType(dtype, shape_of(x)) for x in xs],
-            [ArrayType(dtype, shape) for shape in shapes],
+            sent,
+            received,
             number,
             self._platforms,
             target=GENERAL_TARGET,
@@ -221,6 +236,17 @@ class Bridge:
         convert_to_nothing(passed_on)
         with tf.control_dependencies([passed_on]):
             return [tf.identity(y) for y in ys]
+
+
+def _on_gpu(
+    act: OnHost, sent: Sequence[ArrayType], received: Sequence[ArrayType]
+) -> Callable[[Sequence[int], Sequence[int], int], None]:
+    """Return `act` between copies from the GPU and to it."""
+    world = present_world()
+    if world is None or world.communicator.gpu is None:
+        return refuse_without_cupy
+    nbytes = [[each.nbytes for each in kinds] for kinds in (sent, received)]
+    return on_copies(world.communicator.gpu, act, *nbytes)
 
 
 def _order_variable(kind: str) -> Any:

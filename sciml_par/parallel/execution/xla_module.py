@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,11 @@ class ArrayType:
 
     dtype: str
     shape: Shape
+
+    @property
+    def nbytes(self) -> int:
+        """Return how much memory it takes."""
+        return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].size
 
     @property
     def text(self) -> str:

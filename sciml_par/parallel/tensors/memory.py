@@ -15,6 +15,13 @@ HOST_MEMORY = 1
 
 _NAME = b"dltensor"
 
+_WITHOUT_EMPTY = {
+    "uint32": ("float32", []),
+    "complex64": ("float64", []),
+    "complex128": ("float64", [2]),
+}
+"""Types that TensorFlow's Empty does not allocate on a GPU: by which other type it does."""
+
 
 class _DLTensor(ctypes.Structure):
     _fields_ = (
@@ -58,7 +65,11 @@ def empty(shape: Any, dtype: Any, device: str) -> Any:
     if not has_gpus():  # choosing the device takes as long as the rest
         return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
     with tf.device(device):
-        return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+        if dtype.name not in _WITHOUT_EMPTY:
+            return tf.raw_ops.Empty(shape=shape, dtype=dtype, init=False)
+        same_size, parts = _WITHOUT_EMPTY[dtype.name]
+        memory = tf.raw_ops.Empty(shape=[*shape, *parts], dtype=same_size, init=False)
+        return tf.bitcast(memory, dtype)
 
 
 def tensor_on(array: np.ndarray) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from sciml_par.problems.domains.surfaces.sampling import MOST_OF_A_GRID
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
-from sciml_par.results.trained_field import Function
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
@@ -95,7 +95,7 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
     return x, inside
 
 
-def values_of(problem: Problem, network: Network) -> Function:
+def values_of(problem: Problem, network: Network) -> Callable[[Sequence[Any], Any], Any]:
     """Return u(x) of a problem by a network, as a pure function (parameters, x) -> u."""
     return lambda parameters, x: field_of(problem, network, parameters)(x)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.identity.fingerprint import architecture_of
 from sciml_par.training.loop.course import Course
+from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
 from sciml_par.training.outcome.data_fits import data_fits
-from sciml_par.training.outcome.evaluate import evaluate, values_of
+from sciml_par.training.outcome.evaluate import evaluate
 from sciml_par.training.outcome.member_functions import field_of_function, functions_found
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.outcome.validation import at_other_points
@@ -64,7 +66,7 @@ def _kept(ready: Preparation, outcome: Outcome) -> npt.NDArray[Any]:
 def _fields(course: Course) -> list[TrainedField]:
     """Return the field of a course's members, and then those of their unknown functions."""
     stack = course.stack
-    made = values_of(stack.problem, stack.network), stack.network.model
+    made = partial(field_of, stack.problem, stack.network), stack.network.model
     dtype = stack.parameters.dtype.name
     placed = zip(stack.problem.unknown_functions.values(), stack.network.others, strict=True)
     functions = [field_of_function(each, network, dtype=dtype) for each, network in placed]
