@@ -18,6 +18,7 @@ from .figures.save import save_figure as save_figure
 from .figures.scaling import plot_scaling as plot_scaling
 from .figures.slices import plot_slices as plot_slices
 from .figures.unknowns import plot_unknowns as plot_unknowns
+from .figures.windows import plot_windows as plot_windows
 from .metrics.communication_model import CommunicationModel as CommunicationModel
 from .metrics.communication_model import fit_communication as fit_communication
 from .metrics.norms import max_error as max_error

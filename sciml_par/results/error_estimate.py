@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.results.error_by_window import ErrorByWindow
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -78,6 +79,7 @@ class ErrorEstimate:
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says
         nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
         relative to that of u = 0.
+    by_window : error and residual in each window, of a network in `Windows`; else None.
     """
 
     relative: float
@@ -92,6 +94,7 @@ class ErrorEstimate:
     between: bool = False
     undetermined: tuple[str, ...] = ()
     evaluate: Callable[[FloatArray], FloatArray] | None = None
+    by_window: ErrorByWindow | None = None
 
     @classmethod
     def not_known(

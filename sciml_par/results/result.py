@@ -15,18 +15,18 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.changed import all_with_weights, check_alike, merge_members
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.exports.sampled import Sampler, dataframe, dataset
+from sciml_par.results.exports.written import write_solution
 from sciml_par.results.found import unknowns_of
 from sciml_par.results.linearized_bands import check_level, linearized_uncertainty
 from sciml_par.results.member import FINISHED, History, Member, ranks_of
 from sciml_par.results.predict import EnsemblePrediction, Predictor, field_of_member, kept_weights
-from sciml_par.results.sampled import Sampler, dataframe, dataset
 from sciml_par.results.stored.files import load, write_results
 from sciml_par.results.stored.folder import claim_folder
 from sciml_par.results.stored.keras_models import Lazy, copy_with
 from sciml_par.results.table import print_table
 from sciml_par.results.text import remarks, text_of
 from sciml_par.results.uncertainty import LINEARIZED, METHODS, Uncertainty
-from sciml_par.results.written import write_solution
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,6 +66,23 @@ def test_the_error_of_a_layer_is_not_claimed_too_small():
 
 
 @pytest.mark.long
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_windows_are_split_at_a_corner_where_the_solution_is_singular(
+    capsys: pytest.CaptureFixture[str],
+):
+    result = solve(problem_by_name("l-shape"), tolerance=1e-4, seconds=400)
+    true = result.members[0].prediction.relative_l2_error
+    assert true < 1e-4
+    assert true / 2 < result.error.relative < 1e-4
+    windows = result.error.by_window
+    assert windows is not None
+    k = windows.worst
+    assert np.abs([windows.lower[k], windows.upper[k]]).max() < 0.02
+    if rank() == 0:
+        assert "may be singular near (0, 0)" in capsys.readouterr().out
+
+
+@pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_tolerance_that_is_not_met_is_told():
     # A layer of width 1e-4, and hardly any time.

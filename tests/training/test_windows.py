@@ -79,6 +79,12 @@ def test_a_linear_equation_is_solved_in_a_step_on_any_number_of_ranks() -> None:
     assert error_of(result) < 1e-10
 
 
+@pytest.mark.ranks(most=3, reason="three ranks have strips of all kinds")
+def test_split_windows_solve_as_exactly_on_any_number_of_ranks() -> None:
+    split = windows(100).split(2, 3, 6)
+    assert error_of(trained(poisson(), network=split, points=6000)) < 1e-9
+
+
 @pytest.mark.ranks(most=3, reason="three ranks have separators on both sides")
 def test_strips_of_ranks_between_two_separators() -> None:
     problem = poisson(Box([0, 0], [4, 1]))
@@ -135,6 +141,10 @@ def test_the_error_is_estimated_by_richer_windows() -> None:
     result = trained(poisson(), network=windows(40), points=1000, estimate=True)
     assert result.error.known
     assert result.error.relative == pytest.approx(error_of(result), rel=0.1)
+    found = result.error.by_window
+    assert found is not None and found.residual.sum() == pytest.approx(1.0)
+    # The windows are of one size.
+    assert np.sqrt(np.mean(found.error**2)) == pytest.approx(result.error.relative, rel=0.2)
 
 
 @once
@@ -187,20 +197,45 @@ def test_other_optimizers_train_windows() -> None:
 
 
 @once
-def test_the_weights_of_windows_add_up_to_one_everywhere() -> None:
-    model = Windows(partial(MLP, width=3), parts=(3, 1), overlap=0.4)(2, 1, box=([0, 0], [3, 1]))
+@pytest.mark.parametrize("splits", [(), (0, 1, 5, 5, 2)])
+def test_the_weights_of_windows_add_up_to_one_everywhere(splits: Any) -> None:
+    of = Windows(partial(MLP, width=3), parts=(3, 1), overlap=0.4, splits=splits)
+    model = of(2, 1, box=([0, 0], [3, 1]))
     for variable in model.trainable_variables:
         variable.assign(np.zeros(variable.shape))
-    model.linear_variables[1].assign(np.ones((3, 1)))
-    x = np.random.default_rng(0).uniform(-1, 4, (200, 2))
+    model.linear_variables[1].assign(np.ones((3 + 3 * len(splits), 1)))
+    x = np.random.default_rng(0).uniform(-1, 4, (1000, 2))
     np.testing.assert_allclose(model(x), 1.0, rtol=1e-14)
 
 
 @once
-@pytest.mark.parametrize("points", [30, 5000])
-def test_derivatives_are_those_of_tapes(points: int) -> None:
+def test_parts_of_equal_size_have_the_windows_of_a_grid() -> None:
+    """Half of a part on a coarse grid is a part of the fine one, and all derivatives agree."""
+    coarse = windows(parts=(2, 1)).split(0, 1)(2, 1)
+    fine = windows(parts=(4, 2))(2, 1)
+    x = tf.constant(np.random.default_rng(0).uniform(-1.2, 1.2, (50, 2)))
+    order = [
+        int(np.argmin(np.abs(fine.partition.boxes()[0] - low).sum(axis=1)))
+        for low in coarse.partition.boxes()[0]
+    ]
+    values = [np.random.default_rng(1).normal(size=v.shape) for v in fine.variables]
+    for model, numbers in ((fine, np.arange(8)), (coarse, order)):
+        for variable, value in zip(model.variables, values, strict=True):
+            variable.assign(value[numbers])
+    found = [
+        model.jet([v.value for v in model.trainable_variables], x, np.eye(2)[None])
+        for model in (fine, coarse)
+    ]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(a).max())
+
+
+@once
+@pytest.mark.parametrize(("points", "splits"), [(30, ()), (5000, ()), (30, (1, 4, 6))])
+def test_derivatives_are_those_of_tapes(points: int, splits: Any) -> None:
     """Many points are computed in parts."""
-    model = Windows(partial(RandomFeatures, features=300, scale=5.0), parts=(3, 2))(2, 2)
+    inner = partial(RandomFeatures, features=300, scale=5.0)
+    model = Windows(inner, parts=(3, 2), splits=splits)(2, 2)
     rng = np.random.default_rng(0)
     kernel, bias = model.linear_variables
     kernel.assign(rng.normal(size=kernel.shape))
@@ -228,8 +263,8 @@ def test_derivatives_are_those_of_tapes(points: int) -> None:
 
 @once
 def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
-    model = windows()(2, 1)
-    model.linear_variables[0].assign(np.random.default_rng(0).normal(size=(6, 80, 1)))
+    model = windows().split(1, 7)(2, 1)
+    model.linear_variables[0].assign(np.random.default_rng(0).normal(size=(12, 80, 1)))
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     x = np.random.default_rng(1).uniform(-1, 1, (20, 2))
@@ -244,6 +279,7 @@ def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
         (lambda: Windows(RandomFeatures, overlap=0.6), "overlap must be in"),
         (lambda: Windows(RandomFeatures, parts=0), "parts"),
         (lambda: Windows(RandomFeatures, parts=(2, 2.5)), "parts"),
+        (lambda: Windows(RandomFeatures, parts=2, splits=(4,))(2, 1), "no part 4"),
         (lambda: Windows(MLP(2, 1)), "a function that makes the network of a window"),
         (
             lambda: Windows(RandomFeatures, parts=(2, 2, 2))(2, 1),

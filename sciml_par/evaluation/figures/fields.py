@@ -98,7 +98,7 @@ def draw_panels(
 
 def _draw(axes: Axes, panel: Panel, equal: bool) -> Any:
     """Draw a panel, and return its colours."""
-    triangles, values, norm = _triangulate(panel.curve), panel.values, panel.norm
+    triangles, values, norm = triangulate(panel.curve), panel.values, panel.norm
     lost = ~np.isfinite(values)
     triangles.set_mask(lost[triangles.triangles].any(axis=1))
     # A log scale has no colour for zero; masked triangles still index their corners.
@@ -132,7 +132,8 @@ def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
     axes.streamplot(across, up, u, v, **_STREAMLINES)
 
 
-def _triangulate(curve: Prediction) -> Triangulation:
+def triangulate(curve: Prediction) -> Triangulation:
+    """Return the triangles between the points of a prediction."""
     try:
         return Triangulation(curve.x[:, 0], curve.x[:, 1])
     except (RuntimeError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.partition import Pairs, Partition
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Part, Propagated
+from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class WindowedModel(PropagatedModel):
         Dimension d of the points, and number m of components of the field.
     inner : Keras model
         The network of one window, whose architecture all have.
-    parts, overlap : as of `Windows`.
+    parts, overlap, splits, unused : as of `Windows`.
     box : pair (lower, upper) of sequences of d numbers
         The corners of the box of the points.
     seed : int
@@ -58,6 +60,8 @@ class WindowedModel(PropagatedModel):
         parts: int | Sequence[int],
         overlap: float,
         box: Any,
+        splits: Sequence[int] = (),
+        unused: Sequence[int] = (),
         seed: int = 0,
         dtype: str = "float64",
         name: str | None = None,
@@ -78,7 +82,7 @@ class WindowedModel(PropagatedModel):
             dtype=dtype,
             name=name,
         )
-        self.partition = _partition(parts, overlap, checked_box(box, inputs))
+        self.partition = partition_of(parts, overlap, checked_box(box, inputs), splits, unused)
         self._inner = keras.saving.serialize_keras_object(inner)
         self._of_frozen = isinstance(inner, RandomFeatures)
         self._function = stretched(activation_named(inner.activation), inner.omega)
@@ -147,7 +151,7 @@ class WindowedModel(PropagatedModel):
 
         Parameters
         ----------
-        place : the number of the window along each axis, [d], in the type of x.
+        place : of the window, as the partition gives it, in the type of x.
         hidden : kernel and bias of its hidden layers.
         """
         weight, a = self.partition.in_window(place, x)
@@ -178,6 +182,8 @@ class WindowedModel(PropagatedModel):
             "inner": self._inner,
             "parts": list(self.partition.parts),
             "overlap": self.partition.overlap,
+            "splits": list(self.partition.splits),
+            "unused": list(self.partition.unused),
             "box": [list(self.partition.lower), list(self.partition.upper)],
             "seed": self.seed,
             "dtype": self.dtype_policy.name,
@@ -194,15 +200,27 @@ def _check_inner(inner: Any) -> None:
         )
 
 
-def _partition(parts: Any, overlap: float, box: Any) -> Partition:
-    lower, upper = box
+def partition_of(
+    parts: Any, overlap: float, box: Any, splits: Sequence[int] = (), unused: Sequence[int] = ()
+) -> Partition:
+    """Return the partition of a box that `Windows` asks for."""
+    lower, upper = (tuple(map(float, each)) for each in box)
     several = tuple(parts) if isinstance(parts, Sequence) else (parts,) * len(lower)
     if len(several) != len(lower):
         raise InputError(
             f"Windows: parts={several} has {len(several)} numbers, and the points have "
             f"{len(lower)} coordinates; give one number for each coordinate."
         )
-    return Partition(tuple(lower), tuple(upper), several, overlap)
+    count = math.prod(several)
+    for number in splits:
+        if number >= count:
+            raise InputError(
+                f"Windows: there is no part {number} to split; the parts have the numbers 0 to "
+                f"{count - 1}."
+            )
+        count += 2 ** len(lower) - 1
+    kind = RefinedPartition if splits or unused else Partition
+    return kind(lower, upper, several, overlap, tuple(splits), tuple(unused))
 
 
 def _dense(of: WeightsOf, kernel: Any, bias: Any, a: Propagated, pairs: Pairs) -> Propagated:

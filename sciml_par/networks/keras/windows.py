@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from sciml_par._checks import checked_integer, is_positive
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.factory import is_factory, make_network
-from sciml_par.networks.keras.windowed_model import WindowedModel
+from sciml_par.networks.keras.windowed_model import WindowedModel, partition_of
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,17 @@ class Windows:
     overlap : float
         By which a window reaches into the next part, in units of a part's side, in (0, 0.5]. The
         larger, the worse conditioned are the linear systems.
+    splits : sequence of ints
+        Numbers of parts to split into halves along each axis, one after another. The first half
+        has the number of the part, and the others follow after all other parts; see `split`.
+    unused : sequence of ints
+        Numbers of parts without a window. `train` adds those that lie outside of the domain.
 
     Raises
     ------
     InputError
-        A number of parts that is not a positive integer, or an overlap outside of (0, 0.5]; when a
+        A number of parts that is not a positive integer, an overlap outside of (0, 0.5], or a part
+        to be split that does not exist; when a
         network is made, another number of axes or a network without dense layers alone.
 
     Examples
@@ -49,12 +55,17 @@ class Windows:
     >>> model = Windows(partial(RandomFeatures, features=100), parts=(4, 4))(2, 1)
     >>> model.partition.count
     16
+    >>> windows = Windows(partial(RandomFeatures, features=100), parts=(4, 4)).split(5, 6)
+    >>> windows(2, 1).partition.count
+    22
     """
 
     inner: Callable[..., Any]
     _: KW_ONLY
     parts: int | Sequence[int] = 4
     overlap: float = 0.15
+    splits: Sequence[int] = ()
+    unused: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not is_factory(self.inner):
@@ -67,6 +78,21 @@ class Windows:
         checked = tuple(checked_integer(each, "Windows: parts", least=1) for each in given)
         object.__setattr__(self, "parts", checked if several else checked[0])
         object.__setattr__(self, "overlap", _checked_overlap(self.overlap))
+        for name in ("splits", "unused"):
+            numbers = (checked_integer(k, f"Windows: {name}", least=0) for k in getattr(self, name))
+            object.__setattr__(self, name, tuple(numbers))
+
+    def split(self, *numbers: int) -> Windows:
+        """Return windows of which these parts are split into halves along each axis (local).
+
+        Neighbours should differ by a factor of two at most, since a window is steep where it meets
+        a much smaller one.
+        """
+        return replace(self, splits=(*self.splits, *numbers))
+
+    def boxes(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """Return the corners of the parts of a box: [d], [d] -> [K, d], [K, d] (local)."""
+        return partition_of(self.parts, self.overlap, (lower, upper), self.splits).boxes()
 
     def __call__(
         self, inputs: int, outputs: int, *, seed: int = 0, dtype: str = "float64", box: Any = None
@@ -80,6 +106,8 @@ class Windows:
             inner=made,
             parts=self.parts,
             overlap=self.overlap,
+            splits=self.splits,
+            unused=self.unused,
             box=around if box is None else box,
             seed=seed,
             dtype=dtype,

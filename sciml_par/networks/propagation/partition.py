@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.networks.propagation.propagation import Part, Propagated
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 Tensor = Any
 
 
@@ -48,12 +50,15 @@ class Partition:
     lower, upper : corners of the box, [d].
     parts : along each axis, [d].
     overlap : by which a window reaches into the next part, in units of h, in (0, ½].
+    splits, unused : of a `RefinedPartition`.
     """
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     parts: tuple[int, ...]
     overlap: float
+    splits: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -75,17 +80,22 @@ class Partition:
         """By which the number of a window grows along each axis, [d]."""
         return tuple(int(np.prod(self.parts[i + 1 :])) for i in range(len(self.parts)))
 
-    def centres(self) -> FloatArray:
-        """Return the centres of all windows, in the order of their numbers: [K, d] (local)."""
-        axes = [
-            low + h * (np.arange(n) + 0.5)
-            for low, h, n in zip(self.lower, self.sides, self.parts, strict=True)
-        ]
-        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    def boxes(self) -> tuple[FloatArray, FloatArray]:
+        """Return lower and upper corners of the parts, in the order of their numbers: [K, d] each.
+
+        Local.
+        """
+        places = np.stack(np.unravel_index(np.arange(self.count), self.parts), axis=1)
+        low = np.array(self.lower)
+        return low + self.sides * places, low + self.sides * (places + 1)
 
     def half_sides(self) -> FloatArray:
         """Return half of the sides of a window, [d] (local)."""
         return self.sides * (0.5 + self.overlap)
+
+    def to_split(self, wanted: Sequence[int]) -> list[int]:
+        """Return these parts, and those that would be more than twice as large as a neighbour."""
+        return sorted({int(each) for each in wanted})
 
     def pairs(self, x: Propagated) -> Pairs:
         """Return points x: [d, n] with the windows that may cover them (local)."""
@@ -146,23 +156,32 @@ class Partition:
         w2 = (b2 / reach**2 - 2 * w1 * slope - w * curvature) / total
         return w, w1, w2
 
-    def covered(self, x: FloatArray) -> list[npt.NDArray[np.bool_]]:
-        """Return which points are in each window along each axis: [n, d] -> d of [parts, n]."""
-        reach, found = 0.5 + self.overlap, []
+    def points_of_windows(self, x: FloatArray) -> Iterator[tuple[int, IntArray]]:
+        """Return the points of each window that has some: x: [n, d] (local)."""
+        reach, along = 0.5 + self.overlap, []
         for axis, parts in enumerate(self.parts):
             s = (x[:, axis] - self.lower[axis]) / self.sides[axis] - 0.5
             k = np.arange(parts)[:, None]
-            found.append(((s > k - reach) | (k == 0)) & ((s < k + reach) | (k == parts - 1)))
-        return found
+            along.append(((s > k - reach) | (k == 0)) & ((s < k + reach) | (k == parts - 1)))
+        for window, place in enumerate(np.ndindex(self.parts)):
+            inside = np.ones(len(x), bool)
+            for masks, number in zip(along, place, strict=True):
+                inside &= masks[number]
+            if inside.any():
+                yield window, np.flatnonzero(inside)
 
-    def place(self, window: int) -> tuple[int, ...]:
-        """Return the number of a window along each axis."""
-        return tuple(int(i) for i in np.unravel_index(window, self.parts))
+    def place(self, window: int) -> FloatArray:
+        """Return the number of a window along each axis, for `in_window`."""
+        return np.array(np.unravel_index(window, self.parts), np.float64)
+
+    def name(self, window: int) -> str:
+        """Return what tells a window from others in a message."""
+        return f"window {tuple(map(int, self.place(window)))} of {self.parts}"
 
     def in_window(self, place: Tensor, x: Propagated) -> tuple[Propagated, Propagated]:
         """Return the weight [1, n] and the coordinates [d, n] of a window at points in it.
 
-        place : the number of the window along each axis, [d], in the type of x.
+        place : of the window, in the type of x.
         """
         whole = None
         for axis, parts in enumerate(self.parts):

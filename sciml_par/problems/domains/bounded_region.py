@@ -96,9 +96,13 @@ class BoundedRegion(Region):
         x : array [k, d]
         normals : array [k, d]
         """
-        left_out = () if with_initial else self._initial_surfaces
-        surfaces = [s for s in self._surfaces if s.names not in [other.names for other in left_out]]
+        surfaces = self.surfaces(with_initial=with_initial)
         return self._on_surfaces(surfaces, n, method, rng, what="boundary")
+
+    def surfaces(self, *, with_initial: bool = True) -> list[Surface]:
+        """Return the parts of the boundary, onto which points can be projected (local)."""
+        left_out = [] if with_initial else [other.names for other in self._initial_surfaces]
+        return [surface for surface in self._surfaces if surface.names not in left_out]
 
     @property
     def _initial_surfaces(self) -> tuple[Surface, ...]:

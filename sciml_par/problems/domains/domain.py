@@ -110,6 +110,13 @@ class Domain(ByName, BoundedRegion):
         """
         return self._within(self._as_points(x, "contains"), self._rounding)
 
+    def encloses(self, x: npt.ArrayLike) -> BoolArray:
+        """Return whether points lie in the domain, without that rounding: x: [n, d] -> [n] (local).
+
+        So it tells the inside of parts of any size.
+        """
+        return self._within(self._as_points(x, "encloses"), 0.0)
+
     def admits(self, x: npt.ArrayLike) -> BoolArray:
         """Return which points may lie in the domain: x: [n, d] -> [n] (local).
 

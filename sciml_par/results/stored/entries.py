@@ -14,6 +14,7 @@ from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.problems.unknowns.placed_function import Input, PlacedFunction
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.results.data_fit import DataFit
+from sciml_par.results.error_by_window import ErrorByWindow
 from sciml_par.results.error_estimate import ErrorEstimate, ValuesAt
 from sciml_par.results.growth import Growth
 from sciml_par.results.member import Member, RankContribution
@@ -149,7 +150,8 @@ def _write_error(error: ErrorEstimate | None) -> Entry | None:
         return None
     unknowns = {name: np.asarray(value).tolist() for name, value in error.unknowns.items()}
     absolute = [_as_json(float(each)) for each in error.absolute]
-    return {**_written(error, _OF_ERROR), "absolute": absolute, "unknowns": unknowns}
+    found = {**_written(error, _OF_ERROR), "absolute": absolute, "unknowns": unknowns}
+    return found if error.by_window is None else {**found, "by_window": error.by_window.to_lists()}
 
 
 def _read_error(entry: Entry | None, x: Array, values: Array | None) -> ErrorEstimate | None:
@@ -158,8 +160,11 @@ def _read_error(entry: Entry | None, x: Array, values: Array | None) -> ErrorEst
         return None
     entry = {"between": False, "own_error": None, "undetermined": [], **entry}
     absolute = np.array([_from_json(each) for each in entry["absolute"]], np.float64)
+    windows = entry.get("by_window")
     found = ErrorEstimate(
-        **{**_read(entry, _OF_ERROR), "absolute": absolute}, unknowns=entry["unknowns"]
+        **{**_read(entry, _OF_ERROR), "absolute": absolute},
+        unknowns=entry["unknowns"],
+        by_window=windows and ErrorByWindow.from_lists(windows),
     )
     return found if values is None else replace(found, values=values, evaluate=ValuesAt(x, values))
 

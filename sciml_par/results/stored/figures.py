@@ -20,6 +20,7 @@ from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.evaluation.figures.scatters import can_be_scattered
 from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
 from sciml_par.evaluation.figures.unknowns import plot_unknowns
+from sciml_par.evaluation.figures.windows import plot_windows
 from sciml_par.results.linearized_bands import linearized_uncertainty
 from sciml_par.results.member import (
     DIVERGED,
@@ -50,6 +51,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     dimensions, there are the loss and, if an exact solution or an estimated error is known, the
     predicted over the exact values and the estimated error. A field over space and time also has
     slices at several times, and a vector field in the plane, such as a velocity, streamlines. A
+    field in windows whose error is known has these windows and the error in each of them. A
     single member whose data have known errors has bands, and intervals of the unknowns in pairs.
     """
     labels = labels_of(members, mode=mode)
@@ -71,6 +73,10 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(plot_slices(drawn, title=title), folder, "slices")
     if vector_of(drawn[0]) is not None:
         save_figure(plot_flow(drawn, title=title), folder, "flow")
+    windows = members[0].error and members[0].error.by_window
+    if windows and in_full and drawn[0].dimension == _DRAWN_DIMENSIONS and windows.known:
+        given = windows.lower, windows.upper, windows.error
+        save_figure(plot_windows(drawn[0], *given, title=title), folder, "windows")
 
 
 def _write_histories(

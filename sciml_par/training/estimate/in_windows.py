@@ -15,8 +15,10 @@ import numpy.typing as npt
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.unknowns.unknowns import numbers_of
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.estimate.by_window import error_by_window, shares_of
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import values_of
@@ -38,7 +40,10 @@ _SEED = 977
 
 @dataclass(frozen=True)
 class InWindows:
-    """A solution u and one with a correction u + e, as `Solved` has them for one network."""
+    """A solution u and one with a correction u + e, as `Solved` has them for one network.
+
+    residual : the share of each window in the loss of u at unseen points, [K].
+    """
 
     base: Any
     stack: Stack
@@ -47,6 +52,18 @@ class InWindows:
     before: float
     after: float
     of_zero: float
+    residual: Array
+
+    def with_windows(self, error: ErrorEstimate) -> ErrorEstimate:
+        """Return an error with that of each window."""
+        domain, theta = self.stack.problem.domain, self.start
+        boxes = self.base.partition.boxes()
+
+        def u(x: Array) -> Array:
+            return self.field_values(x, theta)
+
+        found = error_by_window(domain, boxes, self.residual, u, error.evaluate)
+        return replace(error, by_window=found)
 
     def field_values(self, x: Array, theta: Array | None = None) -> Array:
         """Return u at x: [n, d] -> [n, m], by default with the correction (local)."""
@@ -91,7 +108,8 @@ def corrected_in_windows(
     before, after = (float(solver.terms(theta, unseen).sum()) for theta in (start, end))
     alone = WindowedGaussNewton(stack, world.communicator, LeastSquares())
     of_zero = float(alone.terms(start, unseen).sum())
-    return InWindows(model, stack, start, end, before, after, of_zero)
+    _, residual = shares_of(solver.squares(start, unseen), model.partition, world)
+    return InWindows(model, stack, start, end, before, after, of_zero, residual)
 
 
 def _prepared(
@@ -105,6 +123,8 @@ def _prepared(
         partial(networks.RandomFeatures, **kept),
         parts=model.partition.parts,
         overlap=model.partition.overlap,
+        splits=model.partition.splits,
+        unused=model.partition.unused,
     )
     weights = model.partition.count * (richer["features"] + 1) * model.output_size
     components = _components(setup)

@@ -95,12 +95,19 @@ def _estimated(
     if start is None and getattr(setup.network.model, "has_random_features", False):
         # It imports TensorFlow, which is not to be there before `init`.
         in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
-        better = partial(
-            in_windows.corrected_in_windows, setup, kept, ready.points, seed=seed, world=world
-        )
+        correct = partial(in_windows.corrected_in_windows, setup, kept, ready.points)
+        corrected: list[Any] = []
+
+        def better() -> Any:
+            corrected.append(correct(seed=seed, world=world))
+            return corrected[0]
+
         features = ([KINDS[0]], _FEATURES)
         estimate = partial(estimate_error, suitable=features, better=better)
-        return estimate(setup.problem, setup, kept, prediction, seed=seed, world=world)
+        error = estimate(setup.problem, setup, kept, prediction, seed=seed, world=world)
+        # With scaled inputs, the parts are not those of the domain.
+        scaled = not corrected or setup.problem.input_scaling
+        return error if scaled else cast(ErrorEstimate, corrected[0].with_windows(error))
     if start is None:
         return estimate_error(setup.problem, setup, kept, prediction, seed=seed, world=world)
     problem = setup.problem.starting_from(start.in_time)

@@ -14,6 +14,7 @@ from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
+from sciml_par.training.points.in_boxes import InBoxes
 from sciml_par.training.points.points import Points
 
 LEAST = 16
@@ -35,6 +36,7 @@ class BoundaryPoints:
         the others.
     method, initial_method : by which they are chosen.
     derived : those that were given without normals.
+    boxes : in which the points are drawn.
     """
 
     domain: Domain
@@ -43,6 +45,7 @@ class BoundaryPoints:
     method: str
     initial_method: str
     derived: tuple[Given, ...] = ()
+    boxes: InBoxes | None = None
 
     @classmethod
     def of(cls, domain: Domain, points: Points, interior: int) -> BoundaryPoints:
@@ -59,7 +62,7 @@ class BoundaryPoints:
             _check_initial(initial[0], domain)
             derived += [initial] if points.initial[1] is None else []
         methods = points.method_of("boundary", domain), points.method_of("initial", domain)
-        return cls(domain, number, initial, *methods, tuple(derived))
+        return cls(domain, number, initial, *methods, tuple(derived), points.boxes)
 
     @property
     def random(self) -> bool:
@@ -90,6 +93,8 @@ class BoundaryPoints:
     def _most(self, rng: np.random.Generator) -> Given:
         if isinstance(self.number, tuple):
             return self.number
+        if self.boxes is not None:
+            return self.boxes.boundary(self.number, rng, with_initial=self.initial is None)
         return self.domain.boundary(
             self.number, method=self.method, rng=rng, with_initial=self.initial is None
         )

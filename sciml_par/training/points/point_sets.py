@@ -52,7 +52,7 @@ class InteriorSet:
         self, residuals: Sequence[Residual], domain: Domain, points: Points, seed: int
     ) -> None:
         self._residuals, self._domain, self._seed = residuals, domain, seed
-        self._method = points.method_of(INTERIOR, domain)
+        self._method, self._boxes = points.method_of(INTERIOR, domain), points.boxes
         self._number = 64 if points.interior is None else points.interior
         self.given = isinstance(self._number, np.ndarray)
         if isinstance(self._number, np.ndarray):
@@ -69,7 +69,13 @@ class InteriorSet:
         if isinstance(self._number, np.ndarray):
             return (self._number,)
         rng = generator(self._seed, Purpose.INTERIOR, draw)
+        if self._boxes is not None:
+            return (self._boxes.interior(self._number, rng),)
         return (self._domain.interior(self._number, method=self._method, rng=rng),)
+
+    def weights(self, x: FloatArray) -> FloatArray | None:
+        """Return factors of |r|² at all points x: [n, d], where these are not all one."""
+        return None if self._boxes is None or self.given else self._boxes.weights(x)
 
     def candidates(self, number: int, rng: np.random.Generator) -> FloatArray:
         """Return random points of the domain: [number, d], or fewer of a cloud of fewer points."""

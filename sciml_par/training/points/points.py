@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID, MOST_OF_A_GRID, method_name
 from sciml_par.training.points.adapting import Adapting, checked_adapting
+from sciml_par.training.points.in_boxes import InBoxes
 
 FloatArray = npt.NDArray[np.float64]
 Number = int | tuple[int, ...]
@@ -79,6 +80,8 @@ class Points(ByName):
     adapt: Adapting | None = None
     seed: int | None = None
     conditions: Mapping[str, Any] | None = None
+    boxes: InBoxes | None = field(default=None, init=False)
+    """Of windows that differ in size, in which the points are drawn."""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -142,7 +145,7 @@ class Points(ByName):
 
     def settings(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, by name."""
-        names = [name for name in self.__dataclass_fields__ if name != "_"]
+        names = [name for name in self.__dataclass_fields__ if name not in ("_", "boxes")]
         found = {name: getattr(self, name) for name in names}
         return {name: value for name, value in found.items() if not _is_default(value)}
 

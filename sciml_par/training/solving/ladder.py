@@ -127,6 +127,11 @@ class Ladder:
         seconds = f"{time.perf_counter() - self._began:6.1f} s"
         print(f"{method:<22}{size:<28}{math.sqrt(loss):9.1e}  {text:<18}{seconds}", flush=True)
 
+    def note(self, text: str) -> None:
+        """Show a sentence on rank 0 (local)."""
+        if self.shown and self.world.communicator.rank == 0:
+            print(text, flush=True)
+
     def end(self, why: str | None) -> Result:
         """Say how it ends, with a warning if the tolerance is not met; return the best result.
 

@@ -19,6 +19,7 @@ from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
 from sciml_par.training.solving.by_slabs import solve_in_slabs
+from sciml_par.training.solving.by_splits import climb_by_splits
 from sciml_par.training.solving.by_windows import climb_by_windows
 from sciml_par.training.solving.ladder import Ladder
 
@@ -43,9 +44,9 @@ def solve(
     The methods are tried in this order, each while the residual at unseen points falls:
     random features of growing number, whose output layer is solved for (`LeastSquares`), each
     beginning with the solution before; random features in `Windows` of growing number, in up to
-    three dimensions; corrections of the best solution by further features; a
-    network by `LevenbergMarquardt` whose points follow the residual, and a second one for its
-    error where features cannot tell it.
+    three dimensions; windows that are split where the residual is largest; corrections of the best
+    solution by further features; a network by `LevenbergMarquardt` whose points follow the
+    residual, and a second one for its error where features cannot tell it.
 
     On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
     equal share of the tolerance and of the remaining time, from the end of the one before. The
@@ -114,7 +115,13 @@ def solve(
 def _climbed(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
     why = None
-    for climb in (climb_by_features, climb_by_windows, climb_by_corrections, climb_by_networks):
+    for climb in (
+        climb_by_features,
+        climb_by_windows,
+        climb_by_splits,
+        climb_by_corrections,
+        climb_by_networks,
+    ):
         if why is None and not ladder.met:
             why = climb(ladder)
     return why

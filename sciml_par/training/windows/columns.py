@@ -40,13 +40,7 @@ class Columns:
 
     def windows(self, x: Array) -> Iterator[tuple[int, IntArray]]:
         """Return the points of each window that has some, a limited number at once: x: [n, d]."""
-        partition = self._model.partition
-        along = partition.covered(x)
-        for window in range(partition.count):
-            inside = np.ones(len(x), bool)
-            for masks, place in zip(along, partition.place(window), strict=True):
-                inside &= masks[place]
-            points = np.flatnonzero(inside)
+        for window, points in self._model.partition.points_of_windows(x):
             for first in range(0, len(points), _AT_ONCE):
                 yield window, points[first : first + _AT_ONCE]
 
@@ -60,7 +54,7 @@ class Columns:
         key = (second.tobytes(), wanted)
         if key not in self._traced:
             self._traced[key] = self._function(second, wanted)
-        place = np.array(self._model.partition.place(window), self._dtype)
+        place = self._model.partition.place(window).astype(self._dtype)
         hidden = [(kernel[window], bias[window]) for kernel, bias in self._hidden]
         found = self._traced[key](place, hidden, x.astype(self._dtype))
         return [each.numpy() for each in found]
@@ -79,6 +73,7 @@ class Columns:
     def _function(self, second: Array, wanted: tuple[int, ...]) -> Any:
         """Return what computes some quantities, for any number of points."""
         model, d = self._model, second.shape[1]
+        place = model.partition.place(0).shape
 
         def quantities(place: Tensor, hidden: Any, x: Tensor) -> list[Tensor]:
             found = model.features(place, hidden, Propagated.at(x, second))
@@ -89,7 +84,7 @@ class Columns:
             return tf.TensorSpec(shape, self._dtype)
 
         layers = [(spec(*k.shape[1:]), spec(*b.shape[1:])) for k, b in self._hidden]
-        signature = [spec(d), layers, spec(None, d)]
+        signature = [spec(*place), layers, spec(None, d)]
         # TensorFlow counts the traces of functions by their code, but not those of partials.
         return tf.function(partial(quantities), input_signature=signature, autograph=False)
 

@@ -75,6 +75,10 @@ class WindowedGaussNewton:
         here = together(self._ranks, lambda: self._rows.terms(theta, batch))
         return summed(here, self._ranks)
 
+    def squares(self, theta: Array, batch: Batch) -> list[tuple[Array, Array]]:
+        """Return this rank's points of each term, and w |r|² there (collective)."""
+        return together(self._ranks, lambda: list(self._rows.squares(theta, batch)))
+
     def _direction(self, theta: Array, batch: Batch) -> tuple[Array, float, int]:
         """Return J⁺ r at the places of θ, the loss that it predicts, and the columns kept."""
         rows = together(self._ranks, lambda: self._rows.rows(theta, batch))
@@ -110,14 +114,13 @@ def check_windows(stack: Stack, with_rows: Sequence[int]) -> None:
     missing = sorted(set(range(partition.count)) - set(with_rows))
     if not missing or stack.problem.input_scaling:
         return
-    offsets = np.random.default_rng(0).uniform(-0.5, 0.5, (_TRIED, domain.dimension))
-    centres = partition.centres()
+    unit = np.random.default_rng(0).uniform(size=(_TRIED, domain.dimension))
+    lower, upper = partition.boxes()
     for window in missing:
-        if domain.contains(centres[window] + offsets * partition.sides).any():
+        if domain.contains(lower[window] + unit * (upper - lower)[window]).any():
             raise InputError(
-                f"LeastSquares with Windows: no point lies in window {partition.place(window)} of "
-                f"{partition.parts}, in which a part of the domain lies. Take more points=, or "
-                f"fewer parts."
+                f"LeastSquares with Windows: no point lies in {partition.name(window)}, in which a "
+                f"part of the domain lies. Take more points=, or fewer parts."
             )
 
 

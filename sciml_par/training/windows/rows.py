@@ -92,6 +92,12 @@ class RowsOfWindows:
                 found[number] = np.sum(term.residuals(theta, rows, requests) ** 2)
         return found
 
+    def squares(self, theta: Array, batch: Batch) -> Iterator[tuple[Array, Array]]:
+        """Return this rank's points of each term, [n, d], and w |r|² there, [n] (local)."""
+        for term, rows in self._with_points(batch):
+            r = term.residuals(theta, rows, term.requests(theta, rows))
+            yield np.asarray(rows.arrays[0]), np.sum(r**2, axis=0)
+
     def _with_points(self, batch: Batch) -> Iterator[tuple[_Term, Rows]]:
         for term, rows in zip(self._terms, batch, strict=True):
             if rows.arrays[0].shape[0]:

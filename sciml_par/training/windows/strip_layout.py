@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.errors import InputError
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.windows.bases import Basis
@@ -15,6 +14,10 @@ from sciml_par.training.windows.exchange import summed
 from sciml_par.training.windows.rows import WindowRows
 
 Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_ALIKE = 1e-9
+"""Of the extent, by which middles differ by rounding."""
 
 
 def pairs_of(rows: WindowRows) -> list[tuple[int, int]]:
@@ -38,18 +41,17 @@ def pairs_of(rows: WindowRows) -> list[tuple[int, int]]:
 class Strips:
     """Which windows are in which strip, and which rank has which strips.
 
-    Windows in one strip or in neighbouring ones may share rows. If the first and the last windows
-    do, by periodic conditions, the strips are folded: each has the windows of both sides.
+    A strip has the windows at the same distance from the first ones, in steps from a window to one
+    that shares rows with it. So only windows in one strip or in neighbouring ones share rows. If
+    the first and the last windows do, by periodic conditions, each strip has windows of both sides.
     """
 
     def __init__(
         self, partition: Partition, axis: int, rows: WindowRows, ranks: Communicator
     ) -> None:
-        parts = partition.parts[axis]
-        along = np.unravel_index(np.arange(partition.count), partition.parts)[axis]
-        here = [abs(int(along[k]) - int(along[other])) for k, other in pairs_of(rows)]
-        farthest = max(ranks.allgather_object(max(here, default=0)))
-        self.of_window = along if farthest <= 1 else np.minimum(along, parts - 1 - along)
+        pairs = set().union(*ranks.allgather_object(pairs_of(rows)))
+        middle = np.mean(partition.boxes(), axis=0)[:, axis]
+        self.of_window = _distances(pairs, middle)
         self.count = int(self.of_window.max()) + 1
         self.active = min(ranks.size, self.count)
         counts = np.zeros(self.count)
@@ -58,7 +60,6 @@ class Strips:
         self.first = _balanced(summed(counts, ranks), self.active)
         owners = np.searchsorted(self.first, np.arange(self.count), side="right") - 1
         self.owner_of_window = owners[self.of_window]
-        ranks.attempt(lambda: self._check(rows))
 
     def of_rank(self, rank: int) -> list[int]:
         """Return the strips of a rank; none where there are more ranks than strips."""
@@ -71,13 +72,24 @@ class Strips:
         """Return whether window k comes before another one."""
         return (int(self.of_window[k]), k) < (int(self.of_window[other]), other)
 
-    def _check(self, rows: WindowRows) -> None:
-        strips = self.of_window
-        if any(abs(int(strips[k]) - int(strips[other])) > 1 for k, other in pairs_of(rows)):
-            raise InputError(
-                "LeastSquares with Windows: a term couples windows that are neither neighbours nor "
-                "at opposite sides of the domain. Take optimizer=LevenbergMarquardt()."
-            )
+
+def _distances(pairs: set[tuple[int, int]], middle: Array) -> IntArray:
+    """Return the least number of steps from coupled window to coupled window, [K].
+
+    The first windows are those whose middle: [K] is least. What couples differs by one at most.
+    """
+    couples = np.array(sorted(pairs)).reshape(-1, 2)
+    found = np.full(len(middle), -1)
+    waiting = np.isin(np.arange(len(middle)), couples)
+    step = 0
+    here = np.zeros(len(middle), bool)
+    while waiting.any():
+        if not here.any():
+            here = waiting & (middle <= middle[waiting].min() + _ALIKE * np.ptp(middle))
+        found[here], waiting = step, waiting & ~here
+        reached = np.concatenate([couples[here[couples[:, i]], 1 - i] for i in (0, 1)])
+        here, step = np.isin(np.arange(len(middle)), reached) & waiting, step + 1
+    return np.maximum(found, 0)
 
 
 def _balanced(counts: Array, size: int) -> list[int]:

@@ -89,6 +89,9 @@ def make_part(
                 f"{terms[0].name!r} has {total}. Take blocks that are much shorter than the data."
             )
         counts = bootstrap_counts(total, place.bootstrap, number, place.block)
+    if isinstance(point_set, InteriorSet):
+        factors = point_set.weights(every_row[0])
+        counts = factors if counts is None or factors is None else factors * counts
     share = Share(
         tuple(array[rows_here] for array in every_row),
         weights_of(terms, total, None if counts is None else counts[rows_here]),

@@ -1,0 +1,1 @@
+"""Tables, grids and files of a solution for other programs."""

@@ -1,0 +1,245 @@
+"""The stage of `solve` that splits windows where the residual at unseen points is largest."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._free_memory import free_memory
+from sciml_par._tensorflow import import_module
+from sciml_par._text import one_line
+from sciml_par.errors import InputError, TrainingError
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.result import Result
+from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
+from sciml_par.training.estimate.two_solutions import Difference
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.points.points import Points
+from sciml_par.training.solving.by_windows import parts_of
+from sciml_par.training.solving.ladder import Ladder, text_of, with_error
+
+Array = npt.NDArray[Any]
+
+_COUNTS = {1: 8, 2: 16, 3: 8}
+_FEATURES = {1: 20, 2: 80, 3: 150}
+_SCALE = 6.0
+"""Numbers of windows in the first round, their features and the scale of these."""
+_POINTS_PER_WEIGHT = 4.0
+_BULK, _MARKED = 0.95, 0.02
+"""The share of windows that are split in the squared residual (Dörfler 1996,
+doi:10.1137/0733054), and the least residual of one of them relative to the largest."""
+_SHARE = 0.6
+"""Of the time that is left, which all rounds may take."""
+_GROWTH = 1.3
+"""Of the time of a round, to the next one."""
+_QUICKEST, _SLOWEST = 0.6, 0.9
+"""Factors by which the change of u is taken to fall from round to round, where an error is told."""
+_CAUTION = 2.5
+_COVERED = 6
+"""Numbers of type float64 for each feature and point."""
+_ALIKE = 4
+"""Rounds in a row that split windows at the same place, where the solution may be singular."""
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A solution in windows.
+
+    Attributes
+    ----------
+    windows : as `train` takes them.
+    solved : the solution.
+    boxes : corners of the parts, [K, d] each.
+    change : of u since the round before, relative.
+    """
+
+    windows: Any
+    solved: Any
+    boxes: tuple[Array, Array]
+    change: float = math.nan
+
+    @property
+    def worst(self) -> tuple[Array, Array]:
+        """Middle and sides of the part with the largest residual, [d] each."""
+        lower, upper = (each[np.argmax(self.solved.residual)] for each in self.boxes)
+        return (lower + upper) / 2, upper - lower
+
+
+def climb_by_splits(ladder: Ladder) -> str | None:
+    """Solve in windows that are split where the residual is largest (collective).
+
+    It never ends all.
+    """
+    problem, d = ladder.problem, ladder.problem.domain.dimension
+    if d > MOST_DIMENSIONS or problem.unknown_functions or problem.unknowns:
+        return None
+    end, rounds = (1 - _SHARE) * ladder.left(), list[_Round]()
+    windows, error = _windows(parts_of(problem, _COUNTS[d]), d), None
+    while True:
+        began = time.perf_counter()
+        now = _solved(ladder, windows, rounds[-1] if rounds else None)
+        if now is None:
+            break
+        rounds.append(now)
+        error = _error(ladder, rounds)
+        ladder.say("split windows", _text(now), now.solved.loss, text_of(error))
+        seconds = _GROWTH * ladder.longest(time.perf_counter() - began)
+        met = error.relative <= ladder.tolerance
+        if ladder.decided(met or not _promising(ladder, rounds, seconds, end)):
+            break
+        windows = windows.split(*_marked(now))
+        if ladder.decided(_too_large(windows, problem.outputs, d)):
+            ladder.note("split windows end: the next ones would not fit into memory")
+            break
+    place = _singular(rounds)
+    if place is not None:
+        ladder.note(
+            f"the solution may be singular near {place}: the last rounds all split windows there"
+        )
+    if error is not None and ladder.decided(error.known):
+        result = _trained(ladder, rounds[-1].windows)
+        if result is not None:
+            error = _by_window(ladder, rounds[-1], error)
+            ladder.keep("split windows", _text(rounds[-1]), with_error(result, error))
+    return None
+
+
+def _windows(parts: tuple[int, ...], d: int) -> Any:
+    networks: Any = import_module("sciml_par.networks")
+    return networks.Windows(
+        partial(networks.RandomFeatures, features=_FEATURES[d], scale=_SCALE), parts=parts
+    )
+
+
+def _points(windows: Any, d: int) -> Points:
+    count = len(windows.boxes([0.0] * d, [1.0] * d)[0])
+    return Points(int(_POINTS_PER_WEIGHT * count * (_FEATURES[d] + 1)), method="sobol")
+
+
+def _solved(ladder: Ladder, windows: Any, former: _Round | None) -> _Round | None:
+    domain = ladder.problem.domain
+    by_window: Any = import_module("sciml_par.training.estimate.by_window")
+    try:
+        solved = by_window.solve_in_windows(
+            ladder.problem,
+            windows,
+            _points(windows, domain.dimension),
+            seed=ladder.seed,
+            precision=ladder.precision,
+            world=ladder.world,
+        )
+    except (InputError, TrainingError) as failure:
+        ladder.say("", one_line(failure), math.nan, "")
+        return None
+    change, (x, inside) = math.nan, ladder.at
+    if former is not None:
+        before, after = (each(x[inside]) for each in (former.solved, solved))
+        change = float(np.linalg.norm(after - before) / np.linalg.norm(after))
+    boxes = windows.boxes(domain.lower, domain.upper)
+    return _Round(windows, solved, boxes, ladder.longest(change))
+
+
+def _trained(ladder: Ladder, windows: Any) -> Result | None:
+    return ladder.run(
+        network=windows,
+        points=_points(windows, ladder.problem.domain.dimension),
+        optimizer=LeastSquares(),
+        keep="last",
+        estimate=False,
+    )
+
+
+def _rate(rounds: Sequence[_Round]) -> float:
+    """Return the factor by which the change of u falls from round to round."""
+    changes = [each.change for each in rounds[-4:] if math.isfinite(each.change)]
+    if len(changes) < 2 or not changes[0] > 0:
+        return math.nan
+    return max((changes[-1] / changes[0]) ** (1 / (len(changes) - 1)), _QUICKEST)
+
+
+def _error(ladder: Ladder, rounds: Sequence[_Round]) -> ErrorEstimate:
+    """Return the error if the change of u falls as it did: Σ_k γ^k of the last one, k ≥ 1."""
+    now, rate = rounds[-1], _rate(rounds)
+    if not rate <= _SLOWEST:
+        why = "u does not yet change less and less from one round of split windows to the next."
+        return ErrorEstimate.not_known(ladder.problem.outputs, why)
+    # A change that is small by chance says little.
+    smooth = max(rate * rounds[-2].change / now.change, 1.0)
+    e = Difference(rounds[-2].solved, now.solved, _CAUTION * smooth * rate / (1 - rate))
+    return e.estimate(
+        ladder.at,
+        fall=math.sqrt(rounds[0].solved.loss / now.solved.loss),
+        seconds=0.0,
+        precision=ladder.precision,
+        free=ladder.free,
+        unknowns={},
+    )
+
+
+def _by_window(ladder: Ladder, now: _Round, error: ErrorEstimate) -> ErrorEstimate:
+    """Return an error with that of each window."""
+    estimate: Any = import_module("sciml_par.training.estimate.by_window")
+    found = estimate.error_by_window(
+        ladder.problem.domain, now.boxes, now.solved.residual, now.solved, error.evaluate
+    )
+    return replace(error, by_window=found)
+
+
+def _promising(ladder: Ladder, rounds: Sequence[_Round], seconds: float, end: float) -> bool:
+    """Return whether time is left for another round, and the tolerance can be reached in it."""
+    left, rate = ladder.left() - end, _rate(rounds)
+    if seconds > left:
+        return False
+    if not math.isfinite(rate) or len(rounds) < _ALIKE:
+        return True
+    if rate > _SLOWEST:
+        return False
+    wanted = math.log(ladder.tolerance * (1 - rate) / rate / rounds[-1].change) / math.log(rate)
+    return wanted * seconds < 2 * left
+
+
+def _marked(now: _Round) -> list[int]:
+    """Return the windows that have most of the residual, and larger neighbours."""
+    residual = now.solved.residual
+    order = np.argsort(-residual)
+    before = np.cumsum(residual[order]) - residual[order]
+    found = order[(before < _BULK) & (residual[order] > _MARKED * residual.max())]
+    return list(now.solved.partition.to_split(found))
+
+
+def _too_large(windows: Any, outputs: int, d: int) -> bool:
+    """Return whether the derivatives of all residuals would not fit into free memory."""
+    numbers = outputs * _points(windows, d).interior * outputs * (_FEATURES[d] + 1)
+    free = free_memory()
+    return free is not None and 8 * _COVERED * numbers > free
+
+
+def _text(now: _Round) -> str:
+    middle, sides = now.worst
+    return f"{np.count_nonzero(now.solved.residual)}, worst at {_point(middle, sides)}"
+
+
+def _point(middle: Array, sides: Array, less: int = 0) -> str:
+    """Return a point to as many digits as the sides of its part tell, or fewer."""
+    digits = [max(0, math.ceil(-math.log10(2 * each)) - less) for each in sides]
+    values = [round(float(v), n) + 0.0 for v, n in zip(middle, digits, strict=True)]
+    return f"({', '.join(f'{v:g}' for v in values)})"
+
+
+def _singular(rounds: Sequence[_Round]) -> str | None:
+    """Return where windows were split in each of the last rounds, if at one place."""
+    last = [each.worst for each in rounds[-_ALIKE:]]
+    if len(last) < _ALIKE:
+        return None
+    for (before, wide), (after, narrow) in zip(last, last[1:], strict=False):
+        touches = np.all(np.abs(after - before) <= (wide + narrow) / 2 * (1 + 1e-9))
+        if not touches or not np.all(narrow < wide):
+            return None
+    return _point(*last[-1], less=1)
