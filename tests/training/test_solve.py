@@ -66,7 +66,7 @@ def test_the_error_of_a_layer_is_not_claimed_too_small():
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.ranks(most=1, reason="a minute, and more ranks show nothing else")
 def test_windows_are_split_at_a_corner_where_the_solution_is_singular(
     capsys: pytest.CaptureFixture[str],
 ):
