@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -119,6 +120,64 @@ class Observations(Condition):
                 f"Observations: loss={self.loss!r} tells outliers by the deviation of the good "
                 f"values; give it as a number or an array [n], noise=σ."
             )
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        x: str | Sequence[str],
+        u: str | Sequence[str],
+        noise: npt.ArrayLike | str | Sequence[str] | None = None,
+        units: Mapping[str, float] | None = None,
+        missing: str = "error",
+        component: Component | None = None,
+        loss: str = "squares",
+        name: str = "",
+        weight: float | None = None,
+    ) -> Observations:
+        """Read the observations from the columns of a table (local).
+
+        Parameters
+        ----------
+        path : a file .csv, .tsv, .txt (columns between blanks), .parquet or .nc.
+        x, u : names of the columns with the coordinates and the measured values, in order.
+        noise : a column or columns with the deviations; otherwise as for `Observations`.
+        units : factors by which columns are multiplied, as {"t": 3600} of hours for seconds.
+        missing : "error", or "drop" for leaving out the rows in which a value is missing.
+        component, loss, name, weight : as for `Observations`.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, a column does not exist or has text, a factor is no number,
+            or values are missing, with the numbers of their rows; or as for `Observations`.
+
+        Examples
+        --------
+        >>> import pandas, pathlib, tempfile
+        >>> from sciml_par.problems import Observations
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "probe.csv"
+        >>> table = pandas.DataFrame({"t": [0.1, 0.7], "u": [1.2, 0.9], "sigma": [0.05, 0.05]})
+        >>> table.to_csv(path, index=False)
+        >>> Observations.from_file(path, x="t", u="u", noise="sigma").u.shape
+        (2, 1)
+        """
+        # It needs pandas, which is an extra.
+        from sciml_par.problems.conditions.measured_file import read_columns
+
+        points, values, deviations = read_columns(
+            path, x=x, u=u, noise=noise, units=units, missing=missing
+        )
+        return cls(
+            points,
+            values,
+            noise=deviations,
+            component=component,
+            loss=loss,
+            name=name,
+            weight=weight,
+        )
 
     @property
     def statistical(self) -> bool:  # type: ignore[override]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
+from sciml_par._optional import needed
 from sciml_par.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -155,13 +155,3 @@ def dataset(sampler: Sampler, grid: Any, domain: Any) -> Any:
     error = sampler.result.error
     known = f"{error.relative:.3g}" if error.known else f"not known: {error.reason}"
     return xarray.Dataset(variables, dict(axes), {"estimated_relative_error": known})
-
-
-def needed(package: str, where: str) -> Any:
-    """Import a package of the extra `files`, or raise what to install."""
-    try:
-        return import_module(package)
-    except ImportError:
-        raise InputError(
-            f"{where}: {package} is not installed; pip install 'sciml-par[files]'."
-        ) from None

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._files import write_text, write_whole
+from sciml_par._optional import needed
 from sciml_par.errors import InputError, OutputError
-from sciml_par.results.exports.sampled import Sampler, dataframe, dataset, needed, nodes_of
+from sciml_par.results.exports.sampled import Sampler, dataframe, dataset, nodes_of
 
 Array = npt.NDArray[Any]
 
