@@ -91,7 +91,8 @@ def make_part(
         counts = bootstrap_counts(total, place.bootstrap, number, place.block)
     if isinstance(point_set, InteriorSet):
         factors = point_set.weights(every_row[0])
-        counts = factors if counts is None or factors is None else factors * counts
+        if factors is not None:
+            counts = factors if counts is None else factors * counts
     share = Share(
         tuple(array[rows_here] for array in every_row),
         weights_of(terms, total, None if counts is None else counts[rows_here]),
