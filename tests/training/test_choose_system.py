@@ -23,6 +23,7 @@ GB = 10**9
         (257, 1_020, 4, 8 * GB, "normal equations"),
         (1_341, 3_000, 1, None, "normal equations"),
         (5_000, 12_000, 1, 16 * GB, "normal equations"),
+        (5_000, 12_000, 2, 4 * GB, "normal equations"),
         (5_000, 12_000, 4, 4 * GB, "block cholesky"),
         (5_000, 12_000, 1, GB // 2, "matrix free"),
         (20_000, 50_000, 1, 999 * GB, "matrix free"),
@@ -65,7 +66,7 @@ def test_what_cannot_fit_is_refused_with_numbers() -> None:
 
 
 def test_the_optimizer_takes_the_choice() -> None:
-    taken, sentence = LevenbergMarquardt(damping=0.1).for_size(5_000, 6_000, 2, 8 * GB)
+    taken, sentence = LevenbergMarquardt(damping=0.1).for_size(5_000, 6_000, 4, 8 * GB)
     assert taken == LevenbergMarquardt(damping=0.1, solver="block cholesky")
     assert "5,000 parameters" in sentence
     assert LevenbergMarquardt().for_size(50, 60, 2, 8 * GB) == (LevenbergMarquardt(), "")

@@ -32,8 +32,9 @@ _SYSTEMS: dict[str, Callable[[], LinearSystem]] = {
 }
 # Multiplications of a rank in one step: about two minutes of a core.
 _MOST_MULTIPLICATIONS = 2e12
-# With fewer parameters, communication costs more than dividing the matrix saves.
-_DIVIDED_FROM = 2_000
+# With fewer parameters or ranks, communication costs more than dividing the factor saves: on two
+# ranks, steps with 2,626 and 4,897 parameters took 1.3 and 1.2 times as long.
+_DIVIDED_FROM, _DIVIDED_OVER = 2_000, 4
 _WORTH_SAYING = 2**30
 
 
@@ -79,7 +80,7 @@ def choose_solver(
     """Return the solver for p parameters and a rank's rows, and a sentence for the user or "".
 
     Kernel where there are fewer residuals than parameters, else normal equations, divided over
-    several ranks from 2,000 parameters on; matrix free where these do not fit or take too long.
+    four ranks or more from 2,000 parameters on; matrix free where these do not fit or are slow.
     """
 
     def needed(name: str) -> int:
@@ -87,7 +88,7 @@ def choose_solver(
 
     usable = [solver]
     if solver == AUTO:
-        divided = ranks > 1 and p >= _DIVIDED_FROM
+        divided = ranks >= _DIVIDED_OVER and p >= _DIVIDED_FROM
         dense = [BLOCK_CHOLESKY] if divided else [NORMAL_EQUATIONS, BLOCK_CHOLESKY]
         size = min(p, rows * ranks)
         work = float(p) * rows * size + float(size) ** 3 / (3 * ranks)
