@@ -52,7 +52,8 @@ class ErrorByWindow:
 
     def __repr__(self) -> str:
         order = np.argsort(-self.residual)[:_SHOWN]
-        rows = [f"ErrorByWindow: {len(self.error)} windows, those with the largest residuals:"]
+        count = np.count_nonzero(self.residual)
+        rows = [f"ErrorByWindow: {count} windows, those with the largest residuals:"]
         rows.append(f"{'window':>8}  {'error':>8}  {'residual':>8}  part")
         for k in order:
             part = " × ".join(

@@ -148,27 +148,20 @@ class NormalEquations:
         )
         factored = together(ranks, lambda: FactoredChain(chain))
         sizes = [layout.size_of_strip(j) for j in separators]
-        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        matrix = np.zeros((ends[-1], ends[-1]))
-
-        def add(row: int, column: int, part: Array | None) -> None:
-            if part is not None:
-                matrix[ends[row] : ends[row + 1], ends[column] : ends[column + 1]] += part
-
+        here = [np.zeros((n, n)) for n in sizes]
+        couplings = [np.zeros(shape) for shape in zip(sizes[1:], sizes, strict=False)]
         of_first, of_last, of_both = factored.complement()
         if mine and rank > 0:
-            add(rank - 1, rank - 1, diagonals[mine[0]])
-            add(rank - 1, rank - 1, None if of_first is None else -of_first)
-        if rank < size - 1:
-            add(rank, rank, None if of_last is None else -of_last)
+            here[rank - 1] += diagonals[mine[0]]
+            here[rank - 1] -= 0 if of_first is None else of_first
+        if rank < size - 1 and of_last is not None:
+            here[rank] -= of_last
         if 0 < rank < size - 1:
-            both = of_both if of_both is None else -of_both
-            if not inner:  # two separators meet
-                both = last
-            add(rank, rank - 1, both)
-            add(rank - 1, rank, None if both is None else both.T)
+            # Without strips between them, two separators meet.
+            both = last if not inner else None if of_both is None else -of_both
+            couplings[rank - 1] += 0 if both is None else both
         self._separator_strips = separators
-        return factored, Separators(sizes, matrix, ranks)
+        return factored, Separators(here, couplings, ranks)
 
     def _of_unknowns(self) -> tuple[Array, Array]:
         """Return N⁻¹ F and the Schur complement of the unknowns, for F = Qᵀ ∂r/∂a."""

@@ -6,9 +6,9 @@ tridiagonal:
     D_j y_j + E_{j-1} y_{j-1} + E_jᵀ y_{j+1} = g_j        E_j couples strip j + 1 to strip j
 
 A rank has successive strips, and the first strip of each rank but the first separates the ranks.
-Each rank eliminates what lies between its separators, from one end to the other; what remains for
-the separators, the Schur complement, is added over the ranks and solved on each of them (Smith,
-Bjørstad and Gropp 1996, Domain Decomposition, section 4.1).
+Each rank eliminates what lies between its separators, from one end to the other. What remains for
+the separators, the Schur complement, is block tridiagonal as well. It is added over the ranks and
+solved on each of them (Smith, Bjørstad and Gropp 1996, Domain Decomposition, section 4.1).
 """
 
 from __future__ import annotations
@@ -136,21 +136,33 @@ class FactoredChain:
 
 
 class Separators:
-    """The separators of all ranks, on each of them."""
+    """The separators of all ranks, on each of them: a chain of n_s rows each.
 
-    def __init__(self, sizes: Sequence[int], matrix: Array, ranks: Communicator) -> None:
-        self._ends = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
-        self._lower = _cholesky(summed(matrix, ranks)) if len(sizes) else np.empty((0, 0))
+    `diagonals` and `couplings` are this rank's parts of a sum over the ranks.
+    """
+
+    def __init__(
+        self, diagonals: Sequence[Array], couplings: Sequence[Array], ranks: Communicator
+    ) -> None:
+        self._ends = np.cumsum([len(each) for each in diagonals]).astype(int)
         self._ranks = ranks
+        parts = [*diagonals, *couplings]
+        self._chain: FactoredChain | None = None
+        if parts:
+            whole = summed(np.concatenate([each.ravel() for each in parts]), ranks)
+            cuts = np.cumsum([each.size for each in parts])[:-1]
+            pieces = np.split(whole, cuts)
+            blocks = [p.reshape(e.shape) for p, e in zip(pieces, parts, strict=True)]
+            count = len(diagonals)
+            self._chain = FactoredChain(Chain(blocks[:count], blocks[count:], None, None))
 
     def solve(self, right: Array) -> list[Array]:
         """Return the solution for Σ over the ranks of right-hand sides [Σ n_s, k] (collective)."""
-        if not len(self._lower):
+        if self._chain is None:
             return []
-        both = summed(right, self._ranks)
-        y = solve_triangular(self._lower, both, lower=True, check_finite=False)
-        y = solve_triangular(self._lower, y, lower=True, trans=1, check_finite=False)
-        return [y[a:b] for a, b in zip(self._ends, self._ends[1:], strict=False)]
+        parts = np.split(summed(right, self._ranks), self._ends[:-1])
+        done, _, _ = self._chain.forward(parts)
+        return self._chain.backward(done, None, None)
 
 
 def _reverse(chain: Chain) -> Chain:
