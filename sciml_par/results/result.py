@@ -104,6 +104,12 @@ class Result:
     def __repr__(self) -> str:
         return text_of(self.members, mode=self.mode)
 
+    def _repr_html_(self) -> str:
+        """Return the same as HTML, with the figure of the predictions, as notebooks show it."""
+        from sciml_par.results.stored.figures import html_of  # it imports Matplotlib
+
+        return html_of(self.members, repr(self), mode=self.mode)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         if self.communicator is not None:
             raise InputError(

@@ -45,6 +45,15 @@ def test_the_title_and_the_problems_reach_the_figures(drawn: dict[str, Any]) -> 
         assert any("rank 1, member 3: poisson, k = 4" in text for text in texts_of(figure))
 
 
+def test_a_notebook_shows_the_text_and_the_prediction() -> None:
+    result = ensemble()
+    page = result._repr_html_()
+    assert page.startswith("<pre>") and 'src="data:image/png;base64,iVBOR' in page
+    domain = Box([0.0] * 3, [1.0] * 3)
+    unknown = wave(0, domain, known=False, points=8)
+    assert "<img" not in ensemble(make_member(0, domain=domain, prediction=unknown))._repr_html_()
+
+
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_figures_without_an_exact_solution(drawn: dict[str, Any], dimension: int) -> None:
     """No error to draw; and in three dimensions, no prediction either."""

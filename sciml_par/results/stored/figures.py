@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +38,7 @@ from sciml_par.results.trained_field import TrainedField
 
 _DRAWN_DIMENSIONS = 2
 _LEVEL = 0.95
+_DOTS = 110  # an inch, in a notebook
 _FEW = 2
 """Losses, of a solution that was not trained."""
 _ONE = "prediction"  # what that of a single model is called
@@ -60,12 +64,9 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     _write_functions(members, labels, folder, title)
     if len(members) == 1:
         _write_uncertainty(members[0], folder, title)
-    drawn = [
-        drawn_prediction(member, label, sound=enters)
-        for member, label, enters in zip(members, labels, in_the_mean(members), strict=True)
-    ]
+    drawn = _drawn(members, labels)
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
-    if in_full or any(can_be_scattered(each) for each in drawn):
+    if _can_be_drawn(drawn):
         save_figure(plot_predictions(drawn, title=title), folder, "prediction")
     if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")
@@ -77,6 +78,32 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     if windows and in_full and drawn[0].dimension == _DRAWN_DIMENSIONS and windows.known:
         given = windows.lower, windows.upper, windows.error
         save_figure(plot_windows(drawn[0], *given, title=title), folder, "windows")
+
+
+def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:
+    """Return a text as HTML, with the figure of the predictions if they are here."""
+    found = f"<pre>{html.escape(text)}</pre>"
+    if not all(isinstance(member.prediction, Prediction) for member in members):
+        return found
+    drawn = _drawn(members, labels_of(members, mode=mode))
+    if not _can_be_drawn(drawn):
+        return found
+    picture = io.BytesIO()
+    plot_predictions(drawn).savefig(picture, format="png", dpi=_DOTS)
+    code = base64.b64encode(picture.getvalue()).decode()
+    return f'{found}<img alt="prediction" src="data:image/png;base64,{code}">'
+
+
+def _drawn(members: Sequence[Member], labels: Sequence[str]) -> list[Prediction]:
+    return [
+        drawn_prediction(member, label, sound=enters)
+        for member, label, enters in zip(members, labels, in_the_mean(members), strict=True)
+    ]
+
+
+def _can_be_drawn(drawn: Sequence[Prediction]) -> bool:
+    in_full = drawn[0].dimension <= _DRAWN_DIMENSIONS
+    return in_full or any(can_be_scattered(each) for each in drawn)
 
 
 def _write_histories(
