@@ -20,6 +20,7 @@ from .domains.box import Box as Box
 from .domains.box import Interval as Interval
 from .domains.domain import Domain as Domain
 from .domains.ellipse import Ellipse as Ellipse
+from .domains.mesh import Mesh as Mesh
 from .domains.point_cloud import PointCloud as PointCloud
 from .domains.polygon import Polygon as Polygon
 from .domains.space_time import Time as Time

@@ -29,6 +29,7 @@ def test_domains_and_conditions() -> None:
         "Box",
         "Ellipse",
         "Interval",
+        "Mesh",
         "PointCloud",
         "Polygon",
         "Time",

@@ -1,0 +1,117 @@
+"""Bodies bounded by triangles, from objects and files."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import meshio
+import numpy as np
+import pytest
+import trimesh
+
+from sciml_par.errors import InputError
+from sciml_par.networks import RandomFeatures
+from sciml_par.problems import Box, Dirichlet, Mesh, Problem, Residual, Time, laplacian
+from sciml_par.training import LeastSquares, train
+
+pytestmark = pytest.mark.ranks(most=1, reason="geometry of one rank")
+CORNERS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], float)
+
+
+def test_a_sphere_of_triangles() -> None:
+    ball = Mesh(trimesh.creation.icosphere(subdivisions=4, radius=2.0))
+    assert ball.volume == pytest.approx(32 * np.pi / 3, rel=5e-3)
+    assert ball.surface == pytest.approx(16 * np.pi, rel=5e-3)
+    x = np.random.default_rng(0).uniform(-2, 2, (4000, 3))
+    radius = np.linalg.norm(x, axis=1)
+    clear = np.abs(radius - 2) > 0.01
+    np.testing.assert_array_equal(ball.contains(x)[clear], (radius < 2)[clear])
+    inside = ball.interior(500, rng=np.random.default_rng(1), method="uniform")
+    assert inside.shape == (500, 3) and ball.contains(inside).all()
+    for method in ("grid", "uniform", "sobol"):
+        y, normals = ball.boundary(300, method=method, rng=np.random.default_rng(2))
+        assert ball.on_boundary(y).all() and ball.admits(y).all()
+        assert (np.sum(normals * y, axis=1) > 1.9).all()
+        np.testing.assert_allclose(np.linalg.norm(normals, axis=1), 1.0)
+
+
+def test_edges_have_mean_normals_as_a_box() -> None:
+    brick, box = Mesh(trimesh.creation.box([2, 2, 2])), Box([-1] * 3, [1] * 3)
+    x = np.array([[1, 0.3, 0.2], [1, 1, 0.3], [1, 1, 1], [0, 0, 0.5]], float)
+    np.testing.assert_array_equal(brick.on_edges(x)[:3], box.on_edges(x)[:3])
+    assert brick.outward_normals(x[:1]).tolist() == [[1, 0, 0]]
+    np.testing.assert_allclose(brick.outward_normals(x[1:2]), [[0.5**0.5, 0.5**0.5, 0]])
+    assert not brick.on_boundary(x)[3]
+
+
+def test_files(tmp_path: Path) -> None:
+    body = trimesh.creation.cylinder(radius=10.0, height=30.0, sections=64)
+    body.export(tmp_path / "part.stl")
+    part = Mesh(tmp_path / "part.stl", scale=0.1, names=("a", "b", "c"))
+    assert part.volume == pytest.approx(body.volume * 1e-3) and part.names == ("a", "b", "c")
+    assert part == Mesh(tmp_path / "part.stl", scale=0.1, names=("a", "b", "c"))
+    tetra = meshio.Mesh(CORNERS, [("tetra", [[0, 1, 2, 3]])])
+    tetra.write(tmp_path / "corner.vtu")
+    corner = Mesh(tmp_path / "corner.vtu")
+    assert corner.volume == pytest.approx(1 / 6)
+    assert corner.surface == pytest.approx(1.5 + 3**0.5 / 2)
+
+
+def test_groups_of_gmsh_are_faces(tmp_path: Path) -> None:
+    cells = [("triangle", [[0, 2, 1], [1, 2, 3]]), ("tetra", [[0, 1, 2, 3]])]
+    tags = [np.array([7, 8]), np.array([9])]
+    mesh = meshio.Mesh(
+        CORNERS,
+        cells,
+        cell_data={"gmsh:physical": tags, "gmsh:geometrical": tags},
+        field_data={"inlet": np.array([7, 2]), "slope": np.array([8, 2])},
+    )
+    meshio.write(tmp_path / "corner.msh", mesh, file_format="gmsh22", binary=False)
+    corner = Mesh(tmp_path / "corner.msh")
+    assert corner.faces == ("inlet", "slope", "surface")
+    x = np.array([[0.2, 0.2, 0.0], [0.0, 0.2, 0.2]])
+    assert corner.on_faces(x, ["inlet"]).tolist() == [True, False]
+    np.testing.assert_allclose(corner.outward_normals(x), [[0, 0, -1], [-1, 0, 0]])
+
+
+def test_an_equation_in_a_body_with_conditions_on_its_faces() -> None:
+    solid = Mesh(trimesh.creation.box([1, 1, 1])) - Mesh(trimesh.creation.icosphere(2, 0.2))
+    assert solid.volume == pytest.approx(1 - 4 / 3 * np.pi * 0.2**3, rel=0.02)
+    assert (Mesh(trimesh.creation.box([1, 1, 1])) * Time(0, 1)).dimension == 4
+
+    def exact(x: Any) -> Any:
+        return x[:, :1] ** 2 - x[:, 1:2] ** 2 + x[:, 2:]
+
+    problem = Problem(
+        Mesh(trimesh.creation.box([1, 1, 1])),
+        Residual(laplacian),
+        conditions=[Dirichlet(exact)],
+        exact=exact,
+    )
+    result = train(
+        problem,
+        network=partial(RandomFeatures, features=150),
+        optimizer=LeastSquares(),
+        points=200,
+        precision="float64",
+        progress=False,
+    )
+    assert result.members[0].prediction.relative_l2_error < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda at: Mesh(at / "none.stl"), "cannot read"),
+        (lambda at: Mesh(at / "part.step"), "ending .stl"),
+        (lambda at: Mesh(3), "got int"),
+        (lambda at: Mesh(trimesh.Trimesh(CORNERS, [[0, 1, 2]])), "3 of 3 edges do not belong"),
+        (lambda at: Mesh(trimesh.creation.box(), scale=0), "positive"),
+        (lambda at: Mesh(meshio.Mesh(CORNERS[:, :2], [("triangle", [[0, 1, 2]])])), "a Polygon"),
+    ],
+)
+def test_bad_input(tmp_path: Path, make: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        make(tmp_path)
