@@ -35,10 +35,12 @@ _POINTS_PER_WEIGHT = 4.0
 _BULK, _MARKED = 0.95, 0.02
 """The share of windows that are split in the squared residual (Dörfler 1996,
 doi:10.1137/0733054), and the least residual of one of them relative to the largest."""
-_SHARE = 0.6
+_SHARE = 0.4
 """Of the time that is left, which all rounds may take."""
 _GROWTH = 1.3
-"""Of the time of a round, to the next one."""
+"""Of the time of a round, to the next one, at least: it is that of the number of windows."""
+_USEFUL = 0.1
+"""The relative error from which a solution is kept."""
 _QUICKEST, _SLOWEST = 0.6, 0.9
 """Factors by which the change of u is taken to fall from round to round, where an error is told."""
 _CAUTION = 2.5
@@ -90,11 +92,13 @@ def climb_by_splits(ladder: Ladder) -> str | None:
         rounds.append(now)
         error = _error(ladder, rounds)
         ladder.say("split windows", _text(now), now.solved.loss, text_of(error))
-        seconds = _GROWTH * ladder.longest(time.perf_counter() - began)
+        following = windows.split(*_marked(now))
+        growth = max(_GROWTH, _count(following, d) / _count(windows, d))
+        seconds = growth * ladder.longest(time.perf_counter() - began)
         met = error.relative <= ladder.tolerance
         if ladder.decided(met or not _promising(ladder, rounds, seconds, end)):
             break
-        windows = windows.split(*_marked(now))
+        windows = following
         if ladder.decided(_too_large(windows, problem.outputs, d)):
             ladder.note("split windows end: the next ones would not fit into memory")
             break
@@ -103,7 +107,7 @@ def climb_by_splits(ladder: Ladder) -> str | None:
         ladder.note(
             f"the solution may be singular near {place}: the last rounds all split windows there"
         )
-    if error is not None and ladder.decided(error.known):
+    if error is not None and ladder.decided(error.known and error.relative < _USEFUL):
         result = _trained(ladder, rounds[-1].windows)
         if result is not None:
             error = _by_window(ladder, rounds[-1], error)
@@ -119,8 +123,12 @@ def _windows(parts: tuple[int, ...], d: int) -> Any:
 
 
 def _points(windows: Any, d: int) -> Points:
-    count = len(windows.boxes([0.0] * d, [1.0] * d)[0])
-    return Points(int(_POINTS_PER_WEIGHT * count * (_FEATURES[d] + 1)), method="sobol")
+    weights = _count(windows, d) * (_FEATURES[d] + 1)
+    return Points(int(_POINTS_PER_WEIGHT * weights), method="sobol")
+
+
+def _count(windows: Any, d: int) -> int:
+    return len(windows.boxes([0.0] * d, [1.0] * d)[0])
 
 
 def _solved(ladder: Ladder, windows: Any, former: _Round | None) -> _Round | None:
