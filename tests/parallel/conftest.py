@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,3 +41,22 @@ def fakes(all_with_fakes: tuple[Any, Any]) -> Any:
     group.call_sites.clear()
     group.progress.ledger.clear()
     return group
+
+
+@pytest.fixture
+def carried(group: sp.Communicator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return by what each collective of this rank was carried by a group with NCCL, in order."""
+    from real_gpus import fill_results_before
+    from transports import transports_from_now_on
+
+    fill_results_before(monkeypatch, group.nccl_transport)
+    return transports_from_now_on(monkeypatch)
+
+
+@pytest.fixture
+def by_mpi() -> Iterator[sp.Communicator]:
+    """Return all ranks as a group whose collectives all travel by MPI (collective)."""
+    from ranks import group_without_shared_memory
+
+    with group_without_shared_memory() as group:
+        yield group

@@ -1,5 +1,7 @@
 """The internals of `sciml_par.parallel` that several tests use, imported in one place."""
 
+# ruff: noqa: F401
+
 from __future__ import annotations
 
 from sciml_par.parallel.execution.xla_call_frame import one_tensor
@@ -37,47 +39,3 @@ from sciml_par.parallel.tensors.memory import HOST_MEMORY, kind_of_memory, tenso
 from sciml_par.parallel.transports.cupy_binding import BindingError, Gpu, Nccl, load_gpu, load_nccl
 from sciml_par.parallel.transports.mpi import MPITransport
 from sciml_par.parallel.transports.nccl import CUDA_MEMORY, NCCLTransport
-
-__all__ = [
-    "Allgather",
-    "Allreduce",
-    "Alltoall",
-    "Announced",
-    "Announcement",
-    "BindingError",
-    "Bridge",
-    "Broadcast",
-    "CUDA_MEMORY",
-    "CallSite",
-    "ELEMENT_TYPES",
-    "FAILED_PRECONDITION",
-    "ForeignCalls",
-    "Gpu",
-    "HOST_MEMORY",
-    "Kind",
-    "Left",
-    "MPITransport",
-    "Mailbox",
-    "NCCLTransport",
-    "Nccl",
-    "OrderDigest",
-    "PreparedCall",
-    "Present",
-    "Reducescatter",
-    "Request",
-    "Signature",
-    "TESTED_VERSIONS",
-    "UnavailableError",
-    "Waiting",
-    "bridge",
-    "c_function",
-    "element_type",
-    "even_rows",
-    "foreign_calls",
-    "kind_of_memory",
-    "load_gpu",
-    "load_nccl",
-    "one_tensor",
-    "tensor_on",
-    "view",
-]

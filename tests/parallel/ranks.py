@@ -172,6 +172,11 @@ def same_on_all_ranks(arrays: Sequence[Any]) -> bool:
     return all(theirs == mine for theirs in everyone)
 
 
+def odd_one_out() -> bool:
+    """Return whether this is the last rank, which does something else."""
+    return sp.rank() == sp.size() - 1
+
+
 def to_the_next(x: Any) -> Any:
     """All of x to the next rank, the last one's to the first (collective)."""
     next_one = (sp.rank() + 1) % sp.size()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import eager, group_without_shared_memory
+from ranks import eager, group_without_shared_memory, odd_one_out
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -17,11 +17,6 @@ pytestmark = pytest.mark.ranks(least=2, reason="one rank always agrees with itse
 def forget_agreements():
     """What other tests have agreed on would not be compared again."""
     sp.current_world().communicator.progress.ledger.clear()
-
-
-def odd_one_out():
-    """Whether this is the last rank, which does something else."""
-    return sp.rank() == sp.size() - 1
 
 
 def x(*shape, dtype="float32"):
@@ -159,27 +154,6 @@ def test_agreement_at_every_execution(monkeypatch):
     sp.allreduce(x(22), sp.Sum)
     with pytest.raises(CollectiveMismatchError):
         sp.allreduce(x(22 if odd_one_out() else 21), sp.Sum)
-
-
-def test_a_compiled_loop_agrees_once(monkeypatch):
-    communicator = sp.current_world().communicator
-    agreements = []
-    agree = communicator.agree
-
-    def counting(signature, number=0):
-        agreements.append(signature)
-        return agree(signature, number)
-
-    monkeypatch.setattr(communicator, "agree", counting)
-
-    @tf.function(jit_compile=True)
-    def loop(y):
-        step = lambda i, y: (i + 1, sp.allreduce(y))  # noqa: E731
-        return tf.while_loop(lambda i, y: i < 10, step, (0, y))[1]
-
-    loop(tf.ones(3))
-    loop(tf.ones(3))
-    assert len(agreements) == 1
 
 
 def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement():

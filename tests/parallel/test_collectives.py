@@ -228,12 +228,18 @@ def test_rows_may_change_from_call_to_call():
         assert_basic(basic(*[xs[sp.rank()] for xs in inputs]), inputs, sp.rank())
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_groups_of_even_and_odd_ranks(context):
+    """And all ranks beside them."""
     group = sp.current_world().communicator.split(sp.rank() % 2)
-    inputs = basic_inputs(1, "groups", range(sp.rank() % 2, sp.size(), 2))
-    run = context(lambda *xs: basic(*xs, communicator=group))
-    assert_basic(run(*[tf.constant(xs[group.rank]) for xs in inputs]), inputs, group.rank)
+    members = range(sp.rank() % 2, sp.size(), 2)
+    assert group.world_ranks == list(members)
+    assert (group.rank, group.size) == (sp.rank() // 2, len(members))
+    inputs = basic_inputs(1, "groups", members)
+    run = context(lambda *xs: [*basic(*xs, communicator=group), sp.allreduce(sp.rank(), sp.Sum)])
+    *results, whole = run(*[tf.constant(xs[group.rank]) for xs in inputs])
+    assert_basic(results, inputs, group.rank)
+    assert whole.numpy() == sum(range(sp.size()))
     group.free()
 
 

@@ -25,13 +25,8 @@ from inside import (
 )
 from mpi4py import MPI
 from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, values
-from real_gpus import (
-    fill_results_before,
-    group_of_this_rank,
-    nccl_of_this_rank,
-    require_gpu,
-)
-from transports import fake_nccl_communicator, transports_from_now_on
+from real_gpus import group_of_this_rank, nccl_of_this_rank, require_gpu
+from transports import fake_nccl_communicator
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.dispatch import Placement, perform
@@ -66,13 +61,6 @@ def group(request):
     yield group
     group.nccl_transport.finish()
     group.nccl_transport.abort()
-
-
-@pytest.fixture
-def carried(group, monkeypatch):
-    """By what each collective of this rank was carried, in order."""
-    fill_results_before(monkeypatch, group.nccl_transport)
-    return transports_from_now_on(monkeypatch)
 
 
 def has_streams(group):

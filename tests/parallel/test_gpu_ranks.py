@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from inside import HOST_MEMORY
-from ranks import compiled, eager, graph, normal, values
-from real_gpus import fill_results_before, require_gpu
-from transports import transports_from_now_on, with_fake_gpus
+from ranks import compiled, eager, graph, normal
+from real_gpus import require_gpu
+from transports import with_fake_gpus
 
 import sciml_par.parallel as sp
 
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.skipif(
 
 ROWS = 9
 """Which no number of ranks from 2 to 4 but 3 divides."""
-
-TYPES = ("int8", "uint8", "int64", "uint64", "float16", "bfloat16", "float32", "complex64")
-"""Types of NCCL that TensorFlow keeps in the memory of GPUs."""
-BY_MPI = ("int16", "uint16")
 
 
 @pytest.fixture(scope="module", params=["fakes", pytest.param("GPUs", marks=pytest.mark.gpu)])
@@ -37,13 +33,6 @@ def group(request):
     if sp.size() > 2:
         pytest.skip("two ranks are enough for a rehearsal")
     return with_fake_gpus(world.mpi)[0]
-
-
-@pytest.fixture
-def carried(group, monkeypatch):
-    """By what each collective of this rank was carried, in order."""
-    fill_results_before(monkeypatch, group.nccl_transport)
-    return transports_from_now_on(monkeypatch)
 
 
 def own_rows():
@@ -108,19 +97,6 @@ def test_results_and_gradients_are_those_of_mpi(group, carried, context):
     assert set(carried) == {"MPI"}
     for i, (one, other) in enumerate(zip(by_nccl, by_mpi, strict=True)):
         np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-12, 1e-13, err_msg=str(i))
-
-
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_types(group, carried, context):
-    types = (*TYPES, *BY_MPI)
-    run = context(lambda *xs: [sp.allreduce(x, sp.Sum, communicator=group) for x in xs])
-    with tf.device(device(group)):
-        ys = run(*[tf.constant(values(sp.rank(), (5, 2), dtype)) for dtype in types])
-    for dtype, y in zip(types, ys, strict=True):
-        total = sum(values(r, (5, 2), dtype) for r in range(sp.size()))
-        np.testing.assert_array_equal(y.numpy(), total.astype(total.dtype), err_msg=dtype)
-    by_nccl = nccl_in(group, context)
-    assert carried == ["MPI" if dtype in BY_MPI else by_nccl for dtype in types]
 
 
 def test_groups_of_ranks(group, carried):

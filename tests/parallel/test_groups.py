@@ -99,6 +99,22 @@ def test_allgather_of_what_pickle_cannot_write():
     assert WORLD.allgather_object(sp.rank()) == list(range(sp.size()))
 
 
+def test_objects_go_from_rank_to_rank():
+    """Each rank has something for the ranks behind it, and of another size for each."""
+    rank, ranks = sp.rank(), range(sp.size())
+    given = [np.full(1000 * other, rank) if other > rank else None for other in ranks]
+    for source, found in enumerate(WORLD.exchange_objects(given)):
+        if source < rank:
+            np.testing.assert_array_equal(found, np.full(1000 * rank, source))
+        else:
+            assert found is None
+
+
+def test_an_exchange_of_what_pickle_cannot_write():
+    with pytest.raises(InputError, match="objects that pickle can write"):
+        WORLD.exchange_objects([threading.Lock() if sp.rank() == 0 else None] * sp.size())
+
+
 def test_on_root_with_a_result_that_pickle_cannot_write():
     with pytest.raises(InputError, match="got an object of type tuple"):
         WORLD.on_root(lambda: lambda: None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from ranks import eager, graph, graph_loop
+from ranks import eager, graph, graph_loop, odd_one_out
 from transports import transports_from_now_on
 
 import sciml_par.parallel as sp
@@ -36,15 +36,15 @@ def carried(monkeypatch):
     return transports_from_now_on(monkeypatch)
 
 
-def odd_one_out():
-    return sp.rank() == sp.size() - 1
-
-
 @pytest.mark.parametrize("context", INTERPRETED)
-def test_booleans_go_by_mpi(fakes, carried, context):
-    run = context(lambda x: [sp.allreduce(x, sp.Max, communicator=fakes)])
-    (y,) = run(tf.constant([odd_one_out(), False]))
-    assert y.numpy().tolist() == [True, False] and set(carried) == {"MPI"}
+def test_booleans_and_the_device_of_the_host_mean_mpi(fakes, carried, context):
+    def run(truth, x):
+        total = sp.allreduce(x, sp.Sum, communicator=fakes, device="/CPU:0")
+        return [sp.allreduce(truth, sp.Max, communicator=fakes), total]
+
+    truth, total = context(run)(tf.constant([odd_one_out(), False]), tf.fill([3], 1.0 + sp.rank()))
+    assert truth.numpy().tolist() == [True, False] and set(carried) == {"MPI"}
+    assert total.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
 
 
 def test_a_broadcast_is_compared_each_time(fakes, carried):
@@ -65,14 +65,6 @@ def test_hosts_meet_now_and_then(fakes, carried, monkeypatch):
     for _ in range(9):
         sp.allreduce(tf.ones(3), sp.Sum, communicator=fakes)
     assert 3 <= len(compared) <= 4  # the first one, and each fourth
-
-
-@pytest.mark.parametrize("context", INTERPRETED)
-def test_the_device_of_the_host_means_mpi(fakes, carried, context):
-    run = context(lambda x: [sp.allreduce(x, sp.Sum, communicator=fakes, device="/CPU:0")])
-    (y,) = run(tf.fill([3], 1.0 + sp.rank()))
-    assert y.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
-    assert set(carried) == {"MPI"}
 
 
 def test_tensors_in_other_memory_go_by_mpi(fakes, carried, monkeypatch):

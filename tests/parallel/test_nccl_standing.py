@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from fake_cupy import ILLEGAL_ADDRESS
 from inside import Allreduce, BindingError, CallSite, Mailbox, Present, Waiting
-from ranks import eager, graph
+from ranks import eager, graph, odd_one_out
 from transports import with_fake_gpus
 
 import sciml_par.parallel as sp
@@ -19,10 +19,6 @@ from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
 pytestmark = pytest.mark.ranks(
     least=2, most=3, reason="one rank has nobody to exchange anything with"
 )
-
-
-def odd_one_out():
-    return sp.rank() == sp.size() - 1
 
 
 @pytest.mark.parametrize("context", (eager, graph))

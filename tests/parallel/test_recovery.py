@@ -6,7 +6,6 @@ import time
 
 import pytest
 import tensorflow as tf
-from ranks import group_without_shared_memory
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -96,13 +95,6 @@ def test_one_session_and_one_function_go_on():
         with pytest.raises(tf.errors.FailedPreconditionError):
             running.run(right)  # stands behind the other in the order of the graph
     assert run(flag).numpy() == sp.size()
-
-
-@pytest.fixture
-def by_mpi():
-    """A group whose collectives all travel by MPI."""
-    with group_without_shared_memory() as group:
-        yield group
 
 
 @pytest.mark.parametrize("kind", ("broadcast", "alltoall", "allgather", "reducescatter"))

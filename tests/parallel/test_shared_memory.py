@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from inside import Allgather, Allreduce
 from mpi4py import MPI
-from ranks import generator, group_without_shared_memory, same_on_all_ranks
+from ranks import generator, same_on_all_ranks
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError, TransferError
@@ -33,13 +33,6 @@ def group():
         pytest.skip(group.native.obstacle or "the ranks are on several hosts")
     yield group
     group.free()
-
-
-@pytest.fixture
-def by_mpi():
-    """The same ranks without."""
-    with group_without_shared_memory() as group:
-        yield group
 
 
 def loop_of(collective):

@@ -6,10 +6,8 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS
 
 import sciml_par
 import sciml_par.parallel as sp
@@ -67,28 +65,6 @@ def test_barrier_waits_for_everyone(tmp_path_factory):
     sp.barrier()
     assert len(os.listdir(folder)) == sp.size()
     sp.barrier()
-
-
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_groups_of_even_and_odd_ranks(context):
-    group = sp.current_world().communicator.split(sp.rank() % 2)
-    members = range(sp.rank() % 2, sp.size(), 2)
-    assert group.world_ranks == list(members)
-    assert (group.rank, group.size) == (sp.rank() // 2, len(members))
-
-    def run(x):
-        return [
-            sp.allreduce(x, sp.Sum, communicator=group),
-            sp.broadcast(x, group.size - 1, communicator=group),
-            sp.allgather(x[: group.rank + 1], communicator=group),
-            sp.allreduce(x, sp.Sum),
-        ]
-
-    total, last, rows, whole = context(run)(tf.fill([sp.size()], float(sp.rank())))
-    assert set(total.numpy()) == {sum(members)}
-    assert set(last.numpy()) == {max(members)}
-    np.testing.assert_array_equal(rows, np.repeat(members, np.arange(len(members)) + 1))
-    assert set(whole.numpy()) == {sum(range(sp.size()))}
 
 
 def test_a_group_of_its_own():

@@ -20,13 +20,7 @@ _SAME_NAMES = (
 
 
 def reduction(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    """Return the operation of `op` or the older `average`; Average by default.
-
-    Raises
-    ------
-    InputError
-        Both are given.
-    """
+    """Return the operation of `op` or the older `average`; Average by default."""
     if op is not None and average is not None:
         raise InputError("op takes the place of average: give one of them only.")
     if average is not None:
@@ -45,10 +39,7 @@ def device_for(device_dense: str, device_sparse: str) -> str | None:
 
 
 def gradient_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of `sciml_par.parallel.DistributedGradientTape` for Horovod's.
-
-    A rank outside the process set keeps its gradients: it reduces them over itself only.
-    """
+    """Return the options of `sciml_par.parallel.DistributedGradientTape` for Horovod's."""
     group = group_of(given["process_set"])
     if group is None:
         return {"communicator": current_world().alone}
@@ -58,13 +49,7 @@ def gradient_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def groups_of(num_groups: int, groups: Any) -> Any:
-    """Return `groups`, or the older `num_groups`.
-
-    Raises
-    ------
-    InputError
-        The number is negative.
-    """
+    """Return `groups`, or the older `num_groups`."""
     if num_groups < 0:
         raise InputError(f"num_groups: expected a number ≥ 0; got {num_groups}.")
     if num_groups:
@@ -73,13 +58,7 @@ def groups_of(num_groups: int, groups: Any) -> Any:
 
 
 def variables_of(local_layers: Any) -> list[Any]:
-    """Return the trainable variables of a Keras layer, a list of layers, or None.
-
-    Raises
-    ------
-    InputError
-        An element is not a layer, or has no weights yet.
-    """
+    """Return the trainable variables of a Keras layer, a list of layers, or None."""
     if local_layers is None:
         return []
     layers = local_layers if isinstance(local_layers, list | tuple | set) else [local_layers]

@@ -17,12 +17,7 @@ from typing import Any
 def names_of_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names.
-
-    Parameters
-    ----------
-    package, file : the `__name__` and `__file__` of the package; the stub is next to the file.
-    """
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names."""
     origins = _origins(Path(file).with_suffix(".pyi"))
 
     def get(name: str) -> Any:

@@ -109,14 +109,7 @@ def current_world() -> World:
 
 
 def communicator_of(process_set: ProcessSet) -> Communicator:
-    """Return the communicator of a process set.
-
-    Raises
-    ------
-    InputError
-        The set is not registered. If this rank is not a member, the error is also a
-        `tf.errors.InvalidArgumentError`.
-    """
+    """Return the communicator of a process set."""
     group = group_of(process_set)
     if group is None:
         from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
@@ -255,10 +248,7 @@ def _check_new(given: ProcessSet, groups: list[list[int]]) -> None:
 
 
 def _ranks_given(given: ProcessSet, everyone: Communicator) -> tuple[bool, list[int] | None]:
-    """Return whether this rank gives a communicator, and its ranks of the job.
-
-    A rank outside the communicator has MPI.COMM_NULL and gives no ranks.
-    """
+    """Return whether this rank gives a communicator, and its ranks of the job."""
     comm = given.mpi_comm
     if comm is None:
         return False, given.ranks
@@ -273,11 +263,7 @@ def _ranks_given(given: ProcessSet, everyone: Communicator) -> tuple[bool, list[
 
 
 def _agreed_groups(given: list[tuple[bool, list[int] | None]]) -> list[list[int]]:
-    """Return the groups that all ranks together ask for, by their lowest rank.
-
-    There is one, or the parts of a split, of which each rank gives its part. It raises `InputError`
-    if the ranks differ.
-    """
+    """Return the groups that all ranks together ask for, by their lowest rank."""
     parts = [part for _, part in given]
     groups = sorted({tuple(part) for part in parts if part is not None})
     if not all(by_communicator for by_communicator, _ in given):

@@ -25,12 +25,7 @@ INSTEAD = {
 
 
 class Refused:
-    """A name that can be imported and passed on, but not used.
-
-    Parameters
-    ----------
-    name : one of `INSTEAD`, or a method of one, as "TfDataServiceConfig.read".
-    """
+    """A name that can be imported and passed on, but not used."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -47,10 +47,7 @@ class _VariablesState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Broadcast rank 0's variables, and its attributes as saved last (collective).
-
-        An optimizer has variables on all ranks or on none.
-        """
+        """Broadcast rank 0's variables, and its attributes as saved last (collective)."""
         if self._session is not None:
             self._session.run(self._broadcast)
         else:

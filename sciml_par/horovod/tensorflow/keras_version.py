@@ -10,18 +10,12 @@ from sciml_par.errors import InputError
 
 
 def keras_of_tensorflow() -> ModuleType:
-    """Return `keras`, Keras 3, or with TF_USE_LEGACY_KERAS `tf_keras`, Keras 2.
-
-    Layers and callbacks derive from its classes, so the choice is made when they are imported.
-    """
+    """Return `keras`, Keras 3, or with TF_USE_LEGACY_KERAS `tf_keras`, Keras 2."""
     return import_module(tf.keras.Model.__module__.partition(".")[0])
 
 
 def session_of_keras() -> Any:
-    """Return the session of the graph of TensorFlow 1 under construction.
-
-    None in eager mode, while a function is traced, and without a session.
-    """
+    """Return the session of the graph of TensorFlow 1 under construction, or None."""
     if tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function:
         return None
     if keras_of_tensorflow().__version__.startswith("3"):
@@ -38,10 +32,7 @@ def number_of(given: Any) -> float:
 
 
 class OfOneKeras:
-    """A callback that raises an error if its model is of the other Keras.
-
-    A program may import `tf_keras` while `tf.keras` is Keras 3.
-    """
+    """A callback that raises an error if its model is of the other Keras."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "_implements_train_batch_hooks":  # the first question of Keras 2

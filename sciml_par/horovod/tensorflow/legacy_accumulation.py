@@ -36,13 +36,7 @@ class Counter:
 
 
 class LegacyAccumulation:
-    """The sum of the gradients of n passes.
-
-    Parameters
-    ----------
-    number : n.
-    average : divide the sum by n.
-    """
+    """The sum of the gradients of n passes."""
 
     def __init__(self, number: int, *, average: bool) -> None:
         self._number = number
@@ -53,12 +47,7 @@ class LegacyAccumulation:
     def add(
         self, gradients: Sequence[Tensor], reduce: Callable[[list[Tensor]], list[Tensor]]
     ) -> list[Tensor]:
-        """Return the reduced sums at every n-th pass, zeros at the others.
-
-        Parameters
-        ----------
-        gradients : None for a variable without a gradient; sparse ones become dense.
-        """
+        """Return the reduced sums at every n-th pass, zeros at the others."""
         present = [i for i, g in enumerate(gradients) if g is not None]
         dense = [tf.convert_to_tensor(gradients[i]) for i in present]
         if self._counter is None:
@@ -97,12 +86,7 @@ class LegacyAccumulation:
     def when_complete(
         self, gradients: Sequence[Tensor], apply: Callable[[], Any], otherwise: Callable[[], Any]
     ) -> Any:
-        """Run `apply` if `add` has just returned its sums, or else `otherwise`.
-
-        Parameters
-        ----------
-        gradients : the result of `add`, or what the program has computed from it.
-        """
+        """Run `apply` if `add` has just returned its sums, or else `otherwise`."""
         assert self._counter is not None
         with tf.control_dependencies([g for g in gradients if g is not None]):
             complete = self._counter.at_the_start()

@@ -13,10 +13,7 @@ from sciml_par.parallel.execution.autograph import not_converted
 
 
 class _DistributedGradientTape(parallel.DistributedGradientTape):
-    """The tape that `DistributedGradientTape` returns; see there for the parameters.
-
-    `persistent` and `watch_accessed_variables` have no effect; `tape` has its own.
-    """
+    """The tape that `DistributedGradientTape` returns; see there for the parameters."""
 
     def __init__(
         self,

@@ -77,10 +77,7 @@ def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Ten
 
 
 def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:
-    """Return {vector: number of its elements in [first, end)} for numbers above 0, or {0: 0}.
-
-    A rank without elements must still take part in the gradient.
-    """
+    """Return {vector: number of its elements in [first, end)} for numbers above 0, or {0: 0}."""
     overlaps = {}
     start = 0
     for i, n in enumerate(lengths):
@@ -90,16 +87,7 @@ def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:
 
 
 def _weights(products: Tensor, size: int) -> Tensor:
-    """Compute w with Adasum(x_0, …, x_{P−1}) = Σ_r w_r x_r from x_r · x_s.
-
-    Parameters
-    ----------
-    products : [n, P, P], for n vectors.
-
-    Returns
-    -------
-    [n, P].
-    """
+    """Compute w: [n, P] with Adasum(x_0, …) = Σ_r w_r x_r from all x_r · x_s: [n, P, P]."""
     # Row r has the weights of the x in the r-th intermediate result.
     rows = tf.eye(size, batch_shape=[products.shape[0]], dtype=products.dtype)
     whole = 1 << (size.bit_length() - 1)

@@ -159,12 +159,7 @@ class CallOptions:
 
 
 def _name_in_pipeline(kind: str, name: str | None) -> str | None:
-    """Return the name of a collective, marked if a `tf.data` pipeline's function is being traced.
-
-    TensorFlow runs a pipeline ahead of the program, on other threads. So the ranks compare such a
-    collective each time: on one rank the program may have come first. A parallel stage has no order
-    of its collectives at all.
-    """
+    """Return the name of a collective, marked while a `tf.data` pipeline's function is traced."""
     if tf.executing_eagerly():
         return name
     stages = _stages_being_traced()

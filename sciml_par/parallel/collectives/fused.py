@@ -212,10 +212,7 @@ def broadcast_variables(
 def _reduced_later(
     tensors: list[Tensor], op: ReduceOp, options: CallOptions, name: str | None, order: int = 0
 ) -> list[Tensor]:
-    """Sum or average when a plain graph runs and knows all shapes (collective).
-
-    The requests are those of a rank that knew the shapes in its trace.
-    """
+    """Sum or average when a plain graph runs and knows all shapes (collective)."""
     group = options.group
     if group.size == 1:
         return [tf.identity(x) for x in tensors]

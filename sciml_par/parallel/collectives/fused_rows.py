@@ -23,12 +23,7 @@ from sciml_par.parallel.tensors.packing import shape_of
 def gathered_together(
     tensors: Sequence[Tensor], options: CallOptions, *, alike: Sequence[Tensor | None] = ()
 ) -> list[Tensor]:
-    """Gather each, in one exchange of all numbers of rows and one transfer per type (collective).
-
-    Parameters
-    ----------
-    alike : integer tensors, or None, whose values must be the same on all ranks.
-    """
+    """Gather each, in one exchange of numbers of rows and one transfer per type (collective)."""
     if not tensors:
         return []
     if any(options.has_unknown_shape(x) for x in tensors) or may_have_unknown_shapes():
@@ -164,16 +159,7 @@ def scattered_together(
 def reduced_slices(
     slices: Sequence[Tensor], op: ReduceOp, scaling: ScalingAndCompression, options: CallOptions
 ) -> list[Tensor]:
-    """Return the rows of all ranks, in one transfer per element type (collective).
-
-    Rows with the same index stand for their sum, so all ranks' rows together are the sum over the
-    ranks. For the Average, the values are divided by P.
-
-    Parameters
-    ----------
-    slices : `tf.IndexedSlices`, values [n_r, ...] and indices [n_r]; n_r may differ from rank to
-        rank, the dense_shape must not.
-    """
+    """Return all ranks' rows, over P for the Average, in one transfer per type (collective)."""
     values = [options.tensor(each.values) for each in slices]
     for x in values:
         check_reducible(op, x.dtype.name, where=options.kind)

@@ -98,11 +98,7 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
 
 
 def gathered(x: Tensor, options: CallOptions) -> Tensor:
-    """Return y = (x_0; x_1; …) after an exchange of the numbers of rows (collective).
-
-    In plain graphs the exchange takes place when the graph runs, so that a rank may trace a
-    function again, alone. XLA compiles for known shapes: there it takes place in the trace.
-    """
+    """Return y = (x_0; x_1; …) after an exchange of the numbers of rows (collective)."""
     if options.has_unknown_shape(x) or may_have_unknown_shapes():
         return _gathered_later(x, options)
     signature = exchange_of_rows("allgather", x.dtype.name, shape_of(x), options.name)
@@ -166,12 +162,7 @@ def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
 def scattered(
     x: Tensor, op: ReduceOp, options: CallOptions, *, rows: Shape | None = None
 ) -> Tensor:
-    """Return this rank's rows of x_0 ∘ x_1 ∘ … (collective).
-
-    Parameters
-    ----------
-    rows : the number of rows for each rank, [P]; as even as possible by default.
-    """
+    """Return this rank's rows of x_0 ∘ x_1 ∘ … (collective)."""
     group = options.group
 
     def request_of(shape: Shape) -> Request:
@@ -221,10 +212,7 @@ def _keeping_nan(
     by_rows: bool = False,
     shape: Any = None,
 ) -> Tensor:
-    """Carry out a reduction; in Min and Max a NaN on any rank wins (collective).
-
-    NCCL prefers numbers to NaN: there a flag travels with each element.
-    """
+    """Carry out a reduction; in Min and Max a NaN on any rank wins (collective)."""
     dropped = op in (Min, Max) and x.dtype.is_floating
     if not dropped or options.group.nccl_transport is None:
         return options.perform(x, request_of, again, by_rows=by_rows, shape=shape)
@@ -287,12 +275,7 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> 
 def exchanged_later(
     x: Tensor, splits: Tensor | None, options: CallOptions
 ) -> tuple[Tensor, Tensor]:
-    """Exchange rows when the graph runs; return them and the number from each rank (collective).
-
-    Parameters
-    ----------
-    splits : the number of rows for each rank, [P]; None for equal numbers.
-    """
+    """Exchange rows when the graph runs; return them and the number from each rank (collective)."""
     group = options.group
     results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
 

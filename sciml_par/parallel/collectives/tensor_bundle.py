@@ -102,10 +102,7 @@ def _eager_tensor() -> Any:
 
 @lru_cache(maxsize=64)
 def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
-    """Return the indices of each buffer's tensors, of one type; types in order of appearance.
-
-    A tensor of unknown shape has a separate buffer, after the others.
-    """
+    """Return the indices of each buffer's tensors, of one type; types in order of appearance."""
     by_type: dict[Any, list[list[int]]] = {}
     room: dict[Any, int] = {}
     alone: list[list[int]] = []

@@ -157,11 +157,7 @@ def _last_collective() -> list[Any]:
 
 @contextlib.contextmanager
 def outside_the_order() -> Iterator[None]:
-    """Order the collectives inside and outside separately.
-
-    Each run of a TensorFlow 1 graph executes a part: the initialization of variables, for example,
-    must not execute everything built before it.
-    """
+    """Order the collectives inside and outside separately."""
     graph = tf.compat.v1.get_default_graph()
     before = list(graph.get_collection_ref(_LAST))
     graph.get_collection_ref(_LAST)[:] = []
@@ -208,10 +204,7 @@ def at_run_time(
     all_passes: AllPasses,
     travel: int,
 ) -> list[Tensor]:
-    """Put `run(perform, *inputs)` into a plain graph, in its place among the collectives.
-
-    Shapes unknown in the trace may differ from rank to rank, so the ranks agree at every execution.
-    """
+    """Put `run(perform, *inputs)` into a plain graph, in its place among the collectives."""
 
     def perform(request: Request, x: Tensor) -> Tensor:
         return run_eagerly(CallSite(communicator, request), x)

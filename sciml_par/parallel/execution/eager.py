@@ -36,10 +36,7 @@ _CALLS_KEPT = 4096
 
 
 def reduced_at_once(x: Any, op: ReduceOp, communicator: Communicator | None) -> Any:
-    """Return the allreduce of an eager tensor or an array; None if it must take the general way.
-
-    Ranks may choose differently: both ways make the same request (collective).
-    """
+    """Return the allreduce of an eager tensor or an array; None if it must take the general way."""
     if not tf.executing_eagerly() or is_recorded():
         return None
     group = current_world().communicator if communicator is None else communicator

@@ -24,11 +24,7 @@ class _Holder:
 
 
 def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: Any) -> None:
-    """Keep `value` as long as the graph under construction, then call `afterwards(*arguments)`.
-
-    A graph inside others may run without them, and they without it: `value` lives until all of them
-    are gone.
-    """
+    """Keep `value` as long as the graph under construction, then call `afterwards(*arguments)`."""
     holder = _Holder(value)
     for graph in _graphs_under_construction():
         held = getattr(graph, _HELD, None)
@@ -40,10 +36,7 @@ def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: An
 
 
 def _graphs_under_construction() -> list[Any]:
-    """Return the graph under construction and those around it.
-
-    In eager mode, the outermost is an empty graph that is never deleted: it is left out.
-    """
+    """Return the graph under construction and those around it."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
     graph = tf.compat.v1.get_default_graph()

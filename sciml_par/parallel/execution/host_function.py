@@ -22,9 +22,9 @@ afterwards."""
 
 
 def can_call_on_host() -> bool:
-    """Return whether `call_on_host` works in the program under construction.
+    """Return whether `call_on_host` works without copies in the program under construction.
 
-    It does not if XLA compiles the program for a GPU, or if TensorFlow has no foreign calls.
+    If XLA compiles the program for a GPU, `call_on_host` copies to the host and back.
     """
     if not in_compiled_function():
         return True

@@ -28,10 +28,7 @@ _SHORT_BYTES = 1 << 16
 
 
 class TensorBundleCall(PreparedCall):
-    """A collective with many tensors as its flat operand, and its results in their place.
-
-    `execute` takes their addresses, 8 bytes each.
-    """
+    """A collective with many tensors as its flat operand, and its results in their place."""
 
     def __init__(
         self, communicator: Communicator, request: Request, shapes: Sequence[Shape]

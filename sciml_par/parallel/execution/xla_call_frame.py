@@ -41,10 +41,7 @@ Act = Callable[[Frame], object]
 
 
 def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Act) -> Act:
-    """Return an act that calls the call site's handler with the addresses of operand and result.
-
-    Written out, because a compiled loop does this at every step.
-    """
+    """Return an act that calls the call site's handler with the addresses of operand and result."""
     words, get, shift = memory, handlers.get, SHIFT
     attributes_at, arguments_at, results_at = _ATTRIBUTES_AT, _ARGUMENTS_AT, _RESULTS_AT
 

@@ -28,12 +28,7 @@ GpuHandler = Callable[[int, int, int], None]
 
 
 class CallSites:
-    """The call sites of one target on one platform.
-
-    Attributes
-    ----------
-    act : calls the handler of a frame's call site.
-    """
+    """The call sites of one target on one platform."""
 
     def __init__(self, dispatcher: Callable[[Mapping[int, Any], Act], Act]) -> None:
         self._handlers: dict[int, Callable[..., object]] = {}
@@ -75,11 +70,7 @@ class CallSiteNumbers:
 
 
 def gpu_handler(call_site: CallSite, *, on_host: bool = False) -> GpuHandler:
-    """Return the handler of `call_site` in programs compiled for a GPU.
-
-    NCCL's is enqueued on the program's stream and returns at once. Without NCCL, for element types
-    that NCCL lacks, or with `on_host`: MPI, between copies to and from the host; the program waits.
-    """
+    """Return the handler of `call_site` in programs compiled for a GPU."""
     nccl = call_site.communicator.nccl_transport
     if nccl is not None and not on_host and nccl.carries(call_site.request):
         return call_site.prepared(nccl).execute
@@ -103,15 +94,13 @@ def on_copies(
 ) -> Callable[[Sequence[int], Sequence[int], int], None]:
     """Return `act` for addresses in the GPU's memory and a stream; the program waits.
 
-    Parameters
-    ----------
     sent, received : the bytes of each argument and result.
     """
-    # A program may run a million times: allocated once.
-    arguments = [np.empty(nbytes, np.uint8) for nbytes in sent]
-    results = [np.empty(nbytes, np.uint8) for nbytes in received]
 
     def run(sources: Sequence[int], targets: Sequence[int], stream: int) -> None:
+        # Allocated in each run: a program may run on several threads at once.
+        arguments = [np.empty(nbytes, np.uint8) for nbytes in sent]
+        results = [np.empty(nbytes, np.uint8) for nbytes in received]
         for host, source in zip(arguments, sources, strict=True):
             gpu.copy_to_host(host.ctypes.data, source, host.nbytes, stream)
         gpu.synchronize(stream)

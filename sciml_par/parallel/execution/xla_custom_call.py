@@ -170,11 +170,7 @@ class Bridge:
         xs: Sequence[Any],
         shapes: Sequence[Shape],
     ) -> list[Any]:
-        """Put a call of `act` into the graph under construction.
-
-        It is outside the order of collectives, whose variable would keep programs from running at
-        the same time.
-        """
+        """Put a call of `act` into the graph under construction."""
         number = self._numbers.take(self.others, self.others_on_gpu)
         dtype = xs[0].dtype.name
         sent = [ArrayType(dtype, shape_of(x)) for x in xs]
@@ -197,12 +193,7 @@ class Bridge:
         )
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
-        """Return a call that fails with the error that `act` raises, in a plain graph.
-
-        Parameters
-        ----------
-        operand : a scalar bool, like the result.
-        """
+        """Return a call that fails with the error that `act` raises, in a plain graph."""
         number, flag = self._numbers.take(self.others), ArrayType("bool", ())
         self.others.add(number, lambda _: act())
         with tf.device("/CPU:0"):

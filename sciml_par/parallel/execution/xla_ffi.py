@@ -86,11 +86,7 @@ class ForeignCalls:
         self._interruptions: Iterator[int] = map(create, itertools.repeat(arguments))
 
     def register(self, name: str, platform: str, act: Act) -> None:
-        """Let custom calls named `name` on `platform` run `act`.
-
-        Its exceptions become errors of the program. A name is registered once for each platform,
-        for the life of the process; doing it again has no effect.
-        """
+        """Let custom calls named `name` on `platform` run `act`."""
         if not self.has(name, platform):
             self.register_address(name, platform, self.entry(act))
 
@@ -120,10 +116,7 @@ class ForeignCalls:
 
 
 def c_function(act: Act, version: Version, interruptions: Iterator[int]) -> Any:
-    """Return `act` as a C function; keep a reference as long as XLA may call it.
-
-    To XLA, an exception from a callback of ctypes would be a random pointer.
-    """
+    """Return `act` as a C function; keep a reference as long as XLA may call it."""
 
     words, extension_at = memory, EXTENSION_AT
 

@@ -63,11 +63,7 @@ class Keras2Update(DistributedUpdate):
 
     @not_converted
     def apply_gradients(self, grads_and_vars: Any, name: str | None = None, **options: Any) -> Any:
-        """Update the variables by the gradients of all ranks (collective).
-
-        Gradients are not reduced again if this optimizer has computed them, or if Keras' options
-        say that the program has combined them.
-        """
+        """Update the variables by the gradients of all ranks (collective)."""
         gradients, variables = _in_two(grads_and_vars)
         computed, self._computed = self._computed, False
         if self._goes_inside and not computed:

@@ -59,10 +59,7 @@ def build(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def take_over(source: Any, target: Any) -> None:
-    """Copy the state of `source` to `target`, now or when `target` is built.
-
-    `target` has the class of `source`, perhaps inside a `LossScaleOptimizer`.
-    """
+    """Copy the state of `source` to `target`, now or when `target` is built."""
     inside = hasattr(target, "inner_optimizer") and not hasattr(source, "inner_optimizer")
     receiver = target.inner_optimizer if inside else target
     if is_of_keras_3(source) and source.built:

@@ -28,15 +28,7 @@ late rank all that it has missed. Less than `Progress.history` holds."""
 
 
 class PreparedCall:
-    """A request that a transport carries out.
-
-    The ranks compare signatures that are new to the group, and each time those of collectives that
-    a rank may finish before others begin. So no rank is ever two collectives ahead.
-
-    Attributes
-    ----------
-    shared : the transfer that machine code can carry out, or None.
-    """
+    """A request that a transport carries out."""
 
     def __init__(self, communicator: Communicator, request: Request, transport: Transport) -> None:
         self._communicator = communicator
@@ -138,10 +130,7 @@ class PreparedCall:
 
 
 def _is_long(request: Request) -> bool:
-    """Return whether MPI would abort if lengths differ, and a comparison takes a small share.
-
-    Only for requests that are equally long on all ranks.
-    """
+    """Return whether MPI would abort if lengths differ, and a comparison takes a small share."""
     same_everywhere = isinstance(request, Allreduce | Reducescatter)
     return same_everywhere and request.count * request.element.size > _LONG_BYTES
 

@@ -299,6 +299,28 @@ class Communicator:
         return _unpickled(dict(enumerate(everyone)))
 
     @hidden_from_autograph
+    def exchange_objects(self, values: Sequence[T | None]) -> list[T | None]:
+        """Send `values[r]` to each rank r, and return what each has sent here (collective).
+
+        Picklable objects go from rank to rank directly. None is not sent, so that ranks with
+        nothing for each other exchange one number.
+        """
+        pickled = [b"" if value is None else _pickled(value) for value in values]
+        signature = Signature("exchange of objects")
+        failed = self.allgather_object(next((p for p in pickled if isinstance(p, str)), None))
+        _unpickled({rank: text for rank, text in enumerate(failed) if text is not None})
+        sizes = self.exchange_rows([len(each) for each in pickled], signature=signature)
+        received = [bytearray(size) for size in sizes]
+        with self.progress.exchange(signature, Kind.OBJECTS):
+            self.agree(signature)
+            # Not by `control`, on which ranks that wait send messages of their own accord.
+            waiting = [self.mpi.Irecv(b, r) for r, b in enumerate(received) if b]
+            waiting += [self.mpi.Isend(b, r) for r, b in enumerate(pickled) if b]
+            for each in waiting:
+                each.Wait()
+        return [pickle.loads(each) if each else None for each in received]
+
+    @hidden_from_autograph
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """Return the picklable `value` of rank `root`, on every rank (collective)."""
         pickled = _pickled(value if self.rank == root else None)

@@ -16,12 +16,7 @@ from sciml_par.parallel.requests.announcement import Announcement
 
 
 class JoinedRanks:
-    """Joined ranks that are notified of a group's collectives.
-
-    Parameters
-    ----------
-    last : the last collective of which this rank tells; it joined after that.
-    """
+    """Joined ranks that are notified of a group's collectives."""
 
     def __init__(
         self,

@@ -16,16 +16,7 @@ otherwise fill the memory."""
 
 
 class Ledger:
-    """The signatures that the ranks of one group have agreed on.
-
-    Ranks agree together, so the ledger is the same on all of them at the same number of the group's
-    collectives, and so is the moment when it is emptied.
-
-    Attributes
-    ----------
-    generation : how often it was emptied. A call site that has found its signature here need not
-        look again in the same generation.
-    """
+    """The signatures that the ranks of one group have agreed on."""
 
     __slots__ = ("_digests", "_emptied", "_most", "generation")
 

@@ -28,12 +28,7 @@ more than ranks do in a second."""
 
 
 class Group(Protocol):
-    """The part of `Communicator` that the supervision needs.
-
-    Attributes
-    ----------
-    name, rank, size, identity, world_ranks, control, progress, mismatch_error : see `Communicator`.
-    """
+    """The part of `Communicator` that the supervision needs."""
 
     name: str
     rank: int
@@ -196,10 +191,7 @@ class Progress:
         return None if kept is None or kept[0] != number else kept[1]
 
     def _disorder(self, signature: Signature) -> InputError:
-        """Return the error of two collectives at once, which all later ones get as well.
-
-        The order of the two on other ranks is unknown, so nothing that follows can be trusted.
-        """
+        """Return the error of two collectives at once, which all later ones get as well."""
         if self._disordered is None:
             self._give_turn = lambda: None
             self._disordered = (

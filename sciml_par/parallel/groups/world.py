@@ -52,13 +52,7 @@ class JobEnd(Protocol):
 
 @dataclass(frozen=True)
 class GpuTransport:
-    """How tensors in GPU memory travel between the ranks.
-
-    Attributes
-    ----------
-    obstacle : why NCCL is not used; empty if it is.
-    surprising : whether there are GPUs, so that a user expects NCCL.
-    """
+    """How GPU tensors travel: by NCCL, or `obstacle` says why not, which may be `surprising`."""
 
     obstacle: str
     surprising: bool

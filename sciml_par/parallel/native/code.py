@@ -28,15 +28,7 @@ def words(length: int, values: Sequence[int] = ()) -> Words:
 
 
 class NativeCode:
-    """The machine code, which lives as long as the process: XLA keeps its address.
-
-    Attributes
-    ----------
-    handler, handler_of_several : the addresses of the targets for XLA.
-    begin, end, transfer, announce_comparison, settle : see `handler.py`; they take the addresses of
-        records.
-    spin_seconds : the time between two looks at a flag.
-    """
+    """The machine code, which lives as long as the process: XLA keeps its address."""
 
     def __init__(self) -> None:
         self._job = words(Job.LENGTH)

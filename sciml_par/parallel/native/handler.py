@@ -280,11 +280,7 @@ def wait(flag: int, calls: int, group: int) -> int:
 
 
 def signalled() -> int:
-    """Let Python handle signals, on its main thread; return 1 if a handler raised.
-
-    A waiting thread cannot raise Python's error here. Ctrl-C is noted: eager code raises it, and
-    XLA gets another error.
-    """
+    """Let Python handle signals, on its main thread; return 1 if a handler raised."""
     state = call_int32(load(JOB + WORD * Job.ENSURE))
     failed = call_int32(load(JOB + WORD * Job.CHECK_SIGNALS))
     if failed != 0:

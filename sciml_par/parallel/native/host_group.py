@@ -55,15 +55,7 @@ def bytes_of_memory(size: int) -> int:
 
 
 class HostGroup:
-    """The group's records and shared memory.
-
-    Attributes
-    ----------
-    words : the group's record, see `layout.Group`.
-    address : the address of the record.
-    longest : the most bytes that a rank can give at once.
-    comparisons : the number of comparisons that this rank has announced.
-    """
+    """The group's records and shared memory."""
 
     def __init__(
         self, code: NativeCode, rank: int, size: int, memory: SharedMemory, *, crowded: bool
@@ -118,10 +110,7 @@ class HostGroup:
         return SharedTransfer(self, request)
 
     def announce_comparison(self) -> None:
-        """Tell ranks that wait in a transfer that this one compares its request.
-
-        They then compare theirs. The ranks that begin a comparison call this once.
-        """
+        """Tell ranks that wait in a transfer that this one compares its request."""
         self.comparisons += 1
         self.code.announce_comparison(self.address)
 
@@ -136,12 +125,7 @@ class HostGroup:
 
 
 class SharedTransfer:
-    """Carries out one request through shared memory: `transfer(send, receive)` (collective).
-
-    Attributes
-    ----------
-    record : see `layout.Site`.
-    """
+    """Carries out one request through shared memory: `transfer(send, receive)` (collective)."""
 
     def __init__(self, group: HostGroup, request: Request) -> None:
         self._group = group
@@ -182,10 +166,7 @@ class SharedTransfer:
             self.check(outcome)
 
     def in_parts(self, lengths: Sequence[int]) -> None:
-        """Take the elements from several tensors of these `lengths` in bytes.
-
-        `send` and `receive` are then the address of their addresses, and results replace them.
-        """
+        """Take the elements from tensors of these byte `lengths`, at addresses of addresses."""
         real = self._request.in_reals.element.size
         self._parts = words(2 * len(lengths), [n for x in lengths for n in (x, x // real)])
         self._places = words(len(lengths))

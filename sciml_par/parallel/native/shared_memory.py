@@ -21,10 +21,7 @@ _TOKEN_BYTES = 16
 
 
 class SharedMemory:
-    """Memory that other processes see, with the lifetime of this object.
-
-    `mmap.mmap` would keep the file open as well, and a process may open about a thousand.
-    """
+    """Memory that other processes see, with the lifetime of this object."""
 
     def __init__(self, file: int, nbytes: int) -> None:
         library = ctypes.CDLL(None, use_errno=True)

@@ -12,120 +12,71 @@ FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 """The type of XLA's functions: they take the address of a structure of arguments."""
 
 
+_ADDRESS, _WORD, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+_HEAD = (("struct_size", _WORD), ("extension", _ADDRESS))
+
+
+def _addresses(names: str) -> list[tuple[str, type]]:
+    return [(name, _ADDRESS) for name in names.split()]
+
+
 class Version(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("major", ctypes.c_int),
-        ("minor", ctypes.c_int),
-    )
+    _fields_ = (*_HEAD, ("major", _INT), ("minor", _INT))
 
 
 class Api(ctypes.Structure):
     _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("version", Version),
-        ("internal", ctypes.c_void_p),
-        ("error_create", ctypes.c_void_p),
-        ("error_get_message", ctypes.c_void_p),
-        ("error_destroy", ctypes.c_void_p),
-        ("handler_register", ctypes.c_void_p),
-        ("stream_get", ctypes.c_void_p),
+        *(*_HEAD, ("version", Version)),
+        *_addresses("internal error_create error_get_message error_destroy"),
+        *_addresses("handler_register stream_get"),
     )
 
 
 class Span(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_char_p), ("length", ctypes.c_size_t))
+    _fields_ = (("data", ctypes.c_char_p), ("length", _WORD))
 
 
 class Bundle(ctypes.Structure):
-    _fields_ = (
-        ("instantiate", ctypes.c_void_p),
-        ("prepare", ctypes.c_void_p),
-        ("initialize", ctypes.c_void_p),
-        ("execute", ctypes.c_void_p),
-    )
+    _fields_ = _addresses("instantiate prepare initialize execute")
 
 
 class RegisterArguments(ctypes.Structure):
     _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("name", Span),
-        ("platform", Span),
-        ("bundle", Bundle),
-        ("traits", ctypes.c_uint32),
+        *(*_HEAD, ("name", Span), ("platform", Span)),
+        *(("bundle", Bundle), ("traits", ctypes.c_uint32)),
     )
 
 
 class ErrorArguments(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("message", ctypes.c_char_p),
-        ("code", ctypes.c_int),
-    )
+    _fields_ = (*_HEAD, ("message", ctypes.c_char_p), ("code", _INT))
 
 
 class StreamArguments(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-    )
+    _fields_ = (*_HEAD, *_addresses("context stream"))
 
 
 class Extension(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("type", ctypes.c_int),
-        ("next", ctypes.c_void_p),
-        ("metadata", ctypes.c_void_p),
-    )
+    _fields_ = (("struct_size", _WORD), ("type", _INT), *_addresses("next metadata"))
 
 
 class Metadata(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("version", Version),
-    )
+    _fields_ = (("struct_size", _WORD), ("version", Version))
 
 
 class List(ctypes.Structure):
     """XLA_FFI_Args, XLA_FFI_Rets."""
 
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("size", ctypes.c_int64),
-        ("types", ctypes.c_void_p),
-        ("items", ctypes.c_void_p),
-    )
+    _fields_ = (*_HEAD, ("size", ctypes.c_int64), *_addresses("types items"))
 
 
 class Attributes(ctypes.Structure):
     """XLA_FFI_Attrs."""
 
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("size", ctypes.c_int64),
-        ("types", ctypes.c_void_p),
-        ("names", ctypes.c_void_p),
-        ("items", ctypes.c_void_p),
-    )
+    _fields_ = (*_HEAD, ("size", ctypes.c_int64), *_addresses("types names items"))
 
 
 class CallFrame(ctypes.Structure):
     _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("api", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
-        ("stage", ctypes.c_int),
-        ("arguments", List),
-        ("results", List),
-        ("attributes", Attributes),
+        *(*_HEAD, *_addresses("api context"), ("stage", _INT)),
+        *(("arguments", List), ("results", List), ("attributes", Attributes)),
     )

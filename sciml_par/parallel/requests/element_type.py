@@ -15,17 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ElementType:
-    """One element type.
-
-    Attributes
-    ----------
-    name : in TensorFlow and NumPy, as "float32".
-    stablehlo : in StableHLO text, as "f32".
-    size : bytes per element.
-    mpi_name : of MPI's datatype, as "FLOAT".
-    nccl_name : of NCCL's datatype, as "FLOAT32"; None if NCCL has none.
-    real_name : of the two parts of a complex type; None for others.
-    """
+    """One element type by its names, and its bytes; None for a library that lacks it."""
 
     name: str
     stablehlo: str

@@ -86,10 +86,7 @@ _MISMATCH = re.compile(r"The ranks of «.*?» did not ask for the same .*?depend
 
 
 def found_mismatch(text: str) -> str | None:
-    """Return the message of a mismatch in an error's text, or None.
-
-    A graph's error adds names of operations, which differ from rank to rank.
-    """
+    """Return the message of a mismatch in an error's text, or None."""
     found = _MISMATCH.search(text)
     return found and found.group()
 

@@ -31,11 +31,7 @@ def share_of_cores(mine: frozenset[int], neighbours: Sequence[frozenset[int]]) -
 def let_waiting_ranks_yield(
     environment: MutableMapping[str, str], cores: frozenset[int] | None = None
 ) -> None:
-    """Let waiting ranks sleep if the ranks of this host outnumber its cores.
-
-    Call this before MPI starts. It concerns MPICH, which otherwise polls without a pause; other
-    implementations of MPI yield automatically. A variable set by the user has precedence.
-    """
+    """Let waiting ranks sleep if the ranks of this host outnumber its cores."""
     ranks = environment.get("MPI_LOCALNRANKS", "")
     if cores is None:
         cores = cores_of_this_process() | _cores_of(os.getppid())
@@ -56,10 +52,7 @@ def requested_threads(environment: Mapping[str, str]) -> int | None:
 
 
 def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
-    """Make TensorFlow and OpenMP use `threads` threads in this process.
-
-    Variables set by the user have precedence.
-    """
+    """Make TensorFlow and OpenMP use `threads` threads in this process."""
     environment.setdefault("OMP_NUM_THREADS", str(threads))
     for variable in _TENSORFLOW_VARIABLES:
         environment.setdefault(variable, str(threads))

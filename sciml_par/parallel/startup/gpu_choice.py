@@ -35,10 +35,7 @@ class VisibleGpu:
 
 
 def visible_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> list[VisibleGpu]:
-    """Return the GPUs that this process may use, in CUDA's order.
-
-    A mask set by the scheduler or the user is respected.
-    """
+    """Return the GPUs that this process may use, in CUDA's order."""
     there = _addresses(root)
     mask = environment.get(_MASK)
     if mask is None:
@@ -56,10 +53,7 @@ def _identity(entry: str, there: Sequence[str]) -> str:
 
 
 def _addresses(root: Path) -> list[str]:
-    """Return the PCI addresses of the GPUs that NVIDIA's driver lists and this process may open.
-
-    Their UUIDs are question marks until a GPU is first used.
-    """
+    """Return the PCI addresses of the GPUs that NVIDIA's driver lists and this process may open."""
     listed = root / "proc" / "driver" / "nvidia" / "gpus"
     if not listed.is_dir():
         # Some containers hide the list, but not the device files.
@@ -100,11 +94,7 @@ def _can_open(device: Path) -> bool:
 def choose_gpus(
     visible: Sequence[Sequence[VisibleGpu]], *, host: str, share: bool
 ) -> list[VisibleGpu | None]:
-    """Return the GPU of each rank of a host; None for a rank that sees none.
-
-    Each rank takes the first of its visible GPUs that the fewest ranks before it have taken. This
-    holds in any order of the GPUs, and for ranks that see one GPU each.
-    """
+    """Return the GPU of each rank of a host; None for a rank that sees none."""
     chosen: list[VisibleGpu | None] = []
     used: Counter[str] = Counter()
     for gpus in visible:
@@ -140,10 +130,7 @@ def pin(gpu: VisibleGpu | None, *, hide_others: bool = True) -> None:
 
 
 def choose_in_tensorflow(index: int) -> None:
-    """Let TensorFlow compute on one of the visible GPUs.
-
-    If TensorFlow has already started, the program has chosen, and this does nothing.
-    """
+    """Let TensorFlow compute on one of the visible GPUs."""
     gpus = tf.config.list_physical_devices("GPU")
     with contextlib.suppress(RuntimeError):
         tf.config.set_visible_devices(gpus[index : index + 1], "GPU")

@@ -167,10 +167,7 @@ def shutdown() -> None:
 
 
 def _end_on_another_order(world: World) -> None:
-    """End the job if ranks that left before have called other collectives.
-
-    Agreed requests are not compared again, and this is the last chance to notice.
-    """
+    """End the job if ranks that left before have called other collectives."""
     if world.watchdog is None:
         return
     world.mailbox.poll()

@@ -29,12 +29,7 @@ _STDERR = 2
 
 
 def load_mpi(environment: MutableMapping[str, str], *, limit: float = _LONGEST) -> Any:
-    """Start MPI and return mpi4py's MPI (collective).
-
-    Parameters
-    ----------
-    limit : the seconds after which a start of MPI ends the process, at most 600.
-    """
+    """Return mpi4py's MPI after its start, which may take `limit` ≤ 600 seconds (collective)."""
     loaded: Any = sys.modules.get("mpi4py.MPI")
     has_started = loaded is not None and loaded.Is_initialized()
     if not has_started:

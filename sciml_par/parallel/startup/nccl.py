@@ -27,15 +27,7 @@ _OLDEST_SHARING = (2, 30)
 
 @dataclass(frozen=True)
 class Report:
-    """The facts of one rank.
-
-    Attributes
-    ----------
-    choice : "auto", "mpi" or "nccl".
-    gpu : the identity of its GPU in the job; None without one.
-    obstacle : the reason against NCCL; empty without one.
-    may_share : whether its NCCL accepts several ranks on a GPU.
-    """
+    """The facts of one rank; `obstacle`: the reason against NCCL, empty without one."""
 
     choice: str
     gpu: str | None
@@ -54,10 +46,7 @@ def requested_transport(environment: Mapping[str, str]) -> str:
 def set_up_transport(
     everyone: Communicator, gpu: str | None, environment: Mapping[str, str], index: int = 0
 ) -> GpuTransport:
-    """Connect the ranks by NCCL if they can use it (collective).
-
-    Set `gpu` and `nccl_transport` of the communicator.
-    """
+    """Connect the ranks by NCCL if they can use it (collective)."""
     choice = everyone.attempt(lambda: requested_transport(environment))
     everyone.gpu, nccl, obstacle = _load(gpu, index)
     may_share = (

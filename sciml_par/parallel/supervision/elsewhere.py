@@ -51,10 +51,7 @@ def answer_missing(mailbox: Mailbox, groups: Iterable[Group]) -> None:
 
 
 def place_of_program() -> str:
-    """Return the line at which the main thread is, as `file:line, in text`; empty if unknown.
-
-    It is the innermost line outside all libraries.
-    """
+    """Return the line at which the main thread is, as `file:line, in text`; empty if unknown."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back

@@ -15,12 +15,7 @@ _KILL_SECONDS = 5.0
 
 
 class JobEnd:
-    """Ends all ranks, from any thread.
-
-    Attributes
-    ----------
-    sentinel : notified first, so that it does not report this rank as lost; or None.
-    """
+    """Ends all ranks, from any thread."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator

@@ -48,10 +48,7 @@ class FailureReporter:
             sys.excepthook = self._previous_hook
 
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
-        """Print `text` once for all ranks that fail with the same error (waits ≤ 1 s).
-
-        Return if every rank failed; otherwise end the other ranks with `exit_code`.
-        """
+        """Print `text` once for all ranks that fail alike (waits ≤ 1 s), and end the others."""
         key = found_mismatch(str(error)) or f"{type(error).__name__}: {error}"
         failed = self._collect(Failed(key, text))
         everyone = len(failed) == self._communicator.size

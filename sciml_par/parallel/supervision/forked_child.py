@@ -75,10 +75,7 @@ def _finalize(rank: int) -> None:
 
 @lru_cache(maxsize=1)
 def _leave_early(rank: int) -> None:
-    """End children before mpi4py would finalize MPI, if the program has loaded it.
-
-    A child's exit code is known only after an error or `sys.exit`.
-    """
+    """End children before mpi4py would finalize MPI, if the program has loaded it."""
     codes = [0]
 
     def note_the_exit_code() -> None:

@@ -51,10 +51,7 @@ class Sentinel:
         os.register_at_fork(after_in_child=self._connection.close)
 
     def obey(self, end: Callable[[], None], starter: subprocess.Popen[bytes] | None) -> None:
-        """Call `end` from another thread when another rank is lost.
-
-        That thread also waits for `starter`, which only starts the sentinel.
-        """
+        """Call `end` from another thread when another rank is lost."""
         threading.Thread(
             target=self._listen, args=(end, starter), name="sciml_par sentinel", daemon=True
         ).start()
@@ -87,14 +84,7 @@ Host = tuple[str, list[int]]
 
 @dataclass(frozen=True)
 class Invitation:
-    """The sentinel of rank 0 as other hosts' sentinels must know it.
-
-    Attributes
-    ----------
-    places : (address, port) of each interface on which it listens, the best first.
-    host : that of rank 0.
-    seconds : the time of silence after which a host counts as lost.
-    """
+    """The sentinel of rank 0 as other hosts' sentinels must know it; the best place is first."""
 
     places: tuple[Place, ...]
     token: str
@@ -110,17 +100,7 @@ def start_sentinel(
     *,
     host_timeout: float = math.inf,
 ) -> Sentinel | None:
-    """Start the process that watches this host's ranks (collective).
-
-    Parameters
-    ----------
-    everyone : the world.
-    host : the ranks on this host.
-    environment : SCIML_PAR_SENTINEL=0, on any rank, switches it off; see also
-        `addresses_to_listen_on`.
-    end : called in a separate thread when another rank is lost.
-    host_timeout : seconds of silence after which another host counts as lost; rank 0's counts.
-    """
+    """Start the process that watches this host's ranks (collective)."""
     off = environment.get("SCIML_PAR_SENTINEL", "") == "0"
     mine = (socket.gethostname(), host.world_ranks) if host.rank == 0 else None
     told = everyone.control.allgather((off, mine))
@@ -187,11 +167,7 @@ def _neighbours(
 def start_process(
     size: int, neighbours: Neighbours
 ) -> tuple[subprocess.Popen[bytes] | None, str | None]:
-    """Start a host's sentinel.
-
-    It starts in the background, by the process that is returned. The sockets of `neighbours` are
-    handed to the sentinel.
-    """
+    """Start a host's sentinel."""
     given = [each for each in (*neighbours.hubs, neighbours.link) if each is not None]
     try:
         listener, path = _open_listener()

@@ -15,10 +15,7 @@ _HALF_BYTES, _WIDE_BYTES = 2, 4
 
 
 class ScalingAndCompression:
-    """x · prescale_factor, compressed, reduced, decompressed, · postscale_factor.
-
-    All steps are outside the collective, so that gradients follow.
-    """
+    """x · prescale_factor, compressed, reduced, decompressed, · postscale_factor."""
 
     __slots__ = ("_compression", "_idle", "_post", "_pre", "_where")
 
@@ -66,10 +63,7 @@ class ScalingAndCompression:
 
 
 def scaled(x: Tensor, factor: float, where: str) -> Tensor:
-    """Return x · factor in the type of x.
-
-    16-bit types are multiplied in float32, and integers in float64 without the fraction.
-    """
+    """Return x · factor in the type of x."""
     if factor == 1.0:
         return x
     dtype = x.dtype

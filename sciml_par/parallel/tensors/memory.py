@@ -44,10 +44,7 @@ class View(NamedTuple):
 
 
 def kind_of_memory(x: Any) -> int:
-    """Return DLPack's number for the memory of an eager tensor.
-
-    Its device may differ: TensorFlow keeps some tensors of a GPU (int32) on the host.
-    """
+    """Return DLPack's number for the memory of an eager tensor."""
     kind: int = x.__dlpack_device__()[0]
     return kind
 
@@ -73,10 +70,7 @@ def empty(shape: Any, dtype: Any, device: str) -> Any:
 
 
 def tensor_on(array: np.ndarray) -> Any:
-    """Return a tensor with the elements of an array that nobody writes any more.
-
-    It shares the array's memory if TensorFlow accepts the alignment.
-    """
+    """Return a tensor with the elements of an array that nobody writes any more."""
     make, host = _maker_of_tensors()
     return make(array, host, None)
 

@@ -84,10 +84,7 @@ def _constants(lengths: Shape) -> tuple[Tensor, Tensor]:
 
 
 def shape_digest(shapes: Iterable[Any]) -> str:
-    """Return eight digits that differ if the shapes or their order differ.
-
-    A flat buffer of tensors in another order has the same length.
-    """
+    """Return eight digits that differ if the shapes or their order differ."""
     return f"{zlib.crc32(repr([str(shape) for shape in shapes]).encode()):08x}"
 
 

@@ -170,10 +170,7 @@ class Timeline:
 
 
 def _begin(everyone: Communicator, hosts: Sequence[int]) -> int:
-    """Return the start of the recording by the clock of this rank's host (collective).
-
-    Ranks leave a barrier at about the same moment. Ranks of one host have one clock.
-    """
+    """Return the start of the recording by the clock of this rank's host (collective)."""
     moments = []
     for _ in range(_ROUNDS):
         everyone.control.Barrier()

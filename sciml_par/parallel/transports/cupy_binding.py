@@ -139,10 +139,7 @@ class Nccl:
 
 
 class Link:
-    """One communicator: NCCL's calls, enqueued on a stream.
-
-    Counts are in elements, `datatype` and `op` are `Nccl`'s numbers.
-    """
+    """One communicator: NCCL's calls, enqueued on a stream."""
 
     def __init__(self, nccl: Any, communicator: Any) -> None:
         self._nccl = nccl

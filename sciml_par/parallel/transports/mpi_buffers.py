@@ -135,10 +135,7 @@ def in_pieces(prepared: Callable[[int], Transfer], count: int, piece: int, size:
 def scattered_in_pieces(
     reduce: Callable[[Any, Any, list[int]], None], request: Reducescatter, piece: int
 ) -> Transfer:
-    """Return the transfer by `reduce` of at most `piece` elements of each rank's part at once.
-
-    MPI needs the parts next to each other, and allocates twice their size.
-    """
+    """Return the transfer by `reduce` of at most `piece` elements of each rank's part at once."""
     counts = request.elements(request.rows)
     if max(counts) > piece:
         return _pieces_of_parts(reduce, request, piece)

@@ -124,12 +124,7 @@ class Combination:
         return transfer
 
     def scattered(self, lengths: Sequence[int], offsets: Sequence[int]) -> Transfer:
-        """Return the transfer of which each rank gets its share.
-
-        Parameters
-        ----------
-        lengths, offsets : in bytes, of each rank's share in what all give, [P].
-        """
+        """Return the transfer of which each rank gets a share; `lengths`, `offsets`: bytes, [P]."""
         group, room = self._group, self._room.ctypes.data
         mine, begin = lengths[group.rank], offsets[group.rank]
         places, own = self._places(mine)
@@ -177,10 +172,7 @@ class Combination:
         return (ctypes.c_int64 * size)(*addresses), addresses[self._group.rank]
 
     def _exchange(self, parts: Sequence[tuple[int, int]], mine: int) -> BufferTransfer:
-        """Return what gives each other rank its part, and takes `mine` bytes from it.
-
-        In pairs: in MPICH, MPI_Alltoallw takes twice as long.
-        """
+        """Return what gives each other rank its part, and takes `mine` bytes from it."""
         group, steps = self._group, range(1, self._group.size)
         turns = [((group.rank + k) % group.size, (group.rank - k) % group.size) for k in steps]
 
