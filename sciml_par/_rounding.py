@@ -79,9 +79,12 @@ class _Axis:
             step = float(np.spacing(np.asarray(largest, dtype)))
         self.step = step if np.isfinite(step) else np.inf
         gaps = np.diff(self.values)
-        self.apart = gaps > (0 if dtype == "float64" else _JITTER * np.spacing(largest))
         self.differ = cast[1:] != cast[:-1]
         self.extent = float(ends[1] - ends[0])
+        # Points of a flat face, such as that of a mesh, have one coordinate up to rounding.
+        jitter = _JITTER * np.spacing(largest)
+        exact = dtype == "float64" and self.extent >= jitter
+        self.apart = gaps > (0 if exact else jitter)
         self.count = 1 + int(np.count_nonzero(self.apart))
         self.merged = int(np.count_nonzero(self.apart & ~self.differ))
 

@@ -13,19 +13,25 @@ import pytest
 
 import sciml_par as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP, ModifiedMLP
+from sciml_par.networks import MLP, ModifiedMLP, RandomFeatures, Windows
 from sciml_par.problems import (
     Dirichlet,
+    Elastic,
+    GriddedFunction,
     Initial,
     Interval,
     Neumann,
     Observations,
     Periodic,
+    Polygon,
     Problem,
     Residual,
     Robin,
+    Traction,
     Unknown,
     derivative,
+    hessian,
+    jacobian,
     laplacian,
     poisson,
 )
@@ -42,6 +48,7 @@ from sciml_par.training import (
 )
 
 UNIT = Interval(0, 1)
+X = np.zeros((3, 1), "float32")
 LAYERS = r"use MLP\(inputs, outputs, width=20, depth=3\)"
 STEPS = "use steps= of train"
 
@@ -109,13 +116,55 @@ def train(**others: Any) -> Any:
         (lambda: Observations([[0.5]], values=[1.0]), "Observations: "),
         (lambda: Residual(laplacian, wieght=3), "Residual: .* did you mean weight="),
         (lambda: Unknown(1.0, low=0), "Unknown: .* did you mean lower="),
+        (
+            lambda: train(network=[1, 20, 1]),
+            r"got list; the sizes .*partial\(MLP, width=20, depth=3",
+        ),
+        (lambda: train(max_steps=9), STEPS),
+        (lambda: train(anchors=[[0.5]]), r"points=Points\(N, anchors=x\)"),
+        (lambda: train(weight_decay=1e-4), r"use optimizer=AdamW\(weight_decay=1e-4\)"),
+        (lambda: train(folder="x"), r"result.save\(folder\)"),
+        (lambda: problem(params={}), r"Problem\(..., unknowns="),
+        (lambda: sp.solve(poisson(), epochs=9), r"solve chooses .* train\(problem, …\) takes them"),
+        (lambda: sp.solve(poisson(), optimizer=Adam()), "solve chooses network, points, optimizer"),
+        (lambda: sp.solve(poisson(), tolerence=9), "did you mean tolerance="),
+        (lambda: LevenbergMarquardt(learning_rate=9), "second order find the lengths of their"),
+        (lambda: jacobian(abs, X, i=0, j=1), r"jacobian: .*derivative\(u, x, j, component=c\)"),
+        (lambda: hessian(abs, X, i=0, j=1), r"hessian: .*derivative\(u, x, i, j, component=c\)"),
+        (lambda: derivative(abs, X, 0, order=2), r"names two axes, as derivative\(u, x, 0, 0\)"),
+        (lambda: laplacian(abs, X, "x"), r"laplacian: too many .* laplacian\(u, x, \*, over=None"),
+        (lambda: jacobian(X, abs), r"a residual is def f\(u, x\), with the field first"),
         (lambda: train(points=1), r"points=\[\[0.5\]\]\), must be an integer of at least 2, got 1"),
+        (lambda: Windows(RandomFeatures, features=9), r"Windows: .*partial\(RandomFeatures, feat"),
+        (lambda: GriddedFunction([0, 1], [0, 1], [0, 1]), r"GriddedFunction\(axes, values, \*, d"),
+        (lambda: Polygon("a.msh"), r"read by Polygon.from_file\('a.msh'\)"),
+        (lambda: Traction(Elastic(young=1, poisson=0), 2.0), r"lambda x, normals: -2 \* normals"),
         (lambda: Interval(left=0, right=1), r"Interval: .* called as Interval\(lower, upper"),
     ],
 )
 def test_a_sentence_with_the_name_here(call: Callable[[], Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         call()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("compile", r"give the optimizer and the weights to train\(problem, optimizer=Adam"),
+        ("fit", r"Problem has no attribute 'fit'; use train\(problem, steps=…\)"),
+        ("solve", r"use solve\(problem\)"),
+        ("predict", r"train\(problem\).predict\(x\)"),
+    ],
+)
+def test_methods_of_problems(name: str, says: str) -> None:
+    with pytest.raises(AttributeError, match=says):
+        getattr(problem(), name)
+    assert not hasattr(problem(), "epochs")
+
+
+def test_a_residual_in_the_order_of_deepxde() -> None:
+    with pytest.raises(InputError, match=r"a residual is def f\(u, x\), with the field first"):
+        sp.train(Problem(UNIT, lambda x, u: laplacian(u, x)), progress=False)
 
 
 def test_methods_of_results() -> None:
@@ -126,6 +175,10 @@ def test_methods_of_results() -> None:
         result.save("x", overwite=True)
     with pytest.raises(InputError, match="Result.load: "):
         sp.training.Result.load("x", mesh=1)
+    with pytest.raises(AttributeError, match=r"Result has no attribute 'model'; use result.netw"):
+        _ = result.model
+    with pytest.raises(AttributeError, match=r"Result has no attribute 'loss'; result.history"):
+        _ = result.loss
     u = problem().field(result.networks[0])  # as the sentence says
     assert derivative(u, np.array([[0.5]], "float32"), 0).shape == (1, 1)
 

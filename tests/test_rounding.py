@@ -60,6 +60,12 @@ def test_double_precision_has_an_end() -> None:
     assert "float64'" not in found.text("float64", "the points", ["x"])
 
 
+def test_a_flat_face_has_one_coordinate_up_to_rounding() -> None:
+    x = np.append(np.random.default_rng(0).random((50, 1)), np.full((50, 1), 2.0), axis=1)
+    x[::3, 1] -= np.spacing(1.0)
+    assert coarse_rounding(x, "float64") is None
+
+
 def test_coarse_and_not_yet_one() -> None:
     found = coarse_rounding(grid((1e4, 1e4 + 1, 40)), "float32")
     assert found is not None and not found.coincide

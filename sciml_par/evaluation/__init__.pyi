@@ -1,4 +1,5 @@
 from .figures.bands import plot_bands as plot_bands
+from .figures.bodies import plot_body as plot_body
 from .figures.errors import plot_errors as plot_errors
 from .figures.histories import plot_accuracies as plot_accuracies
 from .figures.histories import plot_losses as plot_losses

@@ -29,10 +29,7 @@ def as_real(values: ArrayLike, where: str) -> np.ndarray:
 
 
 def as_columns(values: ArrayLike, where: str) -> np.ndarray:
-    """Return a read-only float64 copy of shape [n, columns]; a vector [n] becomes [n, 1].
-
-    An array that already is such a copy is returned.
-    """
+    """Return a read-only float64 copy of shape [n, columns]; a vector [n] becomes [n, 1]."""
     if isinstance(values, np.ndarray) and _is_such_a_copy(values):
         return values
     array = as_real(values, where)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from typing import Any, TypeVar
 
 from sciml_par._tensorflow import import_module
-from sciml_par._text import one_line
+from sciml_par._text import one_line, rank_list
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
 from sciml_par.parallel.groups.communicator import Communicator
@@ -47,11 +47,22 @@ def launched_apart(ranks: int, launched: int | None) -> bool:
 
 def gather_facts(world: World, environment: Mapping[str, str]) -> Facts:
     """Return what every rank finds; `environment` is that before `init` (collective)."""
+    ranks = world.communicator.allgather_object(_facts_of_rank(world, environment))
     return {
-        "transport_obstacle": world.transport.obstacle,
+        "transport_obstacle": _obstacle_to_nccl(ranks, world.transport.obstacle),
         "native_obstacle": world.communicator.obstacle_to_sharing,
-        "ranks": world.communicator.allgather_object(_facts_of_rank(world, environment)),
+        "ranks": ranks,
     }
+
+
+def _obstacle_to_nccl(ranks: Sequence[Facts], agreed: str) -> str:
+    """Return why GPU tensors do not travel by NCCL, given the obstacle on which `init` agreed."""
+    if len(ranks) == 1:
+        return "there is one rank"
+    if not any(rank["gpu"] for rank in ranks):
+        return "no rank has a GPU"
+    blind = ranks_by(rank["tensorflow_on_gpu"] for rank in ranks).get(False)
+    return f"TensorFlow finds no GPU on {rank_list(blind)}" if blind else agreed
 
 
 def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
@@ -69,6 +80,8 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
         "gpu": next((asdict(gpu) for gpu in visible if gpu.entry == world.gpu), None),
         "gpu_name": _gpu_name(world.communicator),
         "tensorflow_on_gpu": has_gpus(),
+        # Ranks connected by NCCL use MPI for the tensors of a TensorFlow that finds no GPU.
+        "transport": "NCCL" if world.communicator.nccl_transport and has_gpus() else "MPI",
         "tensor_float_32": tensor_float_32_is_on(),
         "copies": world.communicator.gpu is not None,
         "nccl": _finding(load_nccl),

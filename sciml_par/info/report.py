@@ -120,15 +120,13 @@ def _gpus(ranks: Sequence[Rank], hosts: Sequence[list[int]], obstacle: str) -> I
     if nccl.style == BAD and not any_gpu:
         nccl = Text(f"not needed without a GPU: {nccl}")
     yield "NCCL", nccl
+    travel = _common(f"tensors travel by {rank['transport']}" for rank in ranks)
     if not obstacle:
-        travel = Text("tensors travel by NCCL", GOOD)
-    elif len(ranks) == 1:
-        travel = Text("nothing travels: there is one rank")
-    elif not any_gpu:
-        travel = Text("nothing travels: no rank has a GPU")
-    else:
-        text = f"tensors travel by MPI through host memory, which is slow: {obstacle}"
-        travel = Text(text, BAD)
+        travel.style = GOOD
+    elif len(ranks) == 1 or not any(rank["tensorflow_on_gpu"] for rank in ranks):
+        travel = Text(f"nothing travels: {obstacle}")
+    elif not any(rank["transport"] == "NCCL" for rank in ranks):
+        travel = Text(f"{travel} through host memory, which is slow: {obstacle}", BAD)
     yield "between GPUs", travel
 
 

@@ -60,7 +60,7 @@ def planned(facts: Facts) -> Iterator[tuple[str, str, str]]:
     alone = "a collective of one rank moves nothing" if len(ranks) == 1 else ""
     calls = ranks_by(rank["foreign_calls"]["obstacle"] for rank in ranks)
     no_calls = "; ".join(f"{rank_list(those)}: {text}" for text, those in calls.items() if text)
-    no_nccl = alone or _obstacle_to_nccl(facts)
+    no_nccl = alone or facts["transport_obstacle"]
     obstacles = {_MPI: (alone, no_calls), _NCCL: (no_nccl, no_calls)}
     if no_nccl and not alone and all(rank["tensorflow_on_gpu"] for rank in ranks):
         # Programs take this path here.
@@ -70,14 +70,6 @@ def planned(facts: Facts) -> Iterator[tuple[str, str, str]]:
     for path, (in_any_context, in_compiled) in obstacles.items():
         for context in CONTEXTS:
             yield path, context, in_any_context or (in_compiled if context == COMPILED else "")
-
-
-def _obstacle_to_nccl(facts: Facts) -> str:
-    if not any(rank["gpu"] for rank in facts["ranks"]):
-        return "no rank has a GPU"
-    blind = ranks_by(rank["tensorflow_on_gpu"] for rank in facts["ranks"]).get(False)
-    no_gpu = f"TensorFlow finds no GPU on {rank_list(blind)}" if blind else ""
-    return facts["transport_obstacle"] or no_gpu
 
 
 def in_context(context: str, collective: Collective, device: str) -> Collective:

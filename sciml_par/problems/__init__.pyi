@@ -9,6 +9,7 @@ from .catalogue.registry import problem_by_name as problem_by_name
 from .conditions.boundary_values import Dirichlet as Dirichlet
 from .conditions.boundary_values import Neumann as Neumann
 from .conditions.boundary_values import Robin as Robin
+from .conditions.boundary_values import Traction as Traction
 from .conditions.condition import Condition as Condition
 from .conditions.initial import Initial as Initial
 from .conditions.integral import IntegralCondition as IntegralCondition
@@ -20,11 +21,13 @@ from .domains.box import Box as Box
 from .domains.box import Interval as Interval
 from .domains.domain import Domain as Domain
 from .domains.ellipse import Ellipse as Ellipse
+from .domains.extruded import Extruded as Extruded
 from .domains.mesh import Mesh as Mesh
 from .domains.point_cloud import PointCloud as PointCloud
 from .domains.polygon import Polygon as Polygon
 from .domains.space_time import Time as Time
 from .fields.field import Field as Field
+from .fields.gridded_function import GriddedFunction as GriddedFunction
 from .fields.plan import Plan as Plan
 from .fields.plan import Request as Request
 from .fields.recording import record as record
@@ -32,6 +35,7 @@ from .imposition.distance import distance_to as distance_to
 from .imposition.exact_imposition import impose as impose
 from .imposition.exact_imposition import impose_dirichlet as impose_dirichlet
 from .imposition.exact_imposition import impose_initial as impose_initial
+from .operators.elastic import Elastic as Elastic
 from .operators.flow_operators import advection as advection
 from .operators.flow_operators import curl as curl
 from .operators.flow_operators import material_derivative as material_derivative

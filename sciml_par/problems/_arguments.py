@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from sciml_par._checks import checked_integer, checked_weight
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
@@ -86,7 +88,7 @@ def as_residuals(residual: Any) -> tuple[Residual, ...]:
 
 
 def as_conditions(
-    conditions: Any, domain: Domain, outputs: tuple[str, ...]
+    conditions: Any, domain: Domain, outputs: tuple[str, ...], unknowns: Any
 ) -> tuple[Condition, ...]:
     """Return the conditions, one alone included, with names resolved."""
     try:
@@ -99,6 +101,15 @@ def as_conditions(
                 f"Problem: conditions must be Condition objects, as Dirichlet(0.0), got {c!r}; a "
                 f"function (u, x) -> [k, c] is given as Condition(function, on=...)"
             )
+        sought = set(unknowns if isinstance(unknowns, Mapping) else ()) - set(outputs)
+        for name in (each for s in c.selects for each in getattr(c, s) or ()):
+            if name in sought:
+                raise InputError(
+                    f"Problem: {name!r} is an unknown and not a component of u, which "
+                    f"{type(c).__name__} selects. A condition on an unknown function is "
+                    f"Condition(lambda u, x, *, {name}: {name}(x) - 1), and measured values of it "
+                    f"are Observations(x, values, operator=lambda u, x, *, {name}: {name}(x))."
+                )
     return tuple(c.prepared(domain, outputs) for c in several)
 
 
@@ -110,6 +121,12 @@ def checked_term_weights(weights: Mapping[str, Any], names: Sequence[str]) -> di
             raise InputError(
                 f"weights: the loss has no term {name!r}; its terms are "
                 f"{', '.join(map(repr, names))}"
+            )
+        if isinstance(weight, list | tuple | np.ndarray):
+            raise InputError(
+                f"weights: the term {name!r} has one weight, got {weight!r}; Residual(…, "
+                f"weight=(1.0, 10.0)) has one for each column of an equation, and conditions are "
+                f"divided by component="
             )
         found[name] = checked_weight(weight, f"the weight of term {name!r}")
     return found

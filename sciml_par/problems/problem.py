@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_weight
-from sciml_par._other_names import ByName
+from sciml_par._other_names import ByName, OtherAttributes
 from sciml_par._tape import Function
 from sciml_par.errors import InputError
 from sciml_par.problems._arguments import (
@@ -55,7 +55,7 @@ FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
 
 
-class Problem(ByName):
+class Problem(OtherAttributes, ByName):
     """A problem to solve, independent of networks, ranks and optimizers; immutable.
 
     The loss is L = Σ_t w_t · (1/N_t) Σ_{i=1..N_t} |r_t(x_i)|² over the terms t: the equations in
@@ -70,9 +70,9 @@ class Problem(ByName):
         (u, x: [n, d]) -> r: [n, k], left side minus right side. A plain function has the weight 1.
         None or an empty sequence for a fit of data, with conditions alone.
     conditions : sequence of Condition
-        `Dirichlet`, `Neumann`, `Robin`, `Initial`, `Periodic`, `Interface`, `Observations`,
-        `IntegralCondition`, `Condition` and derived classes. Conditions without a weight get the
-        weight 1, unless `with_condition_weight` or the optimizer sets another one.
+        `Dirichlet`, `Neumann`, `Robin`, `Traction`, `Initial`, `Periodic`, `Interface`,
+        `Observations`, `IntegralCondition`, `Condition` and derived classes. Conditions without a
+        weight get the weight 1, unless `with_condition_weight` or the optimizer sets another one.
     exact : callable, optional
         The exact solution, x: [n, d] -> [n, m], in NumPy or TensorFlow; [n] is taken as [n, 1]
         if m = 1.
@@ -144,7 +144,7 @@ class Problem(ByName):
         self._input_scaling = input_scaling
         self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
         self._residuals = as_residuals(residual)
-        self._conditions = as_conditions(conditions, domain, self._output_names)
+        self._conditions = as_conditions(conditions, domain, self._output_names, unknowns)
         if not self._residuals and not self._conditions:
             raise InputError(
                 "Problem: at least one residual or condition is needed; a fit of data is "
@@ -595,4 +595,5 @@ class Problem(ByName):
 
     def _weight_of(self, part: Residual | Condition) -> float:
         given = self._condition_weight if part.weight is None else part.weight
-        return 1.0 if given is None else float(given)
+        # Weights of columns are factors of the residual itself.
+        return 1.0 if given is None or isinstance(given, Sequence) else float(given)

@@ -1,10 +1,10 @@
-"""Figures of fields over space and time, and of vector fields."""
+"""Figures of fields over space and time, of vector fields, and of bodies."""
 
 import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import Prediction, plot_flow, plot_slices
+from sciml_par.evaluation import Prediction, plot_body, plot_flow, plot_slices
 
 
 def grid(nx=21, nt=11):
@@ -95,3 +95,38 @@ def test_a_vector_is_known_by_its_names(fields):
 def test_what_is_no_vector_in_the_plane_is_refused(others):
     with pytest.raises(InputError, match="named as one of"):
         plot_flow([flow(**others)])
+
+
+def body(fields=("u", "v", "w", "p"), *, exact=True, **others):
+    line = np.linspace(-1, 1, 6)
+    x = np.stack(np.meshgrid(line, line, line, indexing="ij"), axis=-1).reshape(-1, 3)
+    u = np.hstack([2 * x, x[:, :1]])
+    known = u + [1e-3, 0, 0, 1e-2] if exact else None
+    return Prediction("prediction", x, u, u_exact=known, fields=fields, **others)
+
+
+def panels_of(figure):
+    return [axes for axes in figure.axes if axes.name == "3d"]
+
+
+def test_a_body_is_cut_open_and_its_vector_has_a_length():
+    of_vector, error, of_pressure, _ = panels_of(plot_body([body()]))
+    (dots,), (errors,) = of_vector.collections, error.collections
+    x, y, z = (np.asarray(each) for each in dots._offsets3d)
+    assert len(x) == 6**3 * 3 / 4 and not np.any((x > 0) & (y < 0))
+    np.testing.assert_allclose(np.sort(dots.get_array()), np.sort(2 * np.sqrt(x**2 + y**2 + z**2)))
+    np.testing.assert_allclose(errors.get_array(), 1e-3)
+    assert "|(u, v, w)|" in of_vector.get_title() and "p" in of_pressure.get_title()
+
+
+def test_a_body_without_an_exact_solution_has_no_errors():
+    assert len(panels_of(plot_body([body(exact=False)]))) == 2
+    assert len(panels_of(plot_body([body(("a", "b", "c", "d"), exact=False)]))) == 4
+    mixed = [body(("a", "b", "c", "d")), body(("a", "b", "c", "d"), exact=False)]
+    assert panels_of(plot_body(mixed))
+
+
+def test_a_body_has_three_coordinates_of_space():
+    for wrong in (flow(), body(coordinates=("x", "y", "t"))):
+        with pytest.raises(InputError, match="three coordinates of space"):
+            plot_body([wrong])

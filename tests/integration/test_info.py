@@ -24,6 +24,7 @@ from sciml_par.info.self_test import (
     try_collective,
 )
 from sciml_par.parallel import current_world
+from sciml_par.parallel.groups.world import GpuTransport
 
 launches = pytest.mark.launches
 PAGE = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
@@ -136,15 +137,20 @@ def test_what_the_user_has_set_and_a_missing_interface_are_reported(tmp_path: Pa
     change = """
 os.environ["NCCL_DEBUG"] = "WARN" if rank == 1 else "INFO"
 os.environ["SCIML_PAR_STALL_WARNING"] = ""
+os.environ["SCIML_PAR_TRANSPORT"] = "mpi"
 del os.environ["OMP_NUM_THREADS"]  # `init` sets it again
 from sciml_par.parallel.execution import xla_ffi
 xla_ffi.TESTED_VERSIONS = ((9, 9),)
 """
-    page = words(info(3, tmp_path, change=change).succeeded().out)
+    page = words(info(3, tmp_path, "--json", "info.json", change=change).succeeded().out)
     assert (
         " Environment NCCL_DEBUG differs: INFO on ranks 0 and 2; WARN on rank 1 "
-        "SCIML_PAR_STALL_WARNING set, and empty Self-test: "
+        "SCIML_PAR_STALL_WARNING set, and empty SCIML_PAR_TRANSPORT mpi Self-test: "
     ) in page
+    assert "between GPUs nothing travels: no rank has a GPU" in page
+    found = json.loads((tmp_path / "info.json").read_text())
+    assert found["transport_obstacle"] == "no rank has a GPU"
+    assert [rank["transport"] for rank in found["ranks"]] == 3 * ["MPI"]
     reason = "XLA's foreign-call interface has version (0, 2)"
     assert f"do not work with jit_compile=True: {reason}" in page
     assert f"jit_compile not tried: ranks 0, 1 and 2: {reason}" in page
@@ -210,7 +216,12 @@ NCCL, OLD = {"version": "2.30.7", "obstacle": ""}, {"version": "", "obstacle": "
     [
         ({}, "", "node1 GPU 0, H100, GPU-0000ffff: rank 0 GPU 1, H100, GPU-1111ffff: rank 1"),
         ({}, "", "computes on the GPU on ranks 0 and 1 TensorFloat-32 off NCCL 2.30.7"),
-        ({}, "rank 1: none", "through host memory, which is slow: rank 1: none"),
+        ({}, "", "between GPUs tensors travel by NCCL Compiled"),
+        (
+            {"transport": "MPI"},
+            "TensorFlow finds no GPU on rank 1",
+            "between GPUs differs: tensors travel by NCCL on rank 0; tensors travel by MPI on",
+        ),
         ({"host_number": 1}, "", "in all 2 ranks on 2 hosts"),
         ({"threads": 9}, "", "1 to 9 threads each, on 2 cores: too many threads"),
         ({"gpu": GPUS[0]}, "", "GPU-0000ffff: ranks 0 and 1 GPU 1, GPU-1111ffff: no rank"),
@@ -233,7 +244,7 @@ def test_the_page_of_two_ranks_with_gpus(
         **gather_facts(current_world(), {})["ranks"][0],
         **{"host": "node1", "cores": (0, 1), "threads": 1, "mpi_library": "Some MPI"},
         **{"visible": GPUS, "gpu": GPUS[0], "gpu_name": "H100", "tensorflow_on_gpu": True},
-        "nccl": NCCL,
+        **{"nccl": NCCL, "transport": "NCCL"},
     }
     second = {**first, "gpu": GPUS[1], **changes}
     facts = {"ranks": [first, second], "transport_obstacle": obstacle, "native_obstacle": ""}
@@ -244,6 +255,41 @@ def test_the_page_of_two_ranks_with_gpus(
     assert ("MPI, GPU memory", "eager") in ways if obstacle else len(ways) == 6
 
 
+BLIND = "TensorFlow finds no GPU on ranks 0 and 1"
+SLOW = "tensors travel by MPI through host memory, which is slow: rank 1: none"
+
+
+@pytest.mark.parametrize(
+    ("agreed", "on_gpu", "obstacle", "used"),
+    [
+        ("", True, "", "tensors travel by NCCL"),
+        ("", False, BLIND, f"nothing travels: {BLIND}"),
+        ("rank 1: none", True, "rank 1: none", SLOW),
+    ],
+)
+def test_the_transport_is_the_one_that_the_ranks_use(
+    agreed: str,
+    on_gpu: bool,
+    obstacle: str,
+    used: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = current_world()
+    monkeypatch.setattr("sciml_par.info.facts.has_gpus", lambda: on_gpu)
+    monkeypatch.setattr(world.communicator, "nccl_transport", None if agreed else object())
+    monkeypatch.setattr(world, "transport", GpuTransport(agreed, surprising=False))
+    on_rank = {"gpu": GPUS[0], "visible": GPUS, "nccl": NCCL}
+    two = lambda found: 2 * [{**found, **on_rank}]  # noqa: E731
+    monkeypatch.setattr(world.communicator, "allgather_object", two)
+    facts = gather_facts(world, {})
+    print_facts(facts)
+    assert f" between GPUs {used} Compiled functions " in words(capsys.readouterr().out)
+    assert facts["transport_obstacle"] == obstacle
+    by_nccl = on_gpu and not agreed
+    assert {rank["transport"] for rank in facts["ranks"]} == {"NCCL" if by_nccl else "MPI"}
+
+
 def test_a_terminal_shows_what_is_good_and_what_is_bad_in_colour(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,7 +297,7 @@ def test_a_terminal_shows_what_is_good_and_what_is_bad_in_colour(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     facts = gather_facts(current_world(), {})
-    bad = {**facts["ranks"][0], "thread_level": "SINGLE"}
+    bad = {**facts["ranks"][0], "thread_level": "SINGLE", "transport": "NCCL"}
     print_facts({**facts, "ranks": [bad], "transport_obstacle": ""})
     out = capsys.readouterr().out
     assert "\x1b[1;31mSINGLE on rank 0" in out and "\x1b[32mtensors travel by NCCL" in out

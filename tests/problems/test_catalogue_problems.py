@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import trimesh
 
 from sciml_par.errors import InputError
 from sciml_par.problems import (
@@ -45,7 +48,11 @@ OTHERS = {
     "heat-long": {"diffusivity": 0.5, "period": 0.2, "end": 1.0},
     "wave-long": {"speed": 0.5, "end": 3.0},
     "oscillator": {"mass": 2.0, "friction": 0.0, "stiffness": 8.0, "end": 9.0},
+    "elasticity-3d": {"young": 3.0, "poisson": 0.45, "wave": 2.0},
+    "pipe": {"radius": 0.5, "length": 3.0, "viscosity": 0.2, "drop": -1.0},
+    "heat-part": {"conductivity": 3.0, "wave": 1.0},
     "plate-hole": {"radius": 0.4, "tension": -2.0, "lame": 2.0, "shear": 0.7},
+    "bar-bending": {"young": 3.0, "poisson": 0.1, "curvature": -0.3},
 }
 CASES = [(name, {}) for name in NAMES] + list(OTHERS.items())
 STEEP = {"allen-cahn", "burgers"}
@@ -67,8 +74,11 @@ TOLERANCES = {
 FROM_THE_START = {"allen-cahn", "kdv", "schroedinger"}
 """Those with initial values alone built in."""
 
+BUILT_IN = ["allen-cahn", "burgers", "kdv", "schroedinger", "cavity", "lotka-volterra", "lorenz"]
+"""Those whose ansatz has values of the solution."""
+
 SCALED = {"inverse-lorenz"}
-"""Those of which the ansatz is a scale of the network."""
+"""Those whose ansatz is a scale of the network."""
 
 
 def differentiable(problem, name):
@@ -139,12 +149,15 @@ def other(u, x):
     return u(x) + 0.1 * tf.reduce_sum((x + 0.5) ** 4, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_all_problems_with_an_ansatz_are_known():
+    found = {name for name in NAMES if problem_by_name(name).ansatz is not None}
+    assert found == {*BUILT_IN, *SCALED}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_an_ansatz_has_the_values_of_the_solution_where_it_gives_them(name):
     """Whatever the network: on the boundary, or at the start of a trajectory."""
     problem = problem_by_name(name)
-    if problem.ansatz is None or name in SCALED:
-        pytest.skip("it gives no values")
     weights = tf.constant(np.random.default_rng(0).normal(size=(8, problem.network_outputs)))
     first = tf.constant(np.random.default_rng(1).normal(size=(problem.domain.dimension, 8)))
     u = problem.field(lambda x: tf.tanh(x @ first) @ weights)
@@ -173,7 +186,7 @@ def test_the_pressure_of_the_cavity_vanishes_in_one_point():
 
 
 def test_names_are_found_and_wrong_ones_corrected():
-    assert len(NAMES) == 33
+    assert len(NAMES) == 37
     assert catalogue_entry("heat") is catalogue_entries()["heat"]
     assert repr(problem_by_name("poisson-1d", k=3)) == repr(poisson(k=3))
     with pytest.raises(InputError, match="did you mean 'burgers'") as error:
@@ -239,6 +252,22 @@ def test_the_stress_at_the_hole_is_three_times_the_tension() -> None:
     assert found[-1] == pytest.approx(3 * 2.0)
 
 
+def test_heat_flows_in_the_body_of_a_file(tmp_path: Path) -> None:
+    capsule = trimesh.creation.capsule(height=1.0, radius=0.4)
+    capsule.export(tmp_path / "part.stl")
+    problem = problem_by_name("heat-part", file=tmp_path / "part.stl")
+    assert problem.domain.volume == pytest.approx(capsule.volume)
+    foot, _ = (condition.points(problem.domain, 400)[0] for condition in problem.conditions)
+    assert foot[:, 2].max() < problem.domain.lower[2] + 0.15 * problem.domain.extent[2]
+
+
+def test_without_trimesh_the_heat_of_a_part_alone_is_refused(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+    assert catalogue_entry("heat-part").suggestion.steps > 0
+    with pytest.raises(InputError, match="'heat-part': trimesh is not installed; pip install"):
+        problem_by_name("heat-part")
+
+
 def test_the_hole_lies_in_the_square() -> None:
     domain = problem_by_name("poisson-hole", radius=0.25).domain
     assert domain.volume == pytest.approx(4 - np.pi / 16, rel=1e-3)
@@ -261,6 +290,12 @@ def test_the_hole_lies_in_the_square() -> None:
         (lambda: problem_by_name("oscillator", friction=160), "friction must be below 2 √"),
         (lambda: problem_by_name("plate-hole", radius=1), "radius to be a number between 0 and 1"),
         (lambda: problem_by_name("plate-hole", tension=0), "tension to be a number other than 0"),
+        (lambda: problem_by_name("bar-bending", poisson=0.5), "between -1 and 0.5; got 0.5"),
+        (lambda: problem_by_name("elasticity-3d", wave=0), "wave to be a number other than 0"),
+        (lambda: problem_by_name("pipe", radius=0), "radius to be a number > 0"),
+        (lambda: problem_by_name("pipe", drop=0), "drop to be a number other than 0"),
+        (lambda: problem_by_name("heat-part", wave=0), "wave to be a number other than 0"),
+        (lambda: problem_by_name("heat-part", file="none.stl"), "cannot read none.stl"),
         (lambda: function_approximation(np.sin, domain=Interval(0, 1), outputs=2), "exact"),
     ],
 )

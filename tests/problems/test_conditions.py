@@ -68,6 +68,38 @@ def test_neumann_at_the_ends_of_an_interval():
     np.testing.assert_allclose(r, [[-3], [12]])
 
 
+@pytest.mark.parametrize(
+    ("condition", "right"),
+    [
+        (Dirichlet(lambda u, x: 2 * u(x) ** 2), lambda u, x, n: 2 * u**2),
+        (Neumann(lambda u, x: 1 - u(x)), lambda u, x, n: 1 - u),
+        (Neumann(lambda u, x, normals: u(x) * normals[:, :1]), lambda u, x, n: u * n[:, :1]),
+        (Robin(2.0, -0.5, lambda u, x: u(x) * x[:, 1:]), lambda u, x, n: u * x[:, 1:]),
+        (Neumann(lambda u, x, n, q=3.0: q * n[:, 1:]), lambda u, x, n: 3 * n[:, 1:]),
+    ],
+)
+def test_values_that_depend_on_u_and_normals(condition, right):
+    r, x, normals = evaluated(condition, quadratic)
+    u = quadratic(x)
+    left = {Dirichlet: u, Neumann: slope(x, normals)}
+    left[Robin] = 2 * u - 0.5 * slope(x, normals)
+    np.testing.assert_allclose(r, left[type(condition)] - right(u, x, normals), atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("condition", "forms"),
+    [
+        (Neumann(lambda x, u: u), r"\(x\) or \(u, x\) or \(u, x, normals\), .*one of \(x, u\)"),
+        (Neumann(lambda x, normals: normals), r"\(u, x, normals\), .*one of \(x, normals\)"),
+        (Dirichlet(lambda u, x, normals: u(x)), r"\(x\) or \(u, x\), .*one of \(u, x, normals\)"),
+        (Dirichlet(lambda x, q: q * x), r"\(x, q\). Unknowns of the problem follow a star"),
+    ],
+)
+def test_values_of_arguments_in_another_order(condition, forms):
+    with pytest.raises(InputError, match=forms):
+        evaluated(condition, quadratic)
+
+
 def test_conditions_on_all_components():
     u = lambda x: tf.concat([x[:, 0:1] ** 2, 5 * x[:, 1:2]], axis=1)  # noqa: E731
     r, x, normals, *_ = evaluated(Neumann(), u, outputs=2)

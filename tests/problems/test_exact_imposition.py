@@ -1,25 +1,36 @@
 """An imposed condition holds to rounding, whatever the network is."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP
+from sciml_par.networks import MLP, RandomFeatures
 from sciml_par.problems import (
+    Ball,
     Box,
     Dirichlet,
+    Domain,
+    Ellipse,
+    Extruded,
     Initial,
     Interval,
     Neumann,
     Periodic,
+    PointCloud,
+    Polygon,
     Problem,
+    Time,
     distance_to,
     impose,
     impose_dirichlet,
     impose_initial,
     laplacian,
 )
+from sciml_par.training import LeastSquares, train
 
 ROD = Box([0, 0.5], [2, 1.5], names=("x", "t"))
 ENDS = ("x=lower", "x=upper")
@@ -132,6 +143,57 @@ def test_distances():
         np.testing.assert_allclose(distance_to(ROD, on)(x)[:, 0], expected)
 
 
+TRIANGLE = Polygon([[0, 0], [2, 0], [1, 2]])
+RING = Ball([0, 0], 1) - Ball([0, 0], 0.5)
+CIRCLE = [[np.cos(t), np.sin(t)] for t in np.arange(20) * np.pi / 10]
+
+
+@pytest.mark.parametrize(
+    ("domain", "on"),
+    [
+        (Ball([1, 2, 3], 2.0), None),
+        (Ellipse([1, 0], [2, 1], angle=0.4), None),
+        (TRIANGLE, None),
+        (TRIANGLE, "edge 2"),
+        (Box([0, 0], [4, 2]) - Ball([1, 1], 0.5), ["left", "surface"]),
+        (RING, "surface 2"),
+        (RING * Time(0, 2), ["surface", "initial"]),
+        (Box([0, 0], [2, 2]) & Ball([0, 0], 2.0), None),
+        (Extruded(RING, 0, 2), ["surface", "z=upper"]),
+    ],
+)
+def test_distances_to_other_faces(domain: Domain, on: Any):
+    phi, (x, _) = distance_to(domain, on), domain.boundary(300)
+    here = domain.on_faces(x, domain.faces if on is None else on)
+    found = phi(tf.constant(x)).numpy()[:, 0]
+    assert np.abs(found[here]).max() < 1e-14
+    assert here.all() or found[~here].min() > 1e-6
+    inside = phi(tf.constant(domain.sample(1000, seed=1))).numpy()
+    assert inside.min() > 0 and inside.max() == pytest.approx(1.0, rel=0.05)
+
+
+def test_an_equation_in_a_ring_without_a_condition():
+    def exact(x: Any) -> Any:
+        return np.log(4 * np.sum(x**2, axis=1, keepdims=True)) / 2 + 1
+
+    def value(x: tf.Tensor) -> tf.Tensor:  # 1 on the inner circle and 1 + log 2 on the outer one
+        return 1 + np.log(2) * (2 * tf.norm(x, axis=1) - 1)
+
+    ansatz = impose_dirichlet(value, distance_to(RING))
+    problem = Problem(RING, laplacian, ansatz=ansatz, exact=exact)
+    result = train(
+        problem,
+        network=partial(RandomFeatures, features=150),
+        optimizer=LeastSquares(),
+        points=600,
+        precision="float64",
+        progress=False,
+    )
+    assert result.members[0].on_own_domain.relative_l2_error < 1e-5
+    on, _ = RING.boundary(50)
+    np.testing.assert_allclose(result.predict(on).mean, exact(on), atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -156,7 +218,11 @@ def test_distances():
             lambda: impose(ROD, [Dirichlet(0.0, on=ENDS), Initial(0.0, velocity=2.0)]),
             "where values differ by 2",
         ),
-        (lambda: distance_to(3.0), "faces are those of a Box"),
+        (lambda: distance_to(3.0), "expected a domain"),
+        (lambda: distance_to(TRIANGLE, "edge 4"), "no face 'edge 4'"),
+        (lambda: distance_to(ROD | Box([1, 1], [3, 3])), "continuation of a face crosses"),
+        (lambda: distance_to(PointCloud(np.eye(2), boundary=np.eye(2))), "has others"),
+        (lambda: distance_to(Polygon(CIRCLE)), "up to 12 faces"),
         (lambda: impose(3.0, Dirichlet()), "use impose_dirichlet"),
     ],
 )

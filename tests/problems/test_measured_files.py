@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+import tensorflow as tf
 import xarray
 
 from sciml_par.errors import InputError
@@ -33,6 +34,14 @@ def test_columns_become_observations(tmp_path: Path, ending: str) -> None:
     assert np.allclose(found.noise, 0.1)
 
 
+def test_columns_may_be_observed_quantities(tmp_path: Path) -> None:
+    path = tmp_path / "flux.csv"
+    path.write_text("t,q\n0,1\n1,2\n")
+    found = Observations.from_file(path, x="t", u="q", operator=lambda u, x: 3 * u(x))
+    values = found.quantities(lambda x: x, tf.constant([[1.0], [2.0]]))
+    assert values.numpy().tolist() == [[3.0], [6.0]]
+
+
 def test_missing_values_are_named_or_dropped(tmp_path: Path) -> None:
     path = tmp_path / "gaps.csv"
     path.write_text("t,u\n0,1\n1,\n2,3\n,4\n")
@@ -50,7 +59,7 @@ def test_missing_values_are_named_or_dropped(tmp_path: Path) -> None:
         ({"x": "z"}, "no column 'z'; it has 'x', 'hours'"),
         ({"x": 3}, "names of columns"),
         ({"units": {"x": "cm"}}, "factors by which columns are multiplied.*'cm'"),
-        ({"units": {"y": 2.0}}, "none of those that are read"),
+        ({"units": {"y": 2.0}}, "which is not read"),
         ({"u": "label"}, "the value 'b' in row 2"),
         ({"missing": "skip"}, "'error' or 'drop'"),
         ({"path": "none.csv"}, "cannot read none.csv"),

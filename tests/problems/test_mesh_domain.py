@@ -13,7 +13,17 @@ import trimesh
 
 from sciml_par.errors import InputError
 from sciml_par.networks import RandomFeatures
-from sciml_par.problems import Box, Dirichlet, Mesh, Problem, Residual, Time, laplacian
+from sciml_par.problems import (
+    Ball,
+    Box,
+    Dirichlet,
+    Mesh,
+    Polygon,
+    Problem,
+    Residual,
+    Time,
+    laplacian,
+)
 from sciml_par.training import LeastSquares, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="geometry of one rank")
@@ -76,7 +86,7 @@ def test_groups_of_gmsh_are_faces(tmp_path: Path) -> None:
     np.testing.assert_allclose(corner.outward_normals(x), [[0, 0, -1], [-1, 0, 0]])
 
 
-def test_an_equation_in_a_body_with_conditions_on_its_faces() -> None:
+def test_an_equation_in_a_body_and_a_body_with_a_cavity() -> None:
     solid = Mesh(trimesh.creation.box([1, 1, 1])) - Mesh(trimesh.creation.icosphere(2, 0.2))
     assert solid.volume == pytest.approx(1 - 4 / 3 * np.pi * 0.2**3, rel=0.02)
     assert (Mesh(trimesh.creation.box([1, 1, 1])) * Time(0, 1)).dimension == 4
@@ -101,15 +111,81 @@ def test_an_equation_in_a_body_with_conditions_on_its_faces() -> None:
     assert result.members[0].prediction.relative_l2_error < 1e-4
 
 
+NINE = np.array([[x, y] for x in (0, 1, 2, 3) for y in (0, 1, 2, 3)], float)
+
+
+def _frame(**groups: list[list[int]]) -> meshio.Mesh:
+    """A square of 3 × 3 cells without the middle one, with groups of edges between its points."""
+    corners = [4 * i + j for i in range(3) for j in range(3) if (i, j) != (1, 1)]
+    cells = [("quad", [[k, k + 4, k + 5, k + 1] for k in corners])]
+    tags, data = [np.full(len(corners), 9)], {}
+    for number, (label, edges) in enumerate(groups.items(), start=1):
+        cells.append(("line", edges))
+        tags.append(np.full(len(edges), number))
+        data[label] = np.array([number, 1])
+    at = np.insert(NINE, 2, 0.0, axis=1)
+    physical = {"gmsh:physical": tags, "gmsh:geometrical": tags}
+    return meshio.Mesh(at, cells, cell_data=physical, field_data=data)
+
+
+def test_groups_of_a_plane_mesh_are_faces_of_a_polygon(tmp_path: Path) -> None:
+    left, middle = [[0, 1], [2, 1], [2, 3]], [[5, 6], [6, 10], [10, 9], [9, 5]]
+    meshio.write(
+        tmp_path / "frame.msh",
+        _frame(inlet=left, wall=middle),
+        file_format="gmsh22",
+        binary=False,
+    )
+    frame = Polygon.from_file(tmp_path / "frame.msh", scale=2.0, names=("a", "b"))
+    assert frame.volume == 32 and frame.surface == 32 and frame.names == ("a", "b")
+    assert frame.faces[:2] == ("outer", "inlet") and frame.faces[-2:] == ("hole 1", "wall")
+    assert len(frame.faces) == 7  # straight edges are one
+    x, normals = frame.boundary(80)
+    inlet, wall = frame.on_faces(x, "inlet"), frame.on_faces(x, "wall")
+    np.testing.assert_array_equal(inlet, x[:, 0] == 0)
+    np.testing.assert_array_equal(wall, np.all((x >= 2) & (x <= 4), axis=1))
+    np.testing.assert_array_equal(normals[inlet], [[-1, 0]] * inlet.sum())
+    assert (np.sum(normals[wall] * (x[wall] - 3), axis=1) < 0).all()
+    plain = Polygon([[0, 0], [6, 0], [6, 6], [0, 6]], holes=[[[2, 2], [4, 2], [4, 4], [2, 4]]])
+    cut = frame - Ball([0, 0], 1)
+    assert {"inlet", "wall"} < set(cut.faces) and frame != plain
+
+
+def _triangles(*corners: list[int]) -> meshio.Mesh:
+    return meshio.Mesh(NINE, [("triangle", corners)])
+
+
+def test_curved_sides_of_a_plane_mesh_pass_through_their_middles() -> None:
+    at = [[0, 0], [2, 0], [0, 2], [1, -1], [1, 1], [0, 1]]
+    curved = Polygon.from_file(meshio.Mesh(at, [("triangle6", [[0, 1, 2, 3, 4, 5]])]))
+    assert curved.volume == 3 and len(curved.faces) == 1 + 4
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
         (lambda at: Mesh(at / "none.stl"), "cannot read"),
         (lambda at: Mesh(at / "part.step"), "ending .stl"),
         (lambda at: Mesh(3), "got int"),
-        (lambda at: Mesh(trimesh.Trimesh(CORNERS, [[0, 1, 2]])), "3 of 3 edges do not belong"),
+        (lambda at: Mesh(trimesh.Trimesh(CORNERS, [[1, 2, 3]])), "3 of 3 edges do not belong"),
         (lambda at: Mesh(trimesh.creation.box(), scale=0), "positive"),
-        (lambda at: Mesh(meshio.Mesh(CORNERS[:, :2], [("triangle", [[0, 1, 2]])])), "a Polygon"),
+        (
+            lambda at: Mesh(meshio.Mesh(CORNERS[:, :2], [("triangle", [[0, 1, 2]])])),
+            "Polygon.from_file",
+        ),
+        (
+            lambda at: Mesh(meshio.Mesh(CORNERS[:3], [("triangle", [[0, 1, 2]])])),
+            "Polygon.from_file",
+        ),
+        (lambda at: Polygon.from_file(at / "none.msh"), "cannot read"),
+        (lambda at: Polygon.from_file(at / "part.stl"), "ending .msh"),
+        (lambda at: Polygon.from_file(3), "got int"),
+        (lambda at: Polygon.from_file(_frame(), scale=-1), "positive"),
+        (lambda at: Polygon.from_file(_frame(outer=[[0, 1]])), "'outer' is the name"),
+        (lambda at: Polygon.from_file(_frame(a=[[0, 1]], b=[[1, 0]])), "groups 'a' and 'b'"),
+        (lambda at: Polygon.from_file(meshio.Mesh(CORNERS, [("triangle", [[1, 2, 3]])])), "a Mesh"),
+        (lambda at: Polygon.from_file(_triangles([0, 1, 4], [10, 11, 14])), "several pieces"),
+        (lambda at: Polygon.from_file(_triangles([0, 1, 4], [4, 8, 9])), "touches itself"),
     ],
 )
 def test_bad_input(tmp_path: Path, make: Any, text: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.problems import Ball, Box, Domain, Ellipse, Interval, Polygon, Time
+from sciml_par.problems import Ball, Box, Domain, Ellipse, Extruded, Interval, Polygon, Time
 
 Array = Any
 METHODS = ["uniform", "latin-hypercube", "sobol", "halton"]
@@ -143,6 +143,15 @@ CASES = {
         at_times(without(box([0, 0], [1, 1]), ball([0.5, 0.5], 0.25)), 1, 2),
         1 - math.pi / 16,
         4 + math.pi / 2 + 2 - math.pi / 8,
+    ),
+    "cylinder": Case(
+        Extruded(Ball([0, 0], 1), 1, 4), at_times(ball([0, 0], 1), 1, 4), 3 * math.pi, 8 * math.pi
+    ),
+    "hollow cylinder": Case(
+        Extruded(Ball([0, 0], 1) - Ball([0, 0], 0.5), 0, 2),
+        at_times(without(ball([0, 0], 1), ball([0, 0], 0.5)), 0, 2),
+        1.5 * math.pi,
+        6 * math.pi + 1.5 * math.pi,
     ),
     "interval": Case(Interval(-1, 1), box([-1], [1]), 2, 2),
     "rectangle": Case(Box([-1, 0], [1, 2]), box([-1, 0], [1, 2]), 4, 8),
@@ -337,6 +346,23 @@ def test_the_edges_of_a_polygon_are_those_of_its_corners() -> None:
     assert Polygon(ARROW[::-1]).volume == Polygon([*ARROW, ARROW[0]]).volume == 7.5
 
 
+def test_an_extruded_region_has_its_faces_and_two_ends() -> None:
+    bar = Extruded(Polygon([[0, 0], [2, 0], [0, 1]], names=("a", "b")), 0, 3, name="h")
+    assert bar.names == ("a", "b", "h") and eval(repr(bar)) == bar
+    assert bar != Extruded(Ball([0, 0], 1), 0, 3)
+    assert bar.faces == ("outer", "edge 1", "edge 2", "edge 3", "h=lower", "h=upper")
+    x, normals = bar.boundary(400)
+    np.testing.assert_array_equal(x[bar.on_faces(x, ["h=upper"])][:, 2], 3)
+    for face, normal in {"h=lower": [0, 0, -1], "h=upper": [0, 0, 1], "edge 1": [0, -1, 0]}.items():
+        found = normals[bar.on_faces(x, [face])]
+        assert len(found) > 10
+        np.testing.assert_allclose(found, np.tile(normal, (len(found), 1)), atol=1e-12)
+    assert (bar * Time(0, 1)).faces[-2:] == ("initial", "final")
+    half = bar & Extruded(Ball([0, 0], 1, names=("a", "b")), 0, 3, name="h")
+    area = 0.64 + (math.acos(0.8) - 0.48) / 2  # below the oblique edge up to x = 0.8, then the arc
+    assert abs(half.volume - 3 * area) < 5 * half.volume_error < 0.05
+
+
 def test_the_initial_slice() -> None:
     domain = CASES["disc over time"].domain
     assert domain.faces == ("surface", "initial", "final") and domain.names == ("x", "y", "t")
@@ -388,7 +414,14 @@ def test_gauss_legendre_integrates_polynomials_exactly() -> None:
             "same names",
         ),
         (lambda: Time(1, 0), "after the initial one"),
-        (lambda: Ball([0, 0], 1) * Interval(0, 1), "multiplied by a time"),
+        (lambda: Ball([0, 0], 1) * Interval(0, 1), "multiplied by a time.*Extruded"),
+        (lambda: Extruded(3, 0, 1), "expected a domain, as .* got 3"),
+        (lambda: Extruded(Ball([0, 0], 1) * Time(0, 1), 0, 1), "a time comes last"),
+        (lambda: Extruded(Interval(0, 1) * Time(0, 1), 0, 1), "a time comes last"),
+        (lambda: Extruded(Time(0, 1), 0, 1), "a time comes last"),
+        (lambda: Extruded(Ball([0, 0], 1), 0, 1, name="t"), "a time comes last"),
+        (lambda: Extruded(Ball([0, 0], 1), 1, 1), "Extruded: lower must be below upper; got 1"),
+        (lambda: Extruded(Ball([0, 0], 1), 0, 1, name="x"), "differ"),
         (lambda: Ball([0, 0], 1) * Time(0, 1) * Time(0, 1), "differ"),
         (lambda: 3 * Time(0, 1), "that of a domain"),
         (lambda: Ball([0, 0], 1).contains([0, 0]), r"\[n, 2\]"),

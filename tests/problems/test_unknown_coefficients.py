@@ -28,7 +28,6 @@ from sciml_par.problems.unknowns.unknowns import (
     initial_unknowns,
     names_of_numbers,
     numbers_of,
-    size_of,
     values_of,
 )
 
@@ -145,7 +144,7 @@ def test_the_spread_of_members() -> None:
 def test_several_as_one_vector() -> None:
     unknowns = {"k": Unknown(2.0), "c": Unknown(np.ones((2, 2)), lower=0), "a": Unknown([1.0])}
     flat = initial_unknowns(unknowns, seed=0)
-    assert flat.shape == (6,) and size_of(unknowns) == 6
+    assert flat.shape == (6,)
     assert names_of_numbers(unknowns) == ["k", "c[0, 0]", "c[0, 1]", "c[1, 0]", "c[1, 1]", "a[0]"]
     np.testing.assert_allclose(numbers_of(unknowns, [flat, 2 * flat])[0], [2, 1, 1, 1, 1, 1])
     values = values_of(unknowns, [tf.constant(flat[0]), tf.reshape(flat[1:5], [2, 2]), flat[5:]])

@@ -128,10 +128,7 @@ def _draw_both(
     *,
     moved: bool = False,
 ) -> None:
-    """Draw u with all that belongs to it, and the same less u below.
-
-    moved : whether observations are at other times, and move along the solution.
-    """
+    """Draw u with all that belongs to it, and the same less u below."""
     name = f"{100 * level:g} % band"
     for axes, less in ((above, np.zeros_like(line.middle)), (below, line.middle)):
         draw_line(axes, line.x, line.middle - less, "prediction", color=MEAN, zorder=2.6)

@@ -69,10 +69,7 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
 
 
 def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> Figure:
-    """Draw the weights of the terms of a loss, on a log scale, over the step.
-
-    Local: call it on one rank.
-    """
+    """Draw the weights of the terms of a loss, on a log scale, over the step."""
     found = check_items(weights, LossCurve, "plot_weights")
     return _plot(found, "weight of the term", title)
 

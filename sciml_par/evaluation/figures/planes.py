@@ -38,12 +38,7 @@ VECTORS = (("u", "v"), ("u_x", "u_y"), ("ux", "uy"), ("v_x", "v_y"), ("vx", "vy"
 def plane_predictions(
     curves: Sequence[Prediction], title: str | None, equal: bool | None
 ) -> Figure:
-    """Draw a row a member and component: prediction, exact solution, error, estimated error.
-
-    Fields are interpolated linearly on the Delaunay triangulation of the points, which fills
-    their convex hull: a hole is painted over, unless points in it are given as outside. Errors
-    below the scale have its lowest colour.
-    """
+    """Draw a row a member and component: prediction, exact solution, error, estimated error."""
     m = curves[0].components
     shown = curves[: max(1, MOST_PLANES // m)]
     errors = _error_norm(shown)
@@ -52,10 +47,7 @@ def plane_predictions(
 
 
 def plane_ensemble(curves: Sequence[Prediction], title: str | None, equal: bool | None) -> Figure:
-    """Draw a row a component: the members' mean, exact solution, error of the mean, 2 deviations.
-
-    Without an exact solution, there are the mean, two of the members, and two deviations.
-    """
+    """Draw a row a component: the members' mean, exact solution, its error, two deviations."""
     rows = [_ensemble(curves, k) for k in range(curves[0].components)]
     return draw_panels(rows, title=title, equal=equal)
 

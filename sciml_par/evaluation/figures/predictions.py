@@ -222,10 +222,7 @@ def _draw_mean(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) 
 
 
 def _draw_widths(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
-    """Draw 2σ and |mean − u*| on one log scale, so that one sees whether the one covers the other.
-
-    Both are cut at the lower edge: an error that changes sign dips towards zero.
-    """
+    """Draw 2σ and |mean − u*| on one log scale, which shows whether the one covers the other."""
     spread, first = spread_of(curves, k), curves[0]
     low, high = error_limits(spread.drawn, [first.trained] * len(spread.drawn))
     log_axis(axes, low, high, only_decades=True)

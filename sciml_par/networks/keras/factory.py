@@ -172,7 +172,8 @@ def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
     except TypeError as error:
         raise InputError(
             f"network: {_name(make)} is called as network(d, m, seed=..., dtype=...) or without "
-            f"arguments: {error}; bind others with functools.partial or a lambda."
+            f"arguments: {error}; bind others with functools.partial or a lambda, as "
+            f"functools.partial(MLP, width=20, depth=3)."
         ) from None
     return positional, named
 

@@ -222,6 +222,8 @@ def _not_a_model(value: Any) -> str:
         advice = " of Keras 2; make it with Keras 3, of the same layers: import keras"
     elif isinstance(value, keras.layers.Layer):
         advice = ", a layer; make it a model: keras.Sequential([layer])"
+    elif isinstance(value, list | tuple):
+        advice = "; the sizes of layers are network=functools.partial(MLP, width=20, depth=3)"
     elif hasattr(value, "networks"):
         advice = "; give one of its models, as in network=result.networks[0]"
     return f"network: expected {_ACCEPTED}; got {got}{advice}."

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.errors import InputError
@@ -36,6 +37,7 @@ class WindowedModel(PropagatedModel):
     """The Keras model that `Windows` makes.
 
     Its weights are those of all windows, kernels [K, w, w′] and biases [K, w′], layer by layer.
+    Windows with fewer features than others have weights of zero in place of those that they lack.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ class WindowedModel(PropagatedModel):
         Dimension d of the points, and number m of components of the field.
     inner : Keras model
         The network of one window, whose architecture all have.
-    parts, overlap, splits, unused : as of `Windows`.
+    parts, overlap, splits, unused, enriched : as of `Windows`.
     box : pair (lower, upper) of sequences of d numbers
         The corners of the box of the points.
     seed : int
@@ -62,6 +64,7 @@ class WindowedModel(PropagatedModel):
         box: Any,
         splits: Sequence[int] = (),
         unused: Sequence[int] = (),
+        enriched: Sequence[int] = (),
         seed: int = 0,
         dtype: str = "float64",
         name: str | None = None,
@@ -82,9 +85,15 @@ class WindowedModel(PropagatedModel):
             dtype=dtype,
             name=name,
         )
-        self.partition = partition_of(parts, overlap, checked_box(box, inputs), splits, unused)
-        self._inner = keras.saving.serialize_keras_object(inner)
+        corners = checked_box(box, inputs)
+        self.partition = partition_of(parts, overlap, corners, splits, unused, enriched)
         self._of_frozen = isinstance(inner, RandomFeatures)
+        if enriched and not self._of_frozen:
+            raise InputError(
+                f"Windows: only windows of RandomFeatures can be enriched, and these are of "
+                f"{type(inner).__name__}; leave out enriched=, or split the parts."
+            )
+        self._inner = keras.saving.serialize_keras_object(inner)
         self._function = stretched(activation_named(inner.activation), inner.omega)
         self._make()
         self.built = True
@@ -107,9 +116,16 @@ class WindowedModel(PropagatedModel):
         sequence = np.random.SeedSequence(self.seed, spawn_key=(window,))
         seed = int(sequence.generate_state(1)[0])
         if isinstance(template, RandomFeatures):
-            return template.drawn(seed)
+            each = self.features_of_windows
+            return template.drawn(seed, int(each[window]), int(each.max()))
         made = type(template).from_config({**template.get_config(), "seed": seed})
         return [np.asarray(variable) for variable in made.variables]
+
+    @property
+    def features_of_windows(self) -> npt.NDArray[np.int64]:
+        """The number of units of each window in a hidden layer, [K]."""
+        found: npt.NDArray[np.int64] = self.width * self.partition.richness
+        return found
 
     @property
     def frozen_variables(self) -> list[Any]:
@@ -184,6 +200,7 @@ class WindowedModel(PropagatedModel):
             "overlap": self.partition.overlap,
             "splits": list(self.partition.splits),
             "unused": list(self.partition.unused),
+            "enriched": list(self.partition.enriched),
             "box": [list(self.partition.lower), list(self.partition.upper)],
             "seed": self.seed,
             "dtype": self.dtype_policy.name,
@@ -201,7 +218,12 @@ def _check_inner(inner: Any) -> None:
 
 
 def partition_of(
-    parts: Any, overlap: float, box: Any, splits: Sequence[int] = (), unused: Sequence[int] = ()
+    parts: Any,
+    overlap: float,
+    box: Any,
+    splits: Sequence[int] = (),
+    unused: Sequence[int] = (),
+    enriched: Sequence[int] = (),
 ) -> Partition:
     """Return the partition of a box that `Windows` asks for."""
     lower, upper = (tuple(map(float, each)) for each in box)
@@ -213,14 +235,20 @@ def partition_of(
         )
     count = math.prod(several)
     for number in splits:
-        if number >= count:
-            raise InputError(
-                f"Windows: there is no part {number} to split; the parts have the numbers 0 to "
-                f"{count - 1}."
-            )
+        _check_part(number, "split", count)
         count += 2 ** len(lower) - 1
+    for number in enriched:
+        _check_part(number, "enrich", count)
     kind = RefinedPartition if splits or unused else Partition
-    return kind(lower, upper, several, overlap, tuple(splits), tuple(unused))
+    return kind(lower, upper, several, overlap, tuple(splits), tuple(unused), tuple(enriched))
+
+
+def _check_part(number: int, what: str, count: int) -> None:
+    if number >= count:
+        raise InputError(
+            f"Windows: the part {number} to {what} does not exist; the parts have the numbers 0 to "
+            f"{count - 1}."
+        )
 
 
 def _dense(of: WeightsOf, kernel: Any, bias: Any, a: Propagated, pairs: Pairs) -> Propagated:

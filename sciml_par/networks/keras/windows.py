@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from sciml_par._checks import checked_integer, is_positive
+from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.factory import is_factory, make_network
 from sciml_par.networks.keras.windowed_model import WindowedModel, partition_of
+from sciml_par.networks.propagation.partition import Partition
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(ByName):
     r"""Makes networks u(x) = Σ_k w_k(x) N_k(z_k(x)) of overlapping windows.
 
     The box of the points is divided into parts. Around each of them lies a window, which reaches
@@ -40,13 +42,15 @@ class Windows:
         has the number of the part, and the others follow after all other parts; see `split`.
     unused : sequence of ints
         Numbers of parts without a window. `train` adds those that lie outside of the domain.
+    enriched : sequence of ints
+        Numbers of parts whose windows have twice as many random features; see `enrich`.
 
     Raises
     ------
     InputError
         A number of parts that is not a positive integer, an overlap outside of (0, 0.5], or a part
-        to be split that does not exist; when a
-        network is made, another number of axes or a network without dense layers alone.
+        to be split or enriched that does not exist; when a network is made, another number of
+        axes, a network without dense layers alone, or enriched windows without random features.
 
     Examples
     --------
@@ -66,6 +70,7 @@ class Windows:
     overlap: float = 0.15
     splits: Sequence[int] = ()
     unused: Sequence[int] = ()
+    enriched: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not is_factory(self.inner):
@@ -78,7 +83,7 @@ class Windows:
         checked = tuple(checked_integer(each, "Windows: parts", least=1) for each in given)
         object.__setattr__(self, "parts", checked if several else checked[0])
         object.__setattr__(self, "overlap", _checked_overlap(self.overlap))
-        for name in ("splits", "unused"):
+        for name in ("splits", "unused", "enriched"):
             numbers = (checked_integer(k, f"Windows: {name}", least=0) for k in getattr(self, name))
             object.__setattr__(self, name, tuple(numbers))
 
@@ -86,13 +91,27 @@ class Windows:
         """Return windows of which these parts are split into halves along each axis (local).
 
         Neighbours should differ by a factor of two at most, since a window is steep where it meets
-        a much smaller one.
+        a much smaller one. All halves have as many features as a part at the beginning.
         """
-        return replace(self, splits=(*self.splits, *numbers))
+        enriched = tuple(k for k in self.enriched if k not in numbers)
+        return replace(self, splits=(*self.splits, *numbers), enriched=enriched)
+
+    def enrich(self, *numbers: int) -> Windows:
+        """Return windows of which these parts have twice as many random features (local).
+
+        This resolves smooth solutions better than to split; see `split` for others.
+        """
+        return replace(self, enriched=(*self.enriched, *numbers))
+
+    def partition(self, lower: Any, upper: Any) -> Partition:
+        """Return the partition of a box: [d], [d] (local)."""
+        return partition_of(
+            self.parts, self.overlap, (lower, upper), self.splits, self.unused, self.enriched
+        )
 
     def boxes(self, lower: Any, upper: Any) -> tuple[Any, Any]:
         """Return the corners of the parts of a box: [d], [d] -> [K, d], [K, d] (local)."""
-        return partition_of(self.parts, self.overlap, (lower, upper), self.splits).boxes()
+        return self.partition(lower, upper).boxes()
 
     def __call__(
         self, inputs: int, outputs: int, *, seed: int = 0, dtype: str = "float64", box: Any = None
@@ -108,6 +127,7 @@ class Windows:
             overlap=self.overlap,
             splits=self.splits,
             unused=self.unused,
+            enriched=self.enriched,
             box=around if box is None else box,
             seed=seed,
             dtype=dtype,

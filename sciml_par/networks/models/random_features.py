@@ -101,11 +101,17 @@ class RandomFeatures(MLP):
         """The variables of the hidden layer, which no training changes."""
         return list(self._dense[0].variables)
 
-    def drawn(self, seed: int) -> list[Any]:
-        """Return the initial weights with another seed, in the order of `variables` (local)."""
+    def drawn(self, seed: int, features: int, most: int) -> list[Any]:
+        """Return initial weights of other features, in the order of `variables` (local).
+
+        Weights of zero follow, up to `most` features.
+        """
         assert self.box is not None
-        zeros = [np.zeros(each.shape) for each in self._dense[1].weights]
-        return [*_drawn(self.box, self.width, self._scale(), seed), *zeros]
+        scale = self._scale() * (features / self.width) ** 0.5
+        kernel, bias = _drawn(self.box, features, scale, seed)
+        padding = (0, most - features)
+        hidden = [np.pad(kernel, ((0, 0), padding)), np.pad(bias, padding)]
+        return [*hidden, np.zeros((most, self.output_size)), np.zeros(self.output_size)]
 
     def _scale(self) -> float:
         return _DEFAULT_SCALE.get(self.activation, 3.0) if self.scale is None else self.scale

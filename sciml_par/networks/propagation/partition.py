@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class Partition:
     lower, upper : corners of the box, [d].
     parts : along each axis, [d].
     overlap : by which a window reaches into the next part, in units of h, in (0, ½].
-    splits, unused : of a `RefinedPartition`.
+    splits, unused, enriched : of a `RefinedPartition`.
     """
 
     lower: tuple[float, ...]
@@ -59,6 +60,7 @@ class Partition:
     overlap: float
     splits: tuple[int, ...] = ()
     unused: tuple[int, ...] = ()
+    enriched: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -89,9 +91,33 @@ class Partition:
         low = np.array(self.lower)
         return low + self.sides * places, low + self.sides * (places + 1)
 
+    @cached_property
+    def richness(self) -> IntArray:
+        """How many times as many features as others a window has, [K]."""
+        return 2 ** np.bincount(np.array(self.enriched, int), minlength=self.count)
+
     def half_sides(self) -> FloatArray:
         """Return half of the sides of a window, [d] (local)."""
         return self.sides * (0.5 + self.overlap)
+
+    def supports(self) -> tuple[FloatArray, FloatArray]:
+        """Return lower and upper corners of the windows, [K, d] each (local)."""
+        low, high = self.boxes()
+        return low - self.overlap * self.sides, high + self.overlap * self.sides
+
+    def coupled(self, periodic: Iterable[int] = ()) -> npt.NDArray[np.bool_]:
+        """Return which windows cover a point in common, [K, K] (local).
+
+        periodic : axes along which opposite faces of the box count as the same points.
+        """
+        low, high = self.supports()
+        extent, found = np.array(self.upper) - np.array(self.lower), np.eye(self.count, dtype=bool)
+        for shift in itertools.product((-1, 0, 1), repeat=len(extent)):
+            if all(s == 0 or axis in periodic for axis, s in enumerate(shift)):
+                moved = np.array(shift) * extent
+                met = (low[:, None] < high + moved) & (high[:, None] > low + moved)
+                found |= met.all(axis=2)
+        return found
 
     def to_split(self, wanted: Sequence[int]) -> list[int]:
         """Return these parts, and those that would be more than twice as large as a neighbour."""

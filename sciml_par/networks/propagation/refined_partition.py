@@ -42,6 +42,7 @@ class RefinedPartition(Partition):
         has the number of the part, and the others follow after all other parts.
     unused : numbers of parts without a window, P_k = 0. The others reach into them by no more than
         into other parts.
+    enriched : numbers of parts whose windows have twice as many features, each time again.
     """
 
     @property
@@ -110,9 +111,12 @@ class RefinedPartition(Partition):
         found[list(self.unused), :2] = np.array(self.upper) + 3 * _FAR * self._extent
         return found
 
+    def supports(self) -> tuple[FloatArray, FloatArray]:
+        """Return corners of the windows, [K, d] each; far away where one has no neighbour."""
+        return self._supports
+
     @cached_property
     def _supports(self) -> tuple[FloatArray, FloatArray]:
-        """Corners of the windows, [K, d] each; far away where a window has no neighbour."""
         low, high, left, right = self._faces.transpose(1, 0, 2)
         low, high = low - self.overlap * left, high + self.overlap * right
         high[list(self.unused)] = low[list(self.unused)] - 1.0  # without any point

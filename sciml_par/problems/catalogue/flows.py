@@ -1,4 +1,4 @@
-"""Steady flows: the Navier–Stokes equations in two dimensions."""
+"""Steady flows: Navier–Stokes in the plane and Stokes in a pipe."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import check_number, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.catalogue.functions import columns, cos, exp, sin
+from sciml_par.problems.catalogue.functions import columns, cos, exp, row_sum, sin
 from sciml_par.problems.catalogue.references.cavity import solution as cavity_reference
 from sciml_par.problems.conditions.boundary_values import Dirichlet
+from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.box import Box
+from sciml_par.problems.domains.extruded import Extruded
 from sciml_par.problems.operators.operators import jacobian, laplacian
 from sciml_par.problems.problem import Problem
 
@@ -108,6 +111,58 @@ def _between_the_walls(network: Any, x: Any) -> Any:
     return tf.concat([lid + inside * values[:, :1], inside * values[:, 1:2], pressure], axis=1)
 
 
+def pipe(
+    *, radius: float = 1.0, length: float = 2.0, viscosity: float = 1.0, drop: float = 8.0
+) -> Problem:
+    """∇p = μ Δu, ∇·u = 0 in a round pipe along z; outputs u, v, w and p (Stokes).
+
+        u = v = 0,  w = Δp (R² − x² − y²)/(4μL),  p = Δp (1 − z/L)
+
+    is the flow of Hagen and Poiseuille. Given are u = 0 at the wall, and at both ends the pressure
+    and u = v = 0: the flow is driven by the pressure.
+
+    Parameters
+    ----------
+    radius, length : float
+        R and L, lengths, positive.
+    viscosity : float
+        μ, positive.
+    drop : float
+        Δp, the pressure at z = 0 above that at z = L; other than 0.
+
+    Raises
+    ------
+    InputError
+        A length or the viscosity is not positive, or the drop is 0.
+    """
+    check_positive("pipe", radius=radius, length=length, viscosity=viscosity)
+    check_number("pipe", "drop", drop, "other than 0", lambda p: p != 0)
+
+    def solution(x: Any) -> Any:
+        along = drop / (4 * viscosity * length) * (radius**2 - row_sum(x[:, :2] ** 2))
+        return columns(0 * along, 0 * along, along, drop * (1 - x[:, 2:] / length))
+
+    def equation(w: Any, x: Any) -> Any:
+        slopes, diffusion = jacobian(w, x), viscosity * laplacian(w, x)[:, :3]
+        return tf.concat(
+            [slopes[:, 3] - diffusion, tf.linalg.trace(slopes[:, :3])[:, None]], axis=1
+        )
+
+    ends = ("z=lower", "z=upper")
+    return Problem(
+        Extruded(Ball([0, 0], radius), 0, length),
+        equation,
+        conditions=[
+            Dirichlet(0.0, component=("u", "v", "w"), on="surface", name="wall"),
+            Dirichlet(0.0, component=("u", "v"), on=ends, name="across"),
+            Dirichlet(lambda x: solution(x)[:, 3:], component="p", on=ends, name="pressure"),
+        ],
+        outputs=("u", "v", "w", "p"),
+        exact=solution,
+        name="Stokes in a pipe",
+    )
+
+
 ENTRIES = (
     CatalogueEntry(
         "kovasznay",
@@ -122,5 +177,11 @@ ENTRIES = (
         cavity,
         Suggestion((36, 36), width=20, depth=3, steps=200),
         goal=1e-2,
+    ),
+    CatalogueEntry(
+        "pipe",
+        "∇p = μ Δu, ∇·u = 0 in a round pipe, driven by the pressure at both ends: Poiseuille",
+        pipe,
+        Suggestion(600, boundary=600, method="sobol", width=30, depth=1, steps=150),
     ),
 )

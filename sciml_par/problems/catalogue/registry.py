@@ -16,6 +16,7 @@ from sciml_par.problems.catalogue import (
     helmholtz,
     inverse,
     ordinary,
+    parts,
     solids,
     waves,
 )
@@ -28,6 +29,7 @@ _FAMILIES = (
     helmholtz,
     solids,
     diffusion,
+    parts,
     waves,
     flows,
     ordinary,

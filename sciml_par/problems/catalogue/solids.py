@@ -1,4 +1,4 @@
-"""The bending of a beam and the deformation of an elastic plate."""
+"""The bending of a beam and the deformation of elastic bodies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sciml_par._checks import check_number, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import columns, cos, row_sum, sin
-from sciml_par.problems.conditions.boundary_values import Dirichlet, Neumann
-from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.boundary_values import Dirichlet, Neumann, Traction
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.box import Box, Interval
-from sciml_par.problems.operators.operators import biharmonic, hessian, jacobian, laplacian
+from sciml_par.problems.operators.elastic import Elastic
+from sciml_par.problems.operators.operators import biharmonic
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
 
@@ -56,6 +56,8 @@ def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:
         λ and μ, of Lamé, in units of stress.
     """
 
+    material = Elastic(lame=lame, shear=shear)
+
     def solution(x: Any) -> Any:
         a, b = np.pi * x[:, :1], np.pi * x[:, 1:]
         return columns(sin(a) * cos(b) / 2, cos(a) * sin(2 * b) / 4)
@@ -75,7 +77,7 @@ def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:
 
     return Problem(
         Box([0, 0], [1, 1]),
-        Residual(lambda w, x, f: _navier(w, x, lame, shear) + f, data=force),
+        Residual(lambda w, x, f: material.force(w, x) + f, data=force),
         conditions=[Dirichlet(solution)],
         outputs=("u", "v"),
         exact=solution,
@@ -83,13 +85,59 @@ def elasticity(*, lame: float = 1.0, shear: float = 0.5) -> Problem:
     )
 
 
-def _navier(w: Any, x: Any, lame: float, shear: float) -> Any:
-    """μ Δw + (λ + μ) ∇(∇·w): [n, 2]."""
-    second = hessian(w, x)
-    along_x = second[:, 0, 0, 0] + second[:, 1, 0, 1]
-    along_y = second[:, 0, 0, 1] + second[:, 1, 1, 1]
-    gradient = tf.stack([along_x, along_y], axis=1)
-    return shear * laplacian(w, x) + (lame + shear) * gradient
+def elasticity_box(*, young: float = 1.0, poisson: float = 0.3, wave: float = 3.0) -> Problem:
+    """∇·σ + f = 0 in the unit cube; displacements u, v and w = a + b with
+
+        a = (cos kx sin ky sin kz, sin kx cos ky sin kz, sin kx sin ky cos kz),
+        b = (sin kz, sin kx, sin ky)
+
+    The first is a gradient and the second has no divergence, so that f = 3k² (λ + 2μ) a + k² μ b.
+    The face x = 1 is pulled by the traction σ n of this solution, and the displacements are given
+    on the others.
+
+    Parameters
+    ----------
+    young, poisson : float
+        E, in units of stress, and ν, dimensionless.
+    wave : float
+        k, an inverse length, other than 0.
+    """
+    check_number("elasticity_box", "wave", wave, "other than 0", lambda k: k != 0)
+    material = Elastic(young=young, poisson=poisson)
+    lame, shear, k = material.lame, material.shear, wave
+
+    def waves(x: Any) -> Any:
+        """Sine and cosine of kx, ky and kz: three of [n, 1] each."""
+        return ([of(k * x[:, i : i + 1]) for i in range(3)] for of in (sin, cos))
+
+    def parts(x: Any) -> tuple[Any, Any]:
+        (sx, sy, sz), (cx, cy, cz) = waves(x)
+        return columns(cx * sy * sz, sx * cy * sz, sx * sy * cz), columns(sz, sx, sy)
+
+    def solution(x: Any) -> Any:
+        return sum(parts(x))
+
+    def force(x: Any) -> Any:
+        gradient, turning = parts(x)
+        return k**2 * (3 * (lame + 2 * shear) * gradient + shear * turning)
+
+    def load(x: Any) -> Any:
+        """σ_xx, σ_xy and σ_xz: [n, 3]."""
+        (sx, sy, sz), (cx, cy, cz) = waves(x)
+        along = -(3 * lame + 2 * shear) * sx * sy * sz
+        return k * columns(along, shear * cx * (2 * cy * sz + 1), shear * (2 * cx * sy + 1) * cz)
+
+    return Problem(
+        Box([0, 0, 0], [1, 1, 1]),
+        Residual(lambda w, x, f: material.force(w, x) + f, data=force),
+        conditions=[
+            Traction(material, load, on="x=upper"),
+            Dirichlet(solution, on=("x=lower", "y=lower", "y=upper", "z=lower", "z=upper")),
+        ],
+        outputs=("u", "v", "w"),
+        exact=solution,
+        name="elasticity, 3-D",
+    )
 
 
 def plate_with_hole(
@@ -126,6 +174,7 @@ def plate_with_hole(
     check_number("plate_with_hole", "radius", radius, "between 0 and 1", lambda a: 0 < a < 1)
     check_number("plate_with_hole", "tension", tension, "other than 0", lambda s: s != 0)
     check_positive("plate_with_hole", lame=lame, shear=shear)
+    material = Elastic(lame=lame, shear=shear)
     kolosov = (lame + 3 * shear) / (lame + shear)
 
     def solution(x: Any) -> Any:
@@ -148,21 +197,17 @@ def plate_with_hole(
         xy = -near * (0.5 * s2 + s4) + far * s4
         return tension * columns(xx, yy, xy)
 
-    def traction(w: Any, x: Any, normals: Any) -> Any:
-        return tf.linalg.matvec(stress(w, x, lame=lame, shear=shear), normals)
-
     def load(w: Any, x: Any, normals: Any) -> Any:
         xx, yy, xy = tf.split(exact_stress(x), 3, axis=1)
         along_x = xx * normals[:, :1] + xy * normals[:, 1:]
-        along_y = xy * normals[:, :1] + yy * normals[:, 1:]
-        return traction(w, x, normals) - columns(along_x, along_y)
+        return columns(along_x, xy * normals[:, :1] + yy * normals[:, 1:])
 
     return Problem(
         Box([0, 0], [1, 1]) - Ball([0, 0], radius),
-        lambda w, x: _navier(w, x, lame, shear),
+        material.force,
         conditions=[
-            Condition(load, on=("x=upper", "y=upper"), name="load"),
-            Condition(traction, on="surface", name="hole"),
+            Traction(material, load, on=("x=upper", "y=upper"), name="load"),
+            Traction(material, on="surface", name="hole"),
             Dirichlet(0.0, component="u", on="x=lower", name="u at x=0"),
             Neumann(0.0, component="v", on="x=lower", name="v_x at x=0"),
             Dirichlet(0.0, component="v", on="y=lower", name="v at y=0"),
@@ -171,15 +216,6 @@ def plate_with_hole(
         outputs=("u", "v"),
         exact=solution,
         name="plate with a hole",
-    )
-
-
-def stress(w: Any, x: Any, *, lame: float = 1.0, shear: float = 0.5) -> Any:
-    """Compute σ = λ (∇·w) I + μ (∇w + ∇wᵀ) of displacements w, plane strain: [n, 2, 2] (local)."""
-    slopes = jacobian(w, x)
-    divergence = tf.linalg.trace(slopes)[:, None, None]
-    return lame * divergence * tf.eye(2, dtype=x.dtype) + shear * (
-        slopes + tf.linalg.matrix_transpose(slopes)
     )
 
 
@@ -196,8 +232,50 @@ def hoop_stress(w: Any, x: Any, *, lame: float = 1.0, shear: float = 0.5) -> Any
         λ and μ, of Lamé, in units of stress.
     """
     tangent = columns(-x[:, 1:], x[:, :1]) / row_sum(x**2) ** 0.5
-    force = tf.linalg.matvec(stress(w, x, lame=lame, shear=shear), tangent)
+    force = Elastic(lame=lame, shear=shear).traction(w, x, tangent)
     return row_sum(force * tangent)
+
+
+def bar_bending(*, young: float = 1.0, poisson: float = 0.3, curvature: float = 0.5) -> Problem:
+    """A bar [0, 2] × [−½, ½]² that moments at its ends bend; displacements u, v and w.
+
+        u = κ x z,  v = −ν κ y z,  w = −κ (x² + ν (z² − y²)) / 2
+
+    with the stress σ_xx = E κ z alone, a solution of ∇·σ = 0 without forces on the sides
+    (Timoshenko and Goodier 1951, Theory of Elasticity, section 102). The displacement is given at
+    x = 0, and at x = 2 the traction E κ z along x.
+
+    Parameters
+    ----------
+    young, poisson : float
+        E, in units of stress, and ν, dimensionless.
+    curvature : float
+        κ of the axis, the reciprocal of a length, not 0.
+    """
+    material = Elastic(young=young, poisson=poisson)
+    check_number("bar_bending", "curvature", curvature, "other than 0", lambda k: k != 0)
+
+    def solution(x: Any) -> Any:
+        a, y, z = x[:, :1], x[:, 1:2], x[:, 2:]
+        down = -curvature / 2 * (a**2 + poisson * (z**2 - y**2))
+        return columns(curvature * a * z, -poisson * curvature * y * z, down)
+
+    def load(x: Any) -> Any:
+        along_x = young * curvature * x[:, 2:]
+        return columns(along_x, 0 * along_x, 0 * along_x)
+
+    return Problem(
+        Box([0, -0.5, -0.5], [2, 0.5, 0.5]),
+        material.force,
+        conditions=[
+            Dirichlet(solution, on="x=lower"),
+            Traction(material, load, on="x=upper", name="load"),
+            Traction(material, on=("y=lower", "y=upper", "z=lower", "z=upper"), name="free sides"),
+        ],
+        outputs=("u", "v", "w"),
+        exact=solution,
+        name="bending of a bar",
+    )
 
 
 ENTRIES = (
@@ -214,9 +292,21 @@ ENTRIES = (
         Suggestion((25, 25), boundary=120, width=40, depth=1, steps=200),
     ),
     CatalogueEntry(
+        "elasticity-3d",
+        "∇·σ + f = 0 in the unit cube, σ n given on a face and displacements on the others",
+        elasticity_box,
+        Suggestion(1000, boundary=600, method="sobol", width=40, depth=1, steps=200),
+    ),
+    CatalogueEntry(
         "plate-hole",
         "μ Δw + (λ + μ) ∇∇·w = 0 in a quarter of a plate with a hole, under tension",
         plate_with_hole,
         Suggestion(1500, boundary=400, method="sobol", width=20, depth=2, steps=200),
+    ),
+    CatalogueEntry(
+        "bar-bending",
+        "∇·σ = 0 in a bar in space, bent by moments at its ends, σ n given there and on its sides",
+        bar_bending,
+        Suggestion(1000, boundary=600, method="sobol", width=20, depth=2, steps=150),
     ),
 )

@@ -137,6 +137,11 @@ class Condition(ByName):
         owner = type(self).__name__
         if where is not None and not callable(where):
             raise InputError(f"{owner}: where must be a function of the boundary points [k, d]")
+        if isinstance(weight, list | tuple | np.ndarray):
+            raise InputError(
+                f"{owner}: weight must be one number, got {weight!r}; for a weight of each "
+                f"component give several conditions, as {owner}(…, component=0, weight=10.0)"
+            )
         if weight is not None:
             checked_weight(weight, owner)
         if not isinstance(name, str):
@@ -194,6 +199,11 @@ class Condition(ByName):
         everywhere = self.on is None and self.where is None and not isinstance(self.own, tuple)
         if self.needs_normals and everywhere and self.on_boundary:
             refuse_normals_in_time(domain, owner)
+        if self.needs_normals and self.on == (INTERIOR,) and not isinstance(self.own, tuple):
+            raise InputError(
+                f"{owner}: points inside have no normals, but the condition uses them; name "
+                f"faces, as on={domain.faces[:1]}, or give points=(x, normals)."
+            )
         self.given(domain)
         numbers = {s: numbers_of(getattr(self, s), outputs, f"{owner}: {s}") for s in self.selects}
         return self._changed(**numbers)

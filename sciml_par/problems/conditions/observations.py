@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
 from sciml_par.problems.conditions.given_points import points_within
@@ -29,6 +30,7 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 
 FloatArray = npt.NDArray[np.float64]
+Operator = Callable[..., Any]
 
 UNKNOWN = "unknown"
 _SHARE = 0.1
@@ -36,7 +38,7 @@ _SHARE = 0.1
 
 
 class Observations(Condition):
-    """(u(x_i) − u_i)/σ_i = 0 at measured points x_i of the closed domain.
+    """(u(x_i) − u_i)/σ_i = 0 at measured points x_i of the closed domain, or of f(u, x_i).
 
     All points are used, in their order, distributed over the ranks. With `noise`, the sum of the
     squares is χ². `train` then minimizes χ² among the fields that satisfy the equations and the
@@ -64,6 +66,10 @@ class Observations(Condition):
         errors. The others limit the influence of outliers, where σ is the deviation of the good
         values: "huber" is 2δ|r| − δ² beyond δ = 1.345, and "student" is ν log(1 + r²/ν) with ν = 4,
         for outliers that are far off. Both require deviations that are known.
+    operator : callable, optional
+        (u, x: [n, d]) -> f: [n, c], the measured quantity, in TensorFlow operations and the
+        operators of this package; by default u(x). Unknowns of the problem are further arguments,
+        by keyword. Everything said above about u(x_i) then holds for f(u, x_i).
     name, weight
         As for `Condition`.
 
@@ -71,7 +77,8 @@ class Observations(Condition):
     ------
     InputError
         An array has the wrong shape or contains NaN, a deviation is not positive, or points lie
-        outside the domain of the problem. A robust loss has no deviation of the good values.
+        outside the domain of the problem. A robust loss has no deviation of the good values. The
+        operator does not return a column for each column of u.
 
     References
     ----------
@@ -83,6 +90,13 @@ class Observations(Condition):
     --------
     >>> from sciml_par.problems import Observations
     >>> measured = Observations([[0.1], [0.7]], [1.2, 0.9], noise=0.05)
+
+    A flux −0.5 u′ at both ends:
+
+    >>> from sciml_par.problems import derivative
+    >>> def flux(u, x):
+    ...     return -0.5 * derivative(u, x, 0)
+    >>> fluxes = Observations([[0.0], [1.0]], [0.3, -0.2], noise=0.01, operator=flux)
     """
 
     kind: ClassVar[str] = "observations"
@@ -98,11 +112,13 @@ class Observations(Condition):
         component: Component | None = None,
         noise: npt.ArrayLike | str | None = None,
         loss: str = "squares",
+        operator: Operator | None = None,
         name: str = "",
         weight: float | None = None,
     ) -> None:
         self._set_common(on=None, where=None, points=None, name=name, weight=weight)
         self.component: Components | None = as_components(component, "Observations: component")
+        self.operator = _checked_operator(operator, component)
         self.x, values = finite_array(x, "Observations: x"), finite_array(u, "Observations: u")
         self.u = values[:, None] if values.ndim == 1 else values
         if self.x.ndim not in (1, 2) or self.u.ndim != 2 or len(self.x) != len(self.u):
@@ -133,6 +149,7 @@ class Observations(Condition):
         missing: str = "error",
         component: Component | None = None,
         loss: str = "squares",
+        operator: Operator | None = None,
         name: str = "",
         weight: float | None = None,
     ) -> Observations:
@@ -140,18 +157,18 @@ class Observations(Condition):
 
         Parameters
         ----------
-        path : a file .csv, .tsv, .txt (columns between blanks), .parquet or .nc.
+        path : a file .csv, .tsv, .txt (columns between blanks), .parquet, .npz or .nc.
         x, u : names of the columns with the coordinates and the measured values, in order.
         noise : a column or columns with the deviations; otherwise as for `Observations`.
         units : factors by which columns are multiplied, as {"t": 3600} of hours for seconds.
         missing : "error", or "drop" for leaving out the rows in which a value is missing.
-        component, loss, name, weight : as for `Observations`.
+        component, loss, operator, name, weight : as for `Observations`.
 
         Raises
         ------
         InputError
-            The file cannot be read, a column does not exist or has text, a factor is no number,
-            or values are missing, with the numbers of their rows; or as for `Observations`.
+            The file cannot be read, a column does not exist or has text or dates, a factor is not a
+            number, or values are missing, with the numbers of their rows; or as for `Observations`.
 
         Examples
         --------
@@ -164,10 +181,16 @@ class Observations(Condition):
         (2, 1)
         """
         # It needs pandas, which is an extra.
-        from sciml_par.problems.conditions.measured_file import read_columns
+        from sciml_par.problems.checks.columns_of_files import read_columns
 
         points, values, deviations = read_columns(
-            path, x=x, u=u, noise=noise, units=units, missing=missing
+            path,
+            where="Observations.from_file",
+            x=x,
+            u=u,
+            noise=noise,
+            units=units,
+            missing=missing,
         )
         return cls(
             points,
@@ -175,6 +198,7 @@ class Observations(Condition):
             noise=deviations,
             component=component,
             loss=loss,
+            operator=operator,
             name=name,
             weight=weight,
         )
@@ -206,6 +230,8 @@ class Observations(Condition):
         """See `Condition`."""
         points_within(self.x, domain, "Observations: x")
         other = super().prepared(domain, outputs)
+        if self.operator is not None:
+            return other
         count = len(outputs) if other.component is None else len(other.component)
         if self.u.shape[1] != count:
             of = "component=..." if self.component is not None else "all; say which by component="
@@ -249,10 +275,30 @@ class Observations(Condition):
         """Compute (u(x) − u)/σ: [k, c], or L⁻¹(u(x) − u): [1, n] (local)."""
         x, measured, *noise = arrays
         if self.factor is not None:
-            values = at_all(lambda z: select(u(z), self.component, "Observations"), x)
+            values = at_all(lambda z: self.quantities(u, z), x)
             return whitened(noise[0], values - measured)
-        difference = select(u(x), self.component, "Observations") - measured
+        difference = self.quantities(u, x) - measured
         return difference / noise[0] if noise else difference
+
+    def quantities(self, u: FieldLike, x: tf.Tensor) -> tf.Tensor:
+        """Compute the measured quantities, u(x) or f(u, x): [k, c] (local)."""
+        if self.operator is None:
+            return select(u(x), self.component, "Observations")
+        values = self.operator(u, x)
+        columns = self.u.shape[1]
+        if not tf.is_tensor(values) or values.shape.rank != 2 or values.shape[1] != columns:
+            got = values.shape.as_list() if tf.is_tensor(values) else type(values).__name__
+            raise InputError(
+                f"Observations: operator must return a tensor [n, {columns}], a column for each of "
+                f"u, got {got}; one component is u['v'](x), which keeps both axes"
+            )
+        return values
+
+    def with_squares(self) -> Self:
+        """Return the same observations with the loss "squares", whose residuals are the errors."""
+        other = copy.copy(self)
+        other.loss = "squares"
+        return other
 
     def _checked_noise(self, noise: Any) -> FloatArray:
         """Return σ: [n, c]."""
@@ -283,6 +329,23 @@ class Observations(Condition):
                 f"Observations(x, u) without noise."
             )
         return np.broadcast_to(array, self.u.shape).copy()
+
+
+def _checked_operator(operator: Any, component: Any) -> Operator | None:
+    """Return the operator, if it can be called as one."""
+    if operator is None:
+        return None
+    what = "Observations: operator"
+    if not callable(operator):
+        raise InputError(f"{what} must be a function (u, x) -> [n, c], got {operator!r}")
+    if component is not None:
+        raise InputError(
+            f"{what} has all measured columns, so that component={component!r} selects nothing; "
+            f"leave it out, and write u['v'] in the operator"
+        )
+    check_takes(operator, "u, x", what=what, more_by_name=True)
+    checked: Operator = operator
+    return checked
 
 
 def _start_of(u: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.functions import check_takes, values_at
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import (
     Arrays,
     Condition,
@@ -34,7 +34,7 @@ from sciml_par.problems.operators.arguments import FieldLike
 from sciml_par.problems.operators.operators import jacobian
 
 FloatArray = npt.NDArray[np.float64]
-Value = float | Sequence[float] | Callable[[Any], Any]
+Value = float | Sequence[float] | Callable[..., Any]
 
 
 @dataclass(frozen=True, init=False)
@@ -86,7 +86,7 @@ class ValuedCondition(FrozenCondition):
         """Return the left side minus the right side: [k, c] (local)."""
         x, normals, *values = arrays
         left = select(self._left_side(u, x, normals), self.component, type(self).__name__)
-        return left - self._right_side(self.value, left, values, x)
+        return left - self._right_side(self.value, left, values, (u, x, normals))
 
     def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError
@@ -104,14 +104,19 @@ class ValuedCondition(FrozenCondition):
         value: Any,
         left: tf.Tensor,
         values: Sequence[tf.Tensor],
-        x: tf.Tensor,
+        at: tuple[FieldLike, tf.Tensor, tf.Tensor],
         what: str = "value",
     ) -> tf.Tensor:
-        """Return the right side to compare `left` with: its columns, or one of a number."""
+        """Return the right side to compare `left` with: its columns, or one of a number.
+
+        at : u, x: [k, d], and the outward unit normals [k, d], of which functions take some.
+        """
         owner = type(self).__name__
         if not is_data(value):
-            check_takes(value, "x", what=f"{owner}: {what}")
-            found = tf.convert_to_tensor(value(x), dtype=left.dtype)
+            names = self._names_taken(value, what)
+            given = dict(zip(("u", "x", "normals"), at, strict=True))
+            found = value(*(given[name] for name in names))
+            found = tf.convert_to_tensor(found, dtype=left.dtype)
             values = [tf.broadcast_to(found, tf.shape(left)) if found.shape.rank == 0 else found]
         if not values:
             raise InputError(
@@ -132,6 +137,21 @@ class ValuedCondition(FrozenCondition):
             )
         return values[0]
 
+    def _names_taken(self, value: Callable[..., Any], what: str) -> tuple[str, ...]:
+        """Return which of u, x and the normals a function takes by their places."""
+        names = positional_names(value)
+        forms = [("x",), ("u", "x"), *([("u", "x", "normals")] if self.needs_normals else [])]
+        # Of two arguments x is not the first: others write f(x, u) or f(x, normals).
+        found = next((f for f in forms if len(f) == len(names)), None)
+        if found is None or (len(names) > 1 and names[0] == "x"):
+            listed = " or ".join(f"({', '.join(form)})" for form in forms)
+            raise InputError(
+                f"{type(self).__name__}: {what} must be a function of {listed}, in this order and "
+                f"with u a function whose values are u(x); got one of ({', '.join(names)}). "
+                f"Unknowns of the problem follow a star, as (u, x, *, q)."
+            )
+        return found
+
     def _check_count(self, count: int) -> None:
         for value in self._numbers():
             if isinstance(value, tuple) and len(value) != count:
@@ -146,8 +166,8 @@ class ValuedCondition(FrozenCondition):
 def is_data(value: Any) -> bool:
     """Return whether a value is known before the first step: a number, or a function of x.
 
-    A function that takes unknowns of the problem is not: it is evaluated with them in the residual,
-    and must consist of TensorFlow operations.
+    A function that takes u, normals or unknowns of the problem is not: it is evaluated in the
+    residual, and must consist of TensorFlow operations.
     """
     if not callable(value):
         return value is not None
@@ -166,12 +186,27 @@ def _is_unknown(given: Any) -> bool:
     return isinstance(given, Field) or tf.is_tensor(given)
 
 
+def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the arguments that a function must get by their places."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of functions that are not written in Python
+        return ("x",)
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(p.name for p in parameters if p.kind in by_place and p.default is p.empty)
+
+
 def checked_value(value: Any, what: str) -> Any:
     """Return a number, a sequence of them as a tuple, or a function."""
     if callable(value):
         return value
     if isinstance(value, (tuple, list)) and value:
         return tuple(checked_number(v, f"{what} of a component") for v in value)
+    if isinstance(value, str) and value.isidentifier():
+        raise InputError(
+            f"{what} must be a number or a function, got {value!r}; an unknown {value} of the "
+            f"problem is lambda x, *, {value}: {value}"
+        )
     return checked_number(value, f"{what}, unless a function of x,")
 
 

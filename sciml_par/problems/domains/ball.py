@@ -15,7 +15,7 @@ from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.sphere import coordinates_of, directions, spread
-from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
+from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -142,6 +142,10 @@ class SphereSurface(Surface):
         half = self._center.size / 2
         unit = 2 * math.pi**half / math.gamma(half)
         return unit * float(self._radius) ** (self._center.size - 1)
+
+    def levels(self, name: str) -> list[Level]:  # noqa: ARG002
+        """See `Surface`."""
+        return [Level.ellipsoid(self._center, np.eye(self._center.size) / self._radius)]
 
     def place(self, unit: FloatArray) -> OnSurface:
         """See `Surface`."""

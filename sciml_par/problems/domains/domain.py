@@ -36,10 +36,10 @@ BoolArray = npt.NDArray[np.bool_]
 class Domain(ByName, BoundedRegion):
     """A bounded part of ℝ^d; immutable.
 
-    Subclasses are `Interval`, `Box`, `Ball`, `Ellipse`, `Polygon` and `PointCloud`. Combine two of
-    the same dimension: ``a | b`` is the union, ``a & b`` the intersection, and ``a - b`` the
-    difference. ``space * Time(0, 1)`` has t as last coordinate. Equal domains have equal points for
-    equal numbers and seeds. A domain can be hashed.
+    Subclasses are `Interval`, `Box`, `Ball`, `Ellipse`, `Polygon`, `Extruded`, `Mesh` and
+    `PointCloud`. Combine two of the same dimension: ``a | b`` is the union, ``a & b`` the
+    intersection, and ``a - b`` the difference. ``space * Time(0, 1)`` has t as last coordinate.
+    Equal domains have equal points for equal numbers and seeds. A domain can be hashed.
 
     Examples
     --------
@@ -98,7 +98,8 @@ class Domain(ByName, BoundedRegion):
         if isinstance(other, Domain) and not other._is_time:
             raise InputError(
                 f"a domain is multiplied by a time, as in domain * Time(0, 1); got {other!r}. "
-                f"Products of intervals are boxes: Box(lower, upper)."
+                f"A product of intervals is Box(lower, upper); a region over an interval of z is "
+                f"Extruded(domain, lower, upper)."
             )
         return NotImplemented
 

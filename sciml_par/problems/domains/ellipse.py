@@ -15,7 +15,7 @@ from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.ball import SURFACE, Ball
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
+from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -134,6 +134,10 @@ class EllipseCurve(Surface):
 
         a, b = self._axes
         return float(4 * a * ellipe(1 - (b / a) ** 2))
+
+    def levels(self, name: str) -> list[Level]:  # noqa: ARG002
+        """See `Surface`."""
+        return [Level.ellipsoid(self._center, self._rotation.T / self._axes[:, None])]
 
     def place(self, unit: FloatArray) -> OnSurface:
         """See `Surface`."""

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par._optional import needed
-from sciml_par._text import one_line
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.mesh_files import OF_CELLS, in_plane, named_cells, read_by
 from sciml_par.problems.domains.surfaces.surface import Surface
 from sciml_par.problems.domains.surfaces.triangles import Triangles
 
@@ -25,7 +25,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 SURFACE = "surface"
 _OF_SURFACES = (".stl", ".obj", ".ply", ".off")
-_OF_CELLS = (".msh", ".vtu", ".vtk", ".inp", ".mesh")
 
 
 class Mesh(Domain):
@@ -156,60 +155,39 @@ def _read(source: Any) -> tuple[FloatArray, npt.NDArray[np.int64], dict[str, Any
         )
     path = Path(source)
     ending = path.suffix.lower()
-    if ending not in (*_OF_SURFACES, *_OF_CELLS):
+    if ending not in (*_OF_SURFACES, *OF_CELLS):
         raise InputError(
-            f"Mesh: expected a file with the ending {', '.join((*_OF_SURFACES, *_OF_CELLS))}; got "
+            f"Mesh: expected a file with the ending {', '.join((*_OF_SURFACES, *OF_CELLS))}; got "
             f"{path.name!r}."
         )
     package = "trimesh" if ending in _OF_SURFACES else "meshio"
-    library = needed(package, "Mesh")
-    try:
-        if package == "trimesh":
-            found = library.load_mesh(path)
-            return np.array(found.vertices, np.float64), np.array(found.faces), {}
-        found = library.read(path)
-    except Exception as error:  # of many kinds
-        raise InputError(f"Mesh: cannot read {path}: {one_line(error)}") from None
+    found = read_by(package, path, "Mesh")
+    if package == "trimesh":
+        return np.array(found.vertices, np.float64), np.array(found.faces), {}
     return _of_cells(found, path.name)
 
 
 def _of_cells(mesh: Any, name: str) -> tuple[FloatArray, npt.NDArray[np.int64], dict[str, Any]]:
     """Return the outer triangles of tetrahedra, or all triangles; those of groups first."""
     points = np.asarray(mesh.points, np.float64)
-    named = _named_triangles(mesh)
     solids = [np.asarray(c.data) for c in mesh.cells if c.type == "tetra"]
     flat = [np.asarray(c.data) for c in mesh.cells if c.type == "triangle"]
-    if points.shape[1] != 3 or not (solids or flat):
+    if in_plane(points) or not (solids or flat):
         raise InputError(
-            f"Mesh: {name} has neither tetrahedra nor triangles in space; a region in the plane is "
-            f"a Polygon."
+            f"Mesh: {name} has neither tetrahedra nor triangles in space; a mesh in the plane is "
+            f"read by Polygon.from_file."
         )
     outer = _outer(np.concatenate(solids)) if solids else np.concatenate(flat)
     sets = {tuple(sorted(t)): k for k, t in enumerate(outer.tolist())}
-    groups: dict[str, Any] = {}
-    for label, triangles in named.items():
-        rows = [sets[key] for t in triangles.tolist() if (key := tuple(sorted(t))) in sets]
-        if rows:
-            groups[label] = np.array(rows)
+    rows: dict[str, list[int]] = {}
+    for label, _, triangles in named_cells(mesh, 2, "triangle"):
+        inside = [sets[key] for t in triangles.tolist() if (key := tuple(sorted(t))) in sets]
+        rows.setdefault(label, []).extend(inside)
+    groups: dict[str, Any] = {label: np.array(each) for label, each in rows.items() if each}
     if groups:
         left = np.setdiff1d(np.arange(len(outer)), np.concatenate(list(groups.values())))
         groups |= {SURFACE: left} if len(left) else {}
     return points, outer, groups
-
-
-def _named_triangles(mesh: Any) -> dict[str, npt.NDArray[np.int64]]:
-    """Return the triangles of the physical groups of Gmsh, by name."""
-    tags = mesh.cell_data.get("gmsh:physical")
-    found: dict[str, Any] = {}
-    for label, (number, dimension) in getattr(mesh, "field_data", {}).items():
-        if tags is not None and dimension == 2:
-            parts = [
-                np.asarray(cells.data)[np.asarray(tag) == number]
-                for cells, tag in zip(mesh.cells, tags, strict=True)
-                if cells.type == "triangle"
-            ]
-            found[label] = np.concatenate(parts) if parts else np.empty((0, 3), int)
-    return found
 
 
 def _outer(solids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

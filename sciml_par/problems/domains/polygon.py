@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Hashable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import checked_points
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.mesh_files import rings_of
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.ring import Ring, signed_area
 from sciml_par.problems.domains.surfaces.surface import Surface
@@ -22,6 +26,7 @@ from sciml_par.problems.domains.surfaces.surface import Surface
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
+_RESERVED = re.compile(r"initial|final|outer|hole \d+|(hole \d+ )?edge \d+")
 _SHOWN = 12  # vertices; of more, the text of a polygon has a digest
 
 
@@ -63,6 +68,11 @@ class Polygon(Domain):
         holes: Sequence[npt.ArrayLike] = (),
         names: Sequence[str] | None = None,
     ) -> None:
+        if isinstance(vertices, str | Path):
+            raise InputError(
+                f"Polygon: a plane mesh is read by Polygon.from_file({str(vertices)!r}); vertices "
+                f"are an array [n, 2]."
+            )
         self._outer = _corners(vertices, "Polygon: vertices")
         if not isinstance(holes, (Sequence, np.ndarray)):
             raise InputError(
@@ -72,7 +82,52 @@ class Polygon(Domain):
         self._holes = tuple(_corners(hole, f"Polygon: holes[{i}]") for i, hole in enumerate(holes))
         self._bounds = self._outer.min(axis=0), self._outer.max(axis=0)
         self._names = names_of_axes(names, 2, "Polygon")
+        self._edge_names: tuple[tuple[str, ...], ...] = ((),) * (1 + len(self._holes))
         self._check()
+
+    @classmethod
+    def from_file(
+        cls, source: Any, *, scale: float = 1.0, names: Sequence[str] | None = None
+    ) -> Polygon:
+        """Return the region of a mesh in the plane; meshio reads it (local).
+
+        Edges of a physical group of Gmsh have its name, as in ``Dirichlet(1.0, on="inlet")``. The
+        others have those of `Polygon`. Straight edges in a row with one name are one edge.
+
+        Parameters
+        ----------
+        source : path or meshio.Mesh
+            Triangles or quadrilaterals (.msh, .vtu, .vtk and others) with one outer boundary.
+        scale : float
+            By which coordinates are multiplied, as 0.001 for millimetres in metres.
+        names : as for `Polygon`.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, has no plane cells, or touches itself or is in several pieces;
+            or meshio is not installed (``pip install 'sciml-par[files]'``).
+        """
+        where = "Polygon.from_file"
+        factor = checked_number(scale, f"{where}: scale")
+        if factor <= 0:
+            raise InputError(f"{where}: expected scale to be positive; got {scale!r}.")
+        outer, *holes = rings_of(source, where)
+        try:
+            found = cls(
+                outer.corners * factor, holes=[h.corners * factor for h in holes], names=names
+            )
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        found._edge_names = (outer.names, *(hole.names for hole in holes))
+        for ring, edges in zip(["outer", *found._hole_names], found._edge_names, strict=True):
+            for label in set(edges) - {""}:
+                if _RESERVED.fullmatch(label) and set(edges) != {ring}:
+                    raise InputError(
+                        f"{where}: {label!r} is the name that a Polygon or a Time gives to a face; "
+                        f"expected another name of this physical group."
+                    )
+        return found
 
     @property
     def volume(self) -> float:
@@ -81,7 +136,9 @@ class Polygon(Domain):
 
     @functools.cached_property
     def _key(self) -> Hashable:
-        return ("polygon", *(tuple(map(tuple, ring.tolist())) for ring in self._rings))
+        corners = tuple(tuple(map(tuple, ring.tolist())) for ring in self._rings)
+        named = ((k, names) for k, names in enumerate(self._edge_names) if any(names))
+        return ("polygon", *corners, *named)
 
     @property
     def _rings(self) -> tuple[FloatArray, ...]:
@@ -144,8 +201,8 @@ class Polygon(Domain):
 
     @functools.cached_property
     def _surfaces(self) -> tuple[Surface, ...]:
-        rings = zip(self._rings, ["outer", *self._hole_names], strict=True)
-        return tuple(Ring(ring, name, hole=name != "outer") for ring, name in rings)
+        rings = zip(self._rings, ["outer", *self._hole_names], self._edge_names, strict=True)
+        return tuple(Ring(r, name, hole=name != "outer", edges=edges) for r, name, edges in rings)
 
     def _surely_contains(self, other: Region) -> bool:
         import shapely

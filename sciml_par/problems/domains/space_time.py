@@ -9,16 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import checked_integer, checked_number, is_integer
+from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.domains.cuts import cuts_between
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.region import Region
+from sciml_par.problems.domains.product import Product
 from sciml_par.problems.domains.surfaces.surface import Surface
-from sciml_par.problems.domains.surfaces.timed_surface import SliceSurface, TimedSurface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -95,16 +94,8 @@ class Time(Interval):
         return (INITIAL, "final")
 
 
-class SpaceTime(Domain):
+class SpaceTime(Product):
     """The points (x, t) with x in a space and t in an interval of time; see `Time`."""
-
-    def __init__(self, space: Domain, time: Interval) -> None:
-        self._space, self._time = space, time
-        self._names = (*space.names, *time.names)
-        self._bounds = (
-            np.concatenate([space.lower, time.lower]),
-            np.concatenate([space.upper, time.upper]),
-        )
 
     @property
     def space(self) -> Domain:
@@ -114,12 +105,12 @@ class SpaceTime(Domain):
     @property
     def time(self) -> Interval:
         """The interval of t."""
-        return self._time
+        return self._along
 
     @property
     def slabs(self) -> tuple[Domain, ...]:
         """See `Domain`."""
-        times = [each for each in self._time.slabs if isinstance(each, Interval)]
+        times = [each for each in self._along.slabs if isinstance(each, Interval)]
         if len(times) == 1:
             return (self,)
         return tuple(SpaceTime(self._space, time) for time in times)
@@ -129,96 +120,21 @@ class SpaceTime(Domain):
         return (INITIAL,), ("final",)
 
     @property
-    def volume(self) -> float:
-        """The volume of the space times the duration."""
-        return self._space.volume * self._time.volume
-
-    @property
-    def volume_error(self) -> float:
-        """See `Region`."""
-        return self._space.volume_error * self._time.volume
-
-    @property
     def _size(self) -> float:
         return self._space.volume ** (1 + 1 / self._space.dimension)
 
     @property
     def _key(self) -> Hashable:
-        return ("space-time", self._space._key, self._time._key)
+        return ("space-time", self._space._key, self._along._key)
 
     def __repr__(self) -> str:
-        return f"{self._space!r} * {self._time!r}"
-
-    @property
-    def _combines(self) -> bool:  # type: ignore[override]
-        return self._space._combines
-
-    def admits(self, x: npt.ArrayLike) -> BoolArray:
-        """See `Domain`."""
-        points = self._as_points(x, "admits")
-        return self._space.admits(points[:, :-1]) & self._time._within(
-            points[:, -1:], self._rounding
-        )
-
-    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
-        return self._space._within(x[:, :-1], margin) & self._time._within(x[:, -1:], margin)
-
-    @property
-    def _coordinates(self) -> int:
-        return self._space._coordinates + 1
-
-    @property
-    def _candidates(self) -> float:
-        return self._space._candidates * self._time.volume
-
-    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
-        x, kept = self._space._place(unit[:, :-1])
-        t, _ = self._time._place(unit[:, -1:])
-        return np.concatenate([x, t], axis=1), kept
+        return f"{self._space!r} * {self._along!r}"
 
     @functools.cached_property
     def _surfaces(self) -> tuple[Surface, ...]:
-        first, last = float(self._time.lower[0]), float(self._time.upper[0])
         # By its duration, a length of the size of the space, which has another unit.
         length = self._space.volume ** (1 / self._space.dimension)
-        over_time = (TimedSurface(s, first, last, length) for s in self._space._surfaces)
-        return (
-            *over_time,
-            SliceSurface(self._space, first, -1.0, INITIAL),
-            SliceSurface(self._space, last, 1.0, "final"),
-        )
+        return self._surfaces_over(length, (INITIAL, "final"))
 
-    def _surely_contains(self, other: Region) -> bool:
-        return (
-            isinstance(other, SpaceTime)
-            and self._space._surely_contains(other._space)
-            and self._time._surely_contains(other._time)
-        )
-
-    def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
-        if is_integer(n):
-            total = checked_integer(n, "grid: n", least=1)
-            times = max(2 if ends else 1, round(total ** (1 / self.dimension)))
-            in_space: Any = max(1, round(total / times))
-        else:
-            *in_space, times = [int(each) for each in np.ravel(np.asarray(n))]
-            if len(in_space) != self.dimension - 1 or times < 2:
-                raise InputError(
-                    f"grid: n must be an int, or {self.dimension} ints of at least 2, one per "
-                    f"axis, got {n!r}"
-                )
-        x = self._space._lattice(in_space, ends=ends)
-        t = self._time._lattice([times], ends=ends)
-        return np.concatenate([np.repeat(x, len(t), axis=0), np.tile(t, (len(x), 1))], axis=1)
-
-    def split(self, parts: int) -> tuple[Domain, ...]:
-        """Return parts of equal volume across the longest axis; see `Domain.split`."""
-        count = checked_integer(parts, "split: parts", least=1)
-        if np.argmax(self.extent) == self.dimension - 1:
-            return tuple(
-                SpaceTime(self._space, Interval(*piece, name=self._time.names[0]))
-                for piece in (
-                    (float(part.lower[0]), float(part.upper[0])) for part in self._time.split(count)
-                )
-            )
-        return tuple(SpaceTime(part, self._time) for part in self._space.split(count))
+    def _with(self, space: Domain, along: Interval) -> Domain:
+        return SpaceTime(space, along)

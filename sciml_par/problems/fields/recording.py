@@ -24,8 +24,9 @@ _WHAT_IS_TRIED = (
     "Residuals, conditions and the ansatz are run once, for all points together, before training: "
     "write def residual(u, x) or ansatz(u, x), where u is a function of x. They are made of "
     "TensorFlow operations: write tf.sin, not np.sin or math.sin, and tf.where(x[:, :1] > 0, a, b) "
-    "in place of `if`; loop over known numbers, as range(3), not over tensors. A known right-hand "
-    "side in NumPy is Residual(..., data=...)."
+    "in place of `if`; loop over known numbers, as range(3), not over tensors. Known values in "
+    "NumPy are the data= of a Residual, the value of a condition, or those of Observations(x, "
+    "values, operator=f)."
 )
 
 

@@ -64,8 +64,8 @@ def impose_dirichlet(value: Value, distance: Callable[[Tensor], Tensor]) -> Impo
         A number, or x: [n, d] -> [n, m] or [n] in TensorFlow operations, defined and smooth in the
         whole domain.
     distance : callable
-        φ, x: [n, d] -> [n, 1] in TensorFlow operations, such as `distance_to` of a box, or a custom
-        function that is 0 only on the boundary.
+        φ, x: [n, d] -> [n, 1] in TensorFlow operations, such as `distance_to` of a domain, or a
+        custom function that is 0 only on the boundary.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def impose(
     if not isinstance(domain, Box):
         raise InputError(
             f"impose: conditions are imposed on the faces of a Box; for {domain} use "
-            f"impose_dirichlet(value, distance) with a function that is 0 on its boundary"
+            f"impose_dirichlet(value, distance_to(domain)), or a function that is 0 on its boundary"
         )
     if isinstance(outputs, int):
         names = component_names(outputs)

@@ -26,6 +26,11 @@ def field_and_points(
     u: Any, x: Any, call: str, component: Selection | None = None
 ) -> tuple[Field, tf.Tensor]:
     """Return the field, or its chosen components, and the points [n, d]."""
+    if not callable(u) and callable(x):
+        raise InputError(
+            f"{call}: got the points in the place of u, and a function in that of x; a residual "
+            f"is def f(u, x), with the field first and the points second"
+        )
     if not callable(u):
         name = call.split("(")[0]
         raise InputError(

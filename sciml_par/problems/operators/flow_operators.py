@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sciml_par._other_names import by_name
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.fields.field import Selection
@@ -22,6 +23,7 @@ Velocity = Any
 """A tensor [n, k], or a field or function of x that gives one."""
 
 
+@by_name
 def curl(
     u: FieldLike,
     x: tf.Tensor,
@@ -70,6 +72,7 @@ def curl(
     return tf.stack(parts, axis=1)
 
 
+@by_name
 def advection(
     u: FieldLike,
     velocity: Velocity,
@@ -108,6 +111,7 @@ def advection(
     return _along(jet(field, x)[1], velocity, x, axes, "advection")
 
 
+@by_name
 def material_derivative(
     u: FieldLike,
     velocity: Velocity,

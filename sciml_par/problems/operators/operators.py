@@ -45,6 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par import _tape
+from sciml_par._other_names import by_name
 from sciml_par._partial_operators import HIGHEST, Operator, operator_of
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
@@ -62,6 +63,7 @@ from sciml_par.problems.operators.arguments import (
 )
 
 
+@by_name
 def derivative(
     u: FieldLike, x: tf.Tensor, *axes: Axis, component: Selection | None = None
 ) -> tf.Tensor:
@@ -103,6 +105,7 @@ def derivative(
     return _derivative(field, x, axis_numbers(field, x, axes, "derivative(u, x, *axes)"))
 
 
+@by_name
 def gradient(
     u: FieldLike,
     x: tf.Tensor,
@@ -137,6 +140,7 @@ def gradient(
     return slopes[:, 0, :]
 
 
+@by_name
 def jacobian(
     u: FieldLike,
     x: tf.Tensor,
@@ -149,6 +153,7 @@ def jacobian(
     return _slopes(field, x, over, "jacobian(u, x)")
 
 
+@by_name
 def divergence(
     u: FieldLike,
     x: tf.Tensor,
@@ -183,6 +188,7 @@ def divergence(
     return tf.linalg.trace(slopes)[:, None]
 
 
+@by_name
 def laplacian(
     u: FieldLike,
     x: tf.Tensor,
@@ -221,6 +227,7 @@ def laplacian(
     return jet(field, x, unit(x.shape[1], axes))[2][:, :, 0]
 
 
+@by_name
 def biharmonic(
     u: FieldLike,
     x: tf.Tensor,
@@ -246,6 +253,7 @@ def biharmonic(
     return _higher(field, x, squares)
 
 
+@by_name
 def hessian(
     u: FieldLike,
     x: tf.Tensor,

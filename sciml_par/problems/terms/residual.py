@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -28,8 +28,9 @@ class Residual(ByName):
     function : callable
         (u, x: [n, d]) -> r: [n, k] in TensorFlow operations. With `data`, it takes the values
         as a third argument: (u, x, f: [n, k]).
-    weight : float
-        Factor of the mean square of r in the loss; non-negative, dimensionless.
+    weight : float, or sequence of k floats
+        Factor of the mean square of r in the loss; non-negative, dimensionless. Of several, one for
+        each column of r: the term is Σ_c w_c (1/N) Σ_i r_ic², and its residuals are √w_c r_c.
     data : callable, optional
         x: [n, d] -> f: [n, k], or [n] where k = 1, in NumPy or TensorFlow: a known right-hand
         side. It is evaluated once at the training points, in double precision, not at each step;
@@ -50,7 +51,7 @@ class Residual(ByName):
 
     function: Callable[..., tf.Tensor]
     _: KW_ONLY
-    weight: float = 1.0
+    weight: float | Sequence[float] = 1.0
     data: Data | None = None
     name: str = ""
 
@@ -58,7 +59,12 @@ class Residual(ByName):
         for what, value in (("function", self.function), ("data", self.data)):
             if not callable(value) and not (what == "data" and value is None):
                 raise InputError(f"Residual: {what} must be callable, got {type(value).__name__}")
-        checked_weight(self.weight, "Residual")
+        given = self.weight.tolist() if isinstance(self.weight, np.ndarray) else self.weight
+        if isinstance(given, list | tuple):
+            weights = tuple(checked_weight(w, "Residual") for w in given)
+            object.__setattr__(self, "weight", weights)
+        else:
+            checked_weight(given, "Residual")
 
     def points(
         self, domain: Domain, n: int | tuple[int, ...]
@@ -73,5 +79,14 @@ class Residual(ByName):
         return x, values_at(self.data, x, what="data of the residual")
 
     def residual(self, u: Any, x: tf.Tensor, *data: tf.Tensor) -> tf.Tensor:
-        """Compute r(u, x): [n, k] (local)."""
-        return self.function(u, x, *data)
+        """Compute r(u, x), of several weights with the factors √w_c: [n, k] (local)."""
+        r = self.function(u, x, *data)
+        if not isinstance(self.weight, tuple):
+            return r
+        if not tf.is_tensor(r) or r.shape.rank != 2 or r.shape[1] != len(self.weight):
+            got = r.shape.as_list() if tf.is_tensor(r) else type(r).__name__
+            raise InputError(
+                f"Residual: weight has {len(self.weight)} numbers, one for each column of the "
+                f"residual, which must be a tensor [n, {len(self.weight)}], got {got}"
+            )
+        return r * tf.sqrt(tf.constant(self.weight, r.dtype))

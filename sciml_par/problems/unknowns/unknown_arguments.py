@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -93,6 +93,12 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     if not of_residual and not of_functions:
         return part.residual
     return WithUnknowns(part, of_residual, tuple(of_functions), unknowns)
+
+
+def with_part(function: Callable[..., Any], part: Any) -> Callable[..., Any]:
+    """Return the residual (u, *arrays) -> r of another part that names the same unknowns."""
+    inner = getattr(function, "inner", function)  # of a term whose residuals are shifted
+    return replace(inner, part=part) if isinstance(inner, WithUnknowns) else part.residual
 
 
 def uses_unknowns(function: Any) -> bool:

@@ -229,11 +229,6 @@ def initial_unknowns(unknowns: Unknowns, seed: int) -> FloatArray:
     return np.concatenate([np.empty(0), *parts])
 
 
-def size_of(unknowns: Unknowns) -> int:
-    """Return how many numbers q they are."""
-    return sum(unknown.size for unknown in unknowns.values())
-
-
 def names_of_numbers(unknowns: Unknowns) -> list[str]:
     """Return a name for each of the q numbers: "D", or "c[0]" and so on of an array."""
     return [

@@ -77,6 +77,7 @@ def make_grid(
     cells: Sequence[Cell] | None = None,
     *,
     engine: Engine = "constrained",
+    projection: str | None = None,
 ) -> Grid:
     """Return a figure with a panel in each of the `cells`, by default in all; rows in inches."""
     rows = len(heights)
@@ -87,7 +88,8 @@ def make_grid(
     # Without a panel to the right, half of the last tick label reaches over the panel's edge.
     figure.set_layout_engine(engine, w_pad=0.04 if len(cells) == rows * columns else 0.1)
     layout = figure.add_gridspec(rows, columns, height_ratios=heights)
-    return Grid(figure, {cell: figure.add_subplot(layout[cell]) for cell in cells}, columns)
+    panels = {cell: figure.add_subplot(layout[cell], projection=projection) for cell in cells}
+    return Grid(figure, panels, columns)
 
 
 def wrap(text: str, inches: float, *, size: float, lines: int = 1) -> str:

@@ -29,11 +29,7 @@ def range_of(arrays: Iterable[np.ndarray], margin: float = _MARGIN) -> tuple[flo
 
 
 def value_limits(curves: Sequence[Prediction], component: int) -> tuple[float, float]:
-    """Return limits for u and u*: the range of u*, as far as it is known.
-
-    Predictions widen it only inside their sub-domains, and by no more than its own length on
-    either side: a network is free to do anything where it was not trained.
-    """
+    """Return limits for u and u*: the range of u*, as far as it is known."""
     exact = finite(curve.exact[:, component] for curve in curves)
     inside = finite(curve.u[curve.trained, component] for curve in curves)
     if exact.size:
@@ -44,10 +40,7 @@ def value_limits(curves: Sequence[Prediction], component: int) -> tuple[float, f
 
 
 def log_limits(values: np.ndarray) -> tuple[float, float]:
-    """Return limits of a log axis around the positive `values`: at least one decade, at most 30.
-
-    Without a positive finite value, they are 1e-16 and 1.
-    """
+    """Return limits of a log axis around the positive `values`: at least one decade, at most 30."""
     positive = _positive(values)
     if not positive.size:
         return 1e-16, 1.0
@@ -58,12 +51,7 @@ def log_limits(values: np.ndarray) -> tuple[float, float]:
 def error_limits(
     errors: Sequence[np.ndarray], trained: Sequence[np.ndarray]
 ) -> tuple[float, float]:
-    """Return the limits of the log axis for pointwise errors, [n] a member.
-
-    An error that changes sign dips towards zero, and extrapolation grows without bound; neither
-    may squeeze the rest. So dips may lie below the axis, and errors outside the `trained` points
-    may lie above.
-    """
+    """Return the limits of the log axis for pointwise errors, [n] a member."""
     inside = [_positive(e[mask]) for e, mask in zip(errors, trained, strict=True)]
     inside = [part for part in inside if part.size]
     everything = _positive(np.concatenate(errors))

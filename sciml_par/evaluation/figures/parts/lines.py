@@ -44,11 +44,7 @@ def count_steps(axes: Axes) -> None:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line], *, alike: bool, without: float = 0.0) -> None:
-    """Draw each line; of more than eight that are `alike`, median, range, and eight of them thin.
-
-    Lines are alike if the range over them at each x says something. Those that are odd count apart.
-    The range is `without` that share of the members at either end.
-    """
+    """Draw each line; of more than eight that are `alike`, median, range and eight of them thin."""
     even = [line for line in lines if not line.odd]
     many = alike and len(even) > FEW
     if many:

@@ -26,11 +26,7 @@ def by_shard(curves: Sequence[Prediction]) -> bool:
 
 
 def draw_marks(axes: Axes, curves: Sequence[Prediction], *, ticks: bool = True) -> None:
-    """Shade the sub-domains, and draw the training points as ticks below the data.
-
-    Set the limits of the axes before. Shards of one network have their colours and names, those of
-    members the colours of the members.
-    """
+    """Shade the sub-domains, and draw the training points as ticks below the data."""
     one = by_shard(curves)
     shards = [
         (color_of(k if one else i), shard)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.problems.domains.surfaces.sampling import proportional
-from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
+from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,6 +69,10 @@ class BoxFace(Surface):
         foot = np.clip(x, self._lower, self._upper)
         foot[:, self._face.axis] = self._face.position
         return all_kept(foot, self._normals(len(x)))
+
+    def levels(self, name: str) -> list[Level]:  # noqa: ARG002
+        """See `Surface`."""
+        return [Level.plane(self._normal, self._normal**2 * self._face.position)]
 
     def _normals(self, n: int) -> FloatArray:
         return np.repeat(self._normal[None], n, axis=0)

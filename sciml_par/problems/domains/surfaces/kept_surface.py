@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share
-from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
+from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -100,6 +100,10 @@ class KeptSurface(Surface):
         """See `Surface`."""
         inside = None if name is None else self._names_inside.get(name, name)
         return self._surface.near(x, inside, tolerance) & self.project(x).kept
+
+    def levels(self, name: str) -> list[Level] | None:
+        """See `Surface`."""
+        return self._surface.levels(self._names_inside.get(name, name))
 
     def _sides(
         self, region: Any, x: FloatArray, normals: FloatArray, margin: float = 0.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par.problems.domains.surfaces.sampling import allotted
-from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
+from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -15,12 +17,14 @@ BoolArray = npt.NDArray[np.bool_]
 class Ring(Surface):
     """The outer ring of a polygon or that of a hole, vertices [n, 2]; see `Surface`.
 
-    Edges are named after the ring, except for "outer".
+    Edges without a name are named after the ring, except for "outer".
     """
 
     coordinates = 1
 
-    def __init__(self, vertices: FloatArray, name: str, *, hole: bool) -> None:
+    def __init__(
+        self, vertices: FloatArray, name: str, *, hole: bool, edges: Sequence[str] = ()
+    ) -> None:
         self._start = vertices
         self._along = np.roll(vertices, -1, axis=0) - vertices
         self._lengths = np.linalg.norm(self._along, axis=1)
@@ -29,7 +33,9 @@ class Ring(Surface):
         right = np.stack([self._along[:, 1], -self._along[:, 0]], axis=1)
         self._normals = sense * right / self._lengths[:, None]
         of = "" if name == "outer" else f"{name} "
-        self.names = (name, *(f"{of}edge {k + 1}" for k in range(len(vertices))))
+        given = edges or [""] * len(vertices)
+        self._edges = [each or f"{of}edge {k + 1}" for k, each in enumerate(given)]
+        self.names = (name, *dict.fromkeys(self._edges))
 
     @property
     def measure(self) -> float:
@@ -72,15 +78,20 @@ class Ring(Surface):
         """See `Surface`."""
         if name is None or name == self.names[0]:
             return super().near(x, name, tolerance)
-        edge = self.names.index(name) - 1
-        foot = self._feet(x, slice(edge, edge + 1))[:, 0]
-        return np.asarray(np.linalg.norm(x - foot, axis=1) <= tolerance)
+        found = np.zeros(len(x), np.bool_)
+        for edge, of in enumerate(self._edges):
+            if of == name:
+                start, along = self._start[edge], self._along[edge]
+                share = np.clip((x - start) @ along / self._lengths[edge] ** 2, 0.0, 1.0)
+                foot = start + share[:, None] * along
+                found |= np.linalg.norm(x - foot, axis=1) <= tolerance
+        return found
 
-    def _feet(self, x: FloatArray, edges: slice) -> FloatArray:
-        """Return the points of the edges that are nearest to x: [n, 2] -> [n, edges, 2]."""
-        start, along = self._start[edges], self._along[edges]
-        share = np.sum((x[:, None] - start) * along, axis=2) / self._lengths[edges] ** 2
-        return np.asarray(start + np.clip(share, 0.0, 1.0)[..., None] * along)
+    def levels(self, name: str) -> list[Level]:
+        """See `Surface`."""
+        edges = zip(self._edges, self._normals, self._start, strict=True)
+        whole = name == self.names[0]
+        return [Level.plane(normal, start) for of, normal, start in edges if whole or of == name]
 
     def _edge_at(self, length: FloatArray) -> npt.NDArray[np.int64]:
         """Return the edge at this length along the ring."""

@@ -22,6 +22,25 @@ class OnSurface(NamedTuple):
     kept: BoolArray
 
 
+class Level(NamedTuple):
+    """The polynomial q(x) = xᵀ A x + b·x + c, which is 0 on a surface: [d, d], [d] and a number."""
+
+    square: FloatArray
+    linear: FloatArray
+    constant: float
+
+    @classmethod
+    def plane(cls, normal: FloatArray, point: FloatArray) -> Level:
+        """Return that of the plane through a point."""
+        return cls(np.zeros((normal.size, normal.size)), -normal, float(normal @ point))
+
+    @classmethod
+    def ellipsoid(cls, center: FloatArray, shape: FloatArray) -> Level:
+        """Return 1 − |S (x − center)|², for a matrix S: [d, d]."""
+        square = -shape.T @ shape
+        return cls(square, -2 * square @ center, 1 + float(center @ square @ center))
+
+
 class Surface(ABC):
     """A part of the boundary of a shape in ℝ^d, with names for conditions.
 
@@ -70,6 +89,10 @@ class Surface(ABC):
         """Return which points lie on it, or on its part of that name: x: [n, d] -> [n]."""
         foot, _, kept = self.project(x)
         return np.asarray(kept & (np.linalg.norm(x - foot, axis=1) <= tolerance))
+
+    def levels(self, name: str) -> list[Level] | None:  # noqa: ARG002
+        """Return polynomials that are 0 on it, or on its part of that name; None if unknown."""
+        return None
 
     def points(
         self, n: int, method: str, rng: np.random.Generator | None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
+from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -67,6 +67,14 @@ class TimedSurface(Surface):
         """See `Surface`."""
         return self._surface.near(x[:, :-1], name, tolerance)
 
+    def levels(self, name: str) -> list[Level] | None:
+        """See `Surface`."""
+        found = self._surface.levels(name)
+        return found and [
+            Level(np.pad(square, (0, 1)), np.append(linear, 0.0), constant)
+            for square, linear, constant in found
+        ]
+
 
 class SliceSurface(Surface):
     """A space, which is a `Region`, at one time; see `Surface`."""
@@ -95,6 +103,11 @@ class SliceSurface(Surface):
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
         """See `Surface`."""
         return self._at_the_time(self._space._lattice(n, ends=False))
+
+    def levels(self, name: str) -> list[Level]:  # noqa: ARG002
+        """See `Surface`."""
+        axis = np.eye(len(self._space.lower) + 1)[-1]
+        return [Level.plane(self._sign * axis, self._time * axis)]
 
     def project(self, x: FloatArray) -> OnSurface:
         """See `Surface`."""

@@ -1,0 +1,122 @@
+"""The points (x, s) with x in a region and s in an interval, a time or a further length."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._checks import checked_integer, is_integer
+from sciml_par.errors import InputError
+from sciml_par.problems.domains.box import Interval
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.region import Region
+from sciml_par.problems.domains.surfaces.surface import Surface
+from sciml_par.problems.domains.surfaces.timed_surface import SliceSurface, TimedSurface
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Product(Domain):
+    """A region over an interval; the base of `SpaceTime` and `Extruded`."""
+
+    def __init__(self, space: Domain, along: Interval) -> None:
+        self._space, self._along = space, along
+        self._names = (*space.names, *along.names)
+        self._bounds = (
+            np.concatenate([space.lower, along.lower]),
+            np.concatenate([space.upper, along.upper]),
+        )
+
+    @property
+    def volume(self) -> float:
+        """The volume of the region times the length of the interval."""
+        return self._space.volume * self._along.volume
+
+    @property
+    def volume_error(self) -> float:
+        """See `Region`."""
+        return self._space.volume_error * self._along.volume
+
+    @property
+    def _combines(self) -> bool:  # type: ignore[override]
+        return self._space._combines
+
+    def admits(self, x: npt.ArrayLike) -> BoolArray:
+        """See `Domain`."""
+        points = self._as_points(x, "admits")
+        return self._space.admits(points[:, :-1]) & self._along._within(
+            points[:, -1:], self._rounding
+        )
+
+    def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
+        return self._space._within(x[:, :-1], margin) & self._along._within(x[:, -1:], margin)
+
+    @property
+    def _coordinates(self) -> int:
+        return self._space._coordinates + 1
+
+    @property
+    def _candidates(self) -> float:
+        return self._space._candidates * self._along.volume
+
+    def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
+        x, kept = self._space._place(unit[:, :-1])
+        t, _ = self._along._place(unit[:, -1:])
+        return np.concatenate([x, t], axis=1), kept
+
+    def _surely_contains(self, other: Region) -> bool:
+        return (
+            isinstance(other, Product)
+            and self._space._surely_contains(other._space)
+            and self._along._surely_contains(other._along)
+        )
+
+    def _lattice(self, n: int | Sequence[int], *, ends: bool) -> FloatArray:
+        if is_integer(n):
+            total = checked_integer(n, "grid: n", least=1)
+            times = max(2 if ends else 1, round(total ** (1 / self.dimension)))
+            in_space: Any = max(1, round(total / times))
+        else:
+            *in_space, times = [int(each) for each in np.ravel(np.asarray(n))]
+            if len(in_space) != self.dimension - 1 or times < 2:
+                raise InputError(
+                    f"grid: n must be an int, or {self.dimension} ints of at least 2, one per "
+                    f"axis, got {n!r}"
+                )
+        x = self._space._lattice(in_space, ends=ends)
+        t = self._along._lattice([times], ends=ends)
+        return np.concatenate([np.repeat(x, len(t), axis=0), np.tile(t, (len(x), 1))], axis=1)
+
+    def split(self, parts: int) -> tuple[Domain, ...]:
+        """Return parts of equal volume across the longest axis; see `Domain.split`."""
+        count = checked_integer(parts, "split: parts", least=1)
+        if np.argmax(self.extent) == self.dimension - 1:
+            return tuple(
+                self._with(self._space, Interval(*piece, name=self._along.names[0]))
+                for piece in (
+                    (float(part.lower[0]), float(part.upper[0]))
+                    for part in self._along.split(count)
+                )
+            )
+        return tuple(self._with(part, self._along) for part in self._space.split(count))
+
+    @abstractmethod
+    def _with(self, space: Domain, along: Interval) -> Domain:
+        """Return another product of this kind."""
+
+    def _surfaces_over(self, length: float, ends: tuple[str, str]) -> tuple[Surface, ...]:
+        """Return the surface of the region over the interval, and both ends with their names.
+
+        The length is that of the interval in the unit of the region.
+        """
+        first, last = float(self._along.lower[0]), float(self._along.upper[0])
+        return (
+            *(TimedSurface(s, first, last, length) for s in self._space._surfaces),
+            SliceSurface(self._space, first, -1.0, ends[0]),
+            SliceSurface(self._space, last, 1.0, ends[1]),
+        )
