@@ -26,6 +26,13 @@ _FAR = 1e9
 _POINTS_AT_ONCE = 1 << 13
 """So that what thousands of features are at points does not fill the memory."""
 
+
+def _in_blocks(function: Callable[[FloatArray], FloatArray], x: FloatArray) -> FloatArray:
+    """Return a function at x: [n, d] -> [n, k], computed at some points at a time."""
+    parts = range(0, max(len(x), 1), _POINTS_AT_ONCE)
+    return np.concatenate([function(x[i : i + _POINTS_AT_ONCE]) for i in parts])
+
+
 KNOWN, SURE = 2.0, 10.0
 """Reliabilities from which the order of magnitude, and the number itself, are claimed."""
 
@@ -80,6 +87,8 @@ class ErrorEstimate:
         nothing; then `relative` is ten times the larger of ‖e‖ / ‖u + e‖ and the residual of u
         relative to that of u = 0.
     by_window : error and residual in each window, of a network in `Windows`; else None.
+    data_with_errors : whether u was fitted to observed values with errors, whose effect on u the
+        estimate does not contain; `Result.uncertainty` has it.
     """
 
     relative: float
@@ -95,6 +104,7 @@ class ErrorEstimate:
     undetermined: tuple[str, ...] = ()
     evaluate: Callable[[FloatArray], FloatArray] | None = None
     by_window: ErrorByWindow | None = None
+    data_with_errors: bool = False
 
     @classmethod
     def not_known(
@@ -148,9 +158,17 @@ class ErrorEstimate:
         """Return e at x: [n, d] -> [n, m], NaN where it is not known (local)."""
         if self.evaluate is None:
             return np.full((len(x), len(self.absolute)), math.nan)
-        blocks = range(0, max(len(x), 1), _POINTS_AT_ONCE)
-        e = np.concatenate([self.evaluate(x[i : i + _POINTS_AT_ONCE]) for i in blocks])
-        return np.where(np.isnan(self.absolute), math.nan, e)
+        return np.where(np.isnan(self.absolute), math.nan, _in_blocks(self.evaluate, x))
+
+    def quantity(self, f: Callable[..., Any], x: FloatArray, k: int) -> FloatArray:
+        """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k], NaN if it is not known (local).
+
+        It is not known of a loaded result, nor where a component of u is not determined.
+        """
+        quantity = getattr(self.evaluate, "quantity", None)
+        if quantity is None or self.undetermined:
+            return np.full((len(x), k), math.nan)
+        return _in_blocks(lambda part: quantity(f, part), x)
 
     @staticmethod
     def _stored(evaluate: ValuesAt, points: FloatArray) -> FloatArray:
@@ -175,13 +193,16 @@ class ErrorEstimate:
         """The estimate in a sentence."""
         if not self.known:
             return f"the error is not known: {self.reason}"
+        text = self._size
         if self.undetermined:
             names = " and ".join(self.undetermined)
-            return (
-                f"{self._size}, but for {names}, which the equation and its conditions leave open, "
-                f"as a constant where only derivatives are given"
+            text += (
+                f", but for {names}, which the equation and its conditions leave open, as a "
+                f"constant where only derivatives are given"
             )
-        return self._size
+        if self.data_with_errors:
+            text += ", but for the errors of the observed values, which uncertainty() has"
+        return text
 
     @property
     def _size(self) -> str:

@@ -30,6 +30,8 @@ _ROWS = 64
 class FunctionPredictor(Predictor):
     """f(u(·; θ), x) in place of u(x; θ), for members with their weights and unknowns."""
 
+    where = "Result.evaluate"
+
     def __init__(self, members: Sequence[Member], f: Any) -> None:
         super().__init__(members)
         if not callable(f):
@@ -43,10 +45,16 @@ class FunctionPredictor(Predictor):
         for j, member in enumerate(members):
             programs = made.setdefault(_fields_of(member), _Programs(f, member))
             self._stacks.append((programs.with_values(member), [j], kept_weights(member)[None]))
-        self._error = None
         x = np.zeros([_ROWS, self.dimension], self.dtype)
         field, _, weights = self._stacks[0]
         self.outputs = field.of_members(weights, x).shape[2]
+        self._f = next(iter(made.values())).f
+
+    def error(self, x: Array) -> Array:
+        """Return |f(u + e) − f(u)| by the estimated error e of a single member, [n, k], or NaN."""
+        if self._error is None:
+            return super().error(x)
+        return np.abs(self._error.quantity(self._f, np.asarray(x, np.float64), self.outputs))
 
 
 def _fields_of(member: Member) -> tuple[Any, ...]:
@@ -63,7 +71,7 @@ class _Programs:
         values = member.unknowns
         self._names = tuple(values)
         starts = {**values, **{each.name: None for each in member.functions}}
-        self._f = residual_of(Residual(f, name="f"), starts, "f")
+        self.f = residual_of(Residual(f, name="f"), starts, "f")
         self._made: dict[Any, CompiledFunction] = {}
 
     def with_values(self, member: Member) -> _OfMember:
@@ -91,7 +99,7 @@ class _Programs:
         if not isinstance(u, Field):
             raise InputError("Result.evaluate: the network of this result gives values alone.")
         u = u.with_unknowns(unknowns)
-        return _checked(self._f(u.with_plan(record(self._f, u, x)), x), x)
+        return _checked(self.f(u.with_plan(record(self.f, u, x)), x), x)
 
     def _bound(self, function: Any, flat: Tensor, dtype: str) -> BoundFunction:
         """Return an unknown function with weights [p]."""

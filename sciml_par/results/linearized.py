@@ -91,12 +91,16 @@ class Linearized:
 
     @property
     def covariance(self) -> FloatArray:
-        """The covariance of the values of unknowns, [q, q]."""
+        """The covariance of the values of unknowns, [q, q]; NaN where it is not known."""
+        if not self.known:
+            return np.full((len(self.parameters), len(self.parameters)), math.nan)
         moved = self.steps_of_unknowns * self.slopes
         return moved.T @ moved
 
     def intervals(self, level: float) -> FloatArray:
-        """Return the interval of each number, [q, 2], symmetric in its parameter."""
+        """Return the interval of each number, [q, 2], symmetric in its parameter; or NaN."""
+        if not self.known:
+            return np.full((len(self.parameters), 2), math.nan)
         reach = self.quantile(level) * np.sqrt(np.sum(self.steps_of_unknowns**2, axis=0))
         ends = [numbers_of(self.unknowns, self.parameters + sign * reach) for sign in (-1, 1)]
         return np.sort(np.stack(ends, axis=1), axis=1)

@@ -46,14 +46,13 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
     names = tuple(names_of_numbers(found.unknowns))
     numerical = _numerical(member, names)
     known = np.nan_to_num(numerical)[:, None]
-    covariance = found.covariance
     return Uncertainty(
         method="linearized",
         level=level,
         names=names,
         values=found.values,
-        deviations=np.sqrt(np.diag(covariance)),
-        covariance=covariance,
+        deviations=np.sqrt(np.diag(found.covariance)),
+        covariance=found.covariance,
         bounds=found.intervals(level) + known * np.array([-1.0, 1.0]),
         numerical=numerical,
         remarks=tuple(remarks_on(found, names)),

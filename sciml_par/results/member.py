@@ -235,6 +235,9 @@ class Member:
         if not self.term_weights.size:
             none = np.empty((len(self.loss_steps), self.term_weights.shape[1]))
             object.__setattr__(self, "term_weights", none)
+        if self.error is not None and self.fits:
+            error = dataclasses.replace(self.error, data_with_errors=True)
+            object.__setattr__(self, "error", error)
 
     @property
     def history(self) -> History:

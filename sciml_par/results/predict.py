@@ -110,6 +110,8 @@ class _OfMembers(Protocol):
 class Predictor:
     """Members with their weights and fields, those of one field stacked."""
 
+    where = "Result.predict"
+
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = len(members)
         self.left_out = _left_out(members)
@@ -159,7 +161,7 @@ class Predictor:
             interval = self._checked(interval)
         if self.left_out:
             warnings.warn(
-                f"Result.predict: {numbers_text(self.left_out)} did not finish, and "
+                f"{self.where}: {numbers_text(self.left_out)} did not finish, and "
                 f"{'is' if len(self.left_out) == 1 else 'are'} not in mean and deviation.",
                 RuntimeWarning,
                 stacklevel=4,
@@ -167,7 +169,7 @@ class Predictor:
         outside = self._outside(points)
         if len(outside):
             warnings.warn(
-                f"Result.predict: {len(outside)} of {len(points)} points lie outside of the domain "
+                f"{self.where}: {len(outside)} of {len(points)} points lie outside of the domain "
                 f"that the training was on, the first of them {points[outside[0]].tolist()}; "
                 f"there a network extrapolates.",
                 RuntimeWarning,
@@ -175,7 +177,7 @@ class Predictor:
             )
         size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
-            size = checked_integer(batch_size, "Result.predict: batch_size", least=1)
+            size = checked_integer(batch_size, f"{self.where}: batch_size", least=1)
         return EnsemblePrediction(self, points, batch_size=size, interval=interval)
 
     def _checked(self, interval: Any) -> float:
@@ -221,13 +223,13 @@ class Predictor:
             shape = list(np.shape(points)) if points.ndim else what
             point = f" One point is [[{', '.join(['0.5'] * d)}]]." if points.ndim == 1 else ""
             raise InputError(
-                f"Result.predict: expected points x of the shape [n, {d}], a row for each; got "
+                f"{self.where}: expected points x of the shape [n, {d}], a row for each; got "
                 f"{shape}.{point}"
             )
         coarse = coarse_rounding(points[np.isfinite(points).all(axis=1)], self.dtype.name)
         if coarse is not None and coarse.coincide:
             text = coarse.text(self.dtype.name, "the points", coordinate_names(d))
-            warnings.warn(f"Result.predict: {text}", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"{self.where}: {text}", RuntimeWarning, stacklevel=5)
         return points.astype(self.dtype)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from sciml_par._checks import checked_integer
-from sciml_par._other_names import by_name
+from sciml_par._other_names import OtherAttributes, by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.changed import all_with_weights, check_alike, merge_members
@@ -30,7 +30,7 @@ from sciml_par.results.uncertainty import LINEARIZED, METHODS, Uncertainty
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(OtherAttributes):
     """What a training found.
 
     Numbers, such as losses and errors, are the same on every rank. The arrays of a prediction are
@@ -213,7 +213,8 @@ class Result:
         Returns
         -------
         What `predict` returns, with `mean` [n, k], `deviation` [n, k] and `members` [M, n, k].
-        `error` is NaN: the estimated error is that of u, not of f.
+        `error` [n, k] is |f(u + e) − f(u)| with the estimated error e of one model. NaN if that is
+        not known, of a loaded result, and where u has components that are not determined.
 
         Raises
         ------
@@ -246,9 +247,9 @@ class Result:
     ) -> Any:
         """Return the solution at points as a pandas.DataFrame (local).
 
-        Columns: the coordinates, each component, and of a component u also ``u_error``, the
-        estimated error (NaN if it is not known), ``u_deviation`` of ensembles, and ``u_lower`` and
-        ``u_upper`` if an interval is asked for.
+        Columns: the coordinates, each component and quantity, and of each u also ``u_error``, the
+        estimated error (NaN if it is not known), ``u_deviation`` of ensembles, and of components
+        ``u_lower`` and ``u_upper`` if an interval is asked for.
 
         Parameters
         ----------

@@ -40,6 +40,9 @@ _DEPENDENT = 0.1
 """The relative change of a deviation with the tolerance of the equation that is reported."""
 _NOT_ENDED = 0.3
 """In deviations: what unknowns would still move by in a training that has ended."""
+_FAR_FROM_END = 2.0
+"""In deviations: the move of an unknown that leads out of its interval of 95 %."""
+_UNENDED = "the training has not ended"
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,18 +246,13 @@ def numbers_shift(found: Linearized) -> FloatArray:
 def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
     """Return sentences on what the data do not determine, and on what speaks against deviations."""
     if not found.known:
-        return []
+        return [f"! {found.reason}."] if found.reason.startswith(_UNENDED) else []
     # As many data as unknowns are fitted, too, by an equation that holds.
     if found.freedom > max(_ALL * found.rows, 2 * len(names) + _OTHERS):
         return [_nothing_left(found, names)]
     remarks = undetermined_in(found, names)
-    moves = numbers_shift(found)
-    if len(moves) and moves.max() > _NOT_ENDED and not remarks:
-        at = int(np.argmax(moves))
-        remarks.append(
-            f"! the training has not ended: a further step would move {names[at]} by "
-            f"{moves[at]:.1f} of its deviations. Train longer, with LevenbergMarquardt()."
-        )
+    if numbers_shift(found).max(initial=0.0) > _NOT_ENDED and not remarks:
+        remarks.append(f"! {_not_ended(found, names)}.")
     if found.dependence > _DEPENDENT and not remarks:
         remarks.append(
             f"! the deviations change by {100 * found.dependence:.0f} % where the equation may be "
@@ -264,6 +262,21 @@ def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
             f"initial condition that is not given, or a function without a prior."
         )
     return remarks
+
+
+def _not_ended(found: Linearized, names: Sequence[str]) -> str:
+    moves = numbers_shift(found)
+    at = int(np.argmax(moves))
+    return (
+        f"{_UNENDED}: a further step would move {names[at]} by {moves[at]:.1f} of its deviations. "
+        f"Train longer, with LevenbergMarquardt()"
+    )
+
+
+def unknown_before_the_end(found: Linearized, names: Sequence[str]) -> str:
+    """Return why deviations are not known, if a further step leads out of the intervals."""
+    far = found.known and numbers_shift(found).max(initial=0.0) > _FAR_FROM_END
+    return _not_ended(found, names) if far and not undetermined_in(found, names) else ""
 
 
 def _nothing_left(found: Linearized, names: Sequence[str]) -> str:

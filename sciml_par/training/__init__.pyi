@@ -1,7 +1,4 @@
-from ._results import Comparison as Comparison
-from ._results import ComparisonElsewhere as ComparisonElsewhere
 from ._results import Member as Member
-from ._results import Portion as Portion
 from ._results import Result as Result
 from .arguments.ensemble import Ensemble as Ensemble
 from .checkpoints.checkpoint import Checkpoint as Checkpoint

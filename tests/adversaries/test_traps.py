@@ -275,7 +275,7 @@ def a_triangle_with_slopes_by_their_normals() -> Any:
     return solve(problem, points=100, steps=60).predict(at).mean, at[:, :1] ** 2
 
 
-@table.gives(1e-3, or_says="alpha must be a finite number")
+@table.gives(1e-3, or_says="what varies or is unknown is a value")
 def a_coefficient_of_place_in_robin() -> Any:
     # u = x²: α u + β u′ at both ends, with functions for all three
     problem = rod(

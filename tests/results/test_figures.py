@@ -48,7 +48,7 @@ def test_the_title_and_the_problems_reach_the_figures(drawn: dict[str, Any]) -> 
 def test_a_notebook_shows_the_text_and_the_prediction() -> None:
     result = ensemble()
     page = result._repr_html_()
-    assert page.startswith("<pre>") and 'src="data:image/png;base64,iVBOR' in page
+    assert page.startswith("<pre ") and 'src="data:image/png;base64,iVBOR' in page
     domain = Box([0.0] * 3, [1.0] * 3)
     unknown = wave(0, domain, known=False, points=8)
     assert "<img" not in ensemble(make_member(0, domain=domain, prediction=unknown))._repr_html_()
@@ -56,17 +56,17 @@ def test_a_notebook_shows_the_text_and_the_prediction() -> None:
 
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_figures_without_an_exact_solution(drawn: dict[str, Any], dimension: int) -> None:
-    """No error to draw; and in three dimensions, no prediction either."""
+    """No error to draw; and in three dimensions, the body instead of a prediction."""
     domain = Box([0.0] * dimension, [1.0] * dimension)
     unknown = wave(0, domain, known=False, points=2**dimension)
     draw(ensemble(make_member(0, domain=domain, prediction=unknown)))
-    assert set(drawn) == ({"loss", "prediction"} if dimension == 2 else {"loss"})
+    assert set(drawn) == {"loss", "prediction" if dimension == 2 else "body"}
 
 
 def test_in_three_dimensions_predicted_stand_over_exact_values(drawn: dict[str, Any]) -> None:
     domain = Box([0.0] * 3, [1.0] * 3)
     draw(ensemble(make_member(0, domain=domain, prediction=wave(0, domain, points=8))))
-    assert set(drawn) == {"loss", "prediction"}
+    assert set(drawn) == {"loss", "prediction", "body"}
 
 
 def test_members_that_did_not_simply_finish_are_marked_and_not_in_the_mean(
@@ -121,7 +121,7 @@ def test_an_estimated_error_alone_has_a_figure_in_three_dimensions(drawn: dict[s
     prediction = wave(0, domain, known=False, points=27)
     error = ErrorEstimate(0.01, np.array([0.01]), 50.0, values=0.01 + 0 * prediction.u)
     draw(ensemble(make_member(0, domain=domain, prediction=prediction, error=error)))
-    assert set(drawn) == {"loss", "prediction"}
+    assert set(drawn) == {"loss", "prediction", "body"}
     assert "|estimated error|" in texts_of(drawn["prediction"])
 
 

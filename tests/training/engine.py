@@ -1,4 +1,9 @@
-"""The engine's parts put together by hand, for tests of what `train` drives."""
+"""The engine's parts put together by hand, for tests of what `train` drives.
+
+The internals of `sciml_par.training` that several tests use are imported here as well.
+"""
+
+# ruff: noqa: F401
 
 from __future__ import annotations
 
@@ -35,28 +40,6 @@ from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
 from sciml_par.training.weights.from_argument import terms_of_loss
 from sciml_par.training.weights.weighting import Weighting
-
-__all__ = [
-    "At",
-    "Chunk",
-    "Engine",
-    "Loop",
-    "NOT_FINITE",
-    "NO_DECREASE",
-    "ParameterLayout",
-    "RUNNING",
-    "RankFeed",
-    "Rows",
-    "StackedFeed",
-    "StackedObjective",
-    "State",
-    "field_of",
-    "jacobians_of",
-    "losses",
-    "make_feed",
-    "trace_terms",
-]
-"""The engine, and the internals of `sciml_par.training` that several tests use."""
 
 
 @dataclass

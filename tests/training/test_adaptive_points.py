@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from engine import RankFeed, StackedFeed, make_feed
+from trainings import quick
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, PointCloud, Problem, laplacian
-from sciml_par.training import RAD, RAR, Ensemble, Points, train
+from sciml_par.training import RAD, RAR, Ensemble, Points
 
-tiny = partial(MLP, width=4, depth=1)
 local = pytest.mark.ranks(most=1, reason="concerns each rank by itself")
 INTERVAL = Interval(0, 2)
 
@@ -90,6 +89,49 @@ def test_rar_adds_the_points_of_the_largest_residuals(size: int) -> None:
     assert not feeds[0].adaptive.due(30)  # there are as many as there may be
 
 
+ANCHORS = np.array([[0.123], [1.789]])
+
+
+@local
+@pytest.mark.parametrize(
+    ("points", "number"),
+    [
+        (Points(20, anchors=ANCHORS, adapt=RAD(10)), 22),
+        (Points(20, anchors=ANCHORS, adapt=RAR(10, add=3)), 25),
+        (Points(20, anchors=ANCHORS[:, 0], method="sobol", resample_every=10), 22),
+    ],
+    ids=str,
+)
+def test_anchors_stay_where_they_are(points: Points, number: int) -> None:
+    feed = make_feed(layer(), points, rank=0, size=1, seed=3, dtype="float64")
+    before = feed.whole(0)[0].arrays[0].numpy()
+    if feed.adaptive is not None:
+        feed.adaptive.adapt(10, lambda arrays: arrays[0][0][:, 0][None])
+    rows = feed.whole(10)[0]
+    after = rows.arrays[0].numpy()[:number]
+    for x in (before, after):
+        assert np.isin(ANCHORS, x).all()
+    assert len(np.unique(before[:22])) == 22 and len(np.unique(after)) == number
+    assert not np.isin(after, before).all()
+    np.testing.assert_allclose(rows.weights.numpy().ravel()[:number], 1 / number)
+
+
+def test_a_training_with_anchors_counts_them() -> None:
+    points = Points(20, anchors=ANCHORS, method="sobol", resample_every=2)
+    result = quick(layer(), points=points, steps=5)
+    assert result.members[0].points == 22
+
+
+@local
+def test_anchors_that_are_none() -> None:
+    with pytest.raises(InputError, match="Add the anchors to that array"):
+        Points([[0.5]], anchors=ANCHORS)
+    with pytest.raises(InputError, match="anchors of the points: 1 of 1 lie outside"):
+        quick(layer(), points=Points(9, anchors=[[3.0]]), steps=1)
+    with pytest.raises(InputError, match="points_per_rank gives .*; got anchors as well"):
+        quick(layer(), points=Points(anchors=ANCHORS), points_per_rank=9)
+
+
 @local
 def test_a_cloud_has_its_own_points_as_candidates_and_ranks_share_these() -> None:
     cloud = PointCloud(np.random.default_rng(0).uniform(size=(30, 2)))
@@ -137,15 +179,7 @@ def test_values_that_are_not_finite_choose_no_other_points_than_large_ones() -> 
     np.testing.assert_array_equal(drawn, candidates)
 
 
-small = partial(
-    train,
-    network=tiny,
-    steps=45,
-    log_every=5,
-    evaluation_points=11,
-    precision="float64",
-    progress=False,
-)
+small = partial(quick, steps=45, log_every=5, precision="float64")
 
 
 @pytest.mark.ranks(most=3, reason="two and three divide the points unevenly, as more would")

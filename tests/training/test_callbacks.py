@@ -11,11 +11,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import everywhere, shared
+from trainings import everywhere, quick, shared
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP
 from sciml_par.problems import poisson
 from sciml_par.training import (
     Adam,
@@ -24,21 +23,12 @@ from sciml_par.training import (
     Ensemble,
     Progress,
     TensorBoard,
-    train,
 )
 from sciml_par.training.run.callbacks import as_callbacks
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
-small = partial(
-    train,
-    network=partial(MLP, width=4, depth=1),
-    points=9,
-    steps=300,
-    log_every=50,
-    evaluation_points=11,
-    progress=False,
-)
+small = partial(quick, points=9, steps=300, log_every=50)
 
 
 class Recorder(Callback):
@@ -169,6 +159,30 @@ class OfKeras(keras.callbacks.Callback):
 def test_refuses_what_is_none_and_says_what_to_use(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         as_callbacks(given)
+
+
+def test_every_so_many_steps() -> None:
+    class Every(Callback):
+        def __init__(self, every: int) -> None:
+            self.every, self.steps = every, []
+
+        def on_chunk_end(self, progress: Progress) -> None:
+            self.steps.append(progress.step)
+
+    often, seldom = Every(30), Every(70)
+    small(poisson(), callbacks=[often, seldom] if sp.rank() == 0 else [seldom])
+    assert seldom.steps == [70, 140, 210, 280]
+    assert sp.rank() > 0 or often.steps == list(range(30, 301, 30))
+    with pytest.raises(InputError, match="every of Every must be an integer of at least 1, got 0"):
+        small(poisson(), callbacks=Every(0))
+
+
+def test_a_method_that_is_never_called_is_refused() -> None:
+    class Habit(Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None: ...
+
+    with pytest.raises(InputError, match="on_epoch_end of Habit is never called.*on_chunk_end"):
+        as_callbacks(Habit())
 
 
 def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import quick, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -24,18 +25,9 @@ from sciml_par.problems import (
     laplacian,
     poisson,
 )
-from sciml_par.training import Adam, Points, train
+from sciml_par.training import Adam, Points
 
-tiny = partial(MLP, width=4, depth=1)
-small = partial(
-    train,
-    network=tiny,
-    steps=4,
-    points_per_rank=9,
-    log_every=2,
-    evaluation_points=11,
-    progress=False,
-)
+small = partial(quick, steps=4, points_per_rank=9, log_every=2)
 several = pytest.mark.skipif("sp.size() == 1", reason="one rank always agrees with itself")
 UNIT, SQUARE = Interval(0, 1), Box([0, 0], [1, 1])
 

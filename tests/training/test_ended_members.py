@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import warned
+from trainings import tiny, warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import TrainingError
-from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, function_approximation
 from sciml_par.programs import conclude
 from sciml_par.results import Member
@@ -25,7 +24,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:train. member:RuntimeWarning"),
     pytest.mark.ranks(most=2, reason="two ranks show what more would"),
 ]
-tiny = partial(MLP, width=4, depth=1)
 several = pytest.mark.skipif("sp.size() == 1", reason="a lone member has no others")
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.networks import RandomFeatures
 from sciml_par.problems import (
     Dirichlet,
+    Field,
     Interval,
     Neumann,
     Polygon,
@@ -68,6 +70,27 @@ def test_at_other_points(result: Result):
             result.error.field(wrong)
 
 
+def test_of_quantities_that_are_derived_from_the_solution(result: Result):
+    x = np.linspace(0, 1, 3000)[:, None]
+    found = result.evaluate(lambda u, x: tf.concat([u(x), derivative(u, x, 0, 0)], axis=1), x)
+    k = 2 * np.pi
+    truth = found.mean - np.hstack([np.sin(k * x), -(k**2) * np.sin(k * x)])
+    assert found.error.shape == (3000, 2)
+    for estimated, true in zip(found.error.T, np.abs(truth).T, strict=True):
+        assert np.linalg.norm(estimated - true) < 0.2 * np.linalg.norm(true)
+    assert np.isnan(result.using("last").evaluate(laplacian, x[:3]).error).all()
+
+
+def test_of_quantities_where_a_component_is_not_determined():
+    def equations(u: Field, x: tf.Tensor) -> tf.Tensor:
+        return derivative(u, x, 0) - tf.concat([tf.exp(x), tf.sin(x)], axis=1)
+
+    start = Dirichlet(1.0, component=0, on="left")
+    result = trained(Problem(Interval(0, 1), equations, conditions=[start], outputs=2), points=20)
+    assert result.error.undetermined == ("u2",)
+    assert np.isnan(result.evaluate(lambda u, x: u(x)[:, :1], [[0.5]]).error).all()
+
+
 @pytest.mark.ranks(most=1, reason="files are those of one process")
 def test_files_hold_it(result: Result, tmp_path: Path):
     loaded = Result.load(result.save(tmp_path / "run", plots=False))
@@ -77,6 +100,7 @@ def test_files_hold_it(result: Result, tmp_path: Path):
     np.testing.assert_array_equal(loaded.error.values, result.error.values)
     np.testing.assert_allclose(loaded.error.field(x), result.error.field(x), rtol=1e-3)
     np.testing.assert_array_equal(loaded.predict(x[::7]).error, np.abs(result.error.values[::7]))
+    assert np.isnan(loaded.evaluate(laplacian, x[:3]).error).all()
     with pytest.raises(InputError, match="1 of these 2 points are others"):
         loaded.error.field([x[3], [0.123]])
 
@@ -161,7 +185,8 @@ def test_the_rounding_of_a_prediction_in_single_precision_is_part_of_it():
     assert result.error.relative == pytest.approx(true, rel=0.1)
 
 
-@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_of_a_keras_model(precision: str):
     def with_a_skip(d: int, m: int) -> keras.Model:
         x = keras.Input((d,))

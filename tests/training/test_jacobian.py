@@ -352,26 +352,3 @@ def test_rounding_makes_no_pointwise_residual_slow(
         rows = Rows(tf.constant(1e-3), arrays)
         each.prepare(flat, rows)
         each(flat, rows)
-
-
-@pytest.mark.long
-@pytest.mark.ranks(most=1, reason="as above")
-def test_members_have_the_jacobians_that_they_have_alone() -> None:
-    engine = Engine(CASES["poisson"], sp.current_world().communicator, _mlp, points=9)
-    batch = engine.feed.whole(0)
-    engine.objective.prepare(Jacobian, engine.parameters, batch)
-    rng = np.random.default_rng(1)
-    theta = tf.constant(rng.normal(size=(3, engine.parameters.shape[1])))
-    stacked = engine.objective_of(3)
-
-    def of_all(theta: Any, batch: Any) -> Any:
-        known = stacked.evaluate(Jacobian, theta, batch)
-        return known.residuals, known.jacobian
-
-    compute = tf.function(of_all, autograph=False)
-    residuals, slopes = compute(theta, batch)
-    alone = tf.function(partial(engine.residuals_and_jacobian, batch=batch), autograph=False)
-    for j in range(3):
-        r, s = alone(theta[j : j + 1])
-        for got, expected in zip([*residuals, *slopes], [*r, *s], strict=True):
-            np.testing.assert_allclose(got[j], expected[0], rtol=1e-11, atol=1e-11)

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine, losses
+from trainings import bits, quick, stop_at, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -26,29 +26,20 @@ from sciml_par.training import (
     LevenbergMarquardt,
     NoProgress,
     Points,
-    Progress,
     Result,
     TargetLoss,
-    train,
 )
 from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.preparation import sizes
 from sciml_par.training.preparation.preparation import Preparation, prepare
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:train. :RuntimeWarning"),
     pytest.mark.ranks(most=2, reason="two ranks show what more would"),
 ]
-tiny = partial(MLP, width=4, depth=1)
 POINTS = np.linspace(0, 1, 37)[:, None]  # not divided evenly by any number of ranks here
 small = partial(
-    train,
-    network=tiny,
-    points=POINTS,
-    precision="float64",
-    optimizer=LevenbergMarquardt(),
-    evaluation_points=11,
-    log_every=3,
-    progress=False,
+    quick, points=POINTS, precision="float64", optimizer=LevenbergMarquardt(), log_every=3
 )
 
 
@@ -57,50 +48,8 @@ def problem(k: int = 1) -> Problem:
     return poisson(k=k, domain=Interval(0, 1))
 
 
-@pytest.mark.ranks(most=3, reason="shards of three are uneven, and two are empty")
-@pytest.mark.parametrize("points", [Interval(0, 1).sample(n, seed=1) for n in (23, 1)], ids=len)
-def test_any_number_of_ranks_makes_the_steps_of_one(points: Any) -> None:
-    """With shards that are uneven or empty."""
-    world = sp.current_world()
-    model = MLP(1, 1, width=4, depth=1, seed=7, dtype="float64")
-    make = partial(Engine, problem(), model=model, points=points, log_every=1)
-    make = partial(make, optimizer=LevenbergMarquardt())
-
-    def trained(group: Any) -> tuple[np.ndarray, np.ndarray]:
-        engine = make(group)
-        chunk = engine.advance(engine.start(), 12)
-        return losses(chunk), chunk.state.parameters.numpy()[0]
-
-    shared, theta = trained(world.communicator)
-    assert (np.diff(shared) <= 1e-20).all()
-    assert shared[-1] < 0.1 * shared[0]
-    assert len(set(world.communicator.allgather_object(theta.tobytes()))) == 1
-    if sp.rank() > 0:  # they would compile the same
-        return
-    serial, expected = trained(world.alone)
-    np.testing.assert_allclose(shared[:8], serial[:8], rtol=1e-6, atol=1e-14)
-    if sp.size() == 1:
-        np.testing.assert_array_equal(theta, expected)
-
-
-def stop_at(step: int) -> Any:
-    def stop(progress: Progress) -> None:
-        if progress.step >= step:
-            progress.stop("the test")
-
-    return stop
-
-
 PHASES = [(Adam(1e-2), 20), (LevenbergMarquardt(), 20)]
 phased = partial(small, optimizer=None, phases=PHASES)
-
-
-def bits(result: Result) -> list[Any]:
-    """All that a training has found but times."""
-    return [
-        (m.steps, m.ended, m.loss, m.best_step, m.losses.tobytes(), m.term_losses.tobytes())
-        for m in result.members
-    ]
 
 
 @cache
@@ -200,15 +149,6 @@ def test_a_phase_that_is_stuck_gives_way_to_the_next() -> None:
     assert alone.best_loss < 1e-25
 
 
-def test_members_of_an_ensemble_are_trained_as_alone() -> None:
-    both = small(problem(), mode=Ensemble(members=sp.size() * 2, seeds=[5, 6] * sp.size()), steps=9)
-    for number, seed in enumerate((5, 6)):
-        one = small(problem(), mode=Ensemble(members=sp.size(), seeds=[seed] * sp.size()), steps=9)
-        np.testing.assert_allclose(
-            both.members[number].losses[:3], one.members[0].losses[:3], rtol=1e-9
-        )
-
-
 def test_learning_rates_of_members_are_refused() -> None:
     mode = Ensemble(members=sp.size(), learning_rates=[1e-3] * sp.size())
     with pytest.raises(InputError, match="LevenbergMarquardt has not"):
@@ -298,3 +238,9 @@ def test_a_residual_that_is_not_pointwise() -> None:
     member = small(whole, steps=20).members[0]
     assert (np.diff(member.losses) <= 0).all()
     assert member.loss < 1e-3 * member.losses[0]
+
+
+def test_what_does_not_fit_is_refused_on_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "free_memory", lambda: 1000)
+    with pytest.raises(InputError, match="solver='qr' needs about .* and .* are free"):
+        small(problem(), optimizer=LevenbergMarquardt(solver="qr"), steps=3)

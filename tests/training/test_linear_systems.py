@@ -12,6 +12,7 @@ from one_rank import GivenObjective
 
 import sciml_par.parallel as sp
 from sciml_par.training.loss.ranks import Ranks
+from sciml_par.training.optimizers.least_squares import normal_equations
 from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
 from sciml_par.training.optimizers.least_squares.matrix_free import MatrixFree
 from sciml_par.training.optimizers.least_squares.solvers import system_of
@@ -58,7 +59,12 @@ DAMPING = (1e-3, 2e-2)
 
 
 def _solutions(
-    system: LinearSystem, problem: Linear, *, compiled: bool = False, start: float = 0.3
+    system: LinearSystem,
+    problem: Linear,
+    *,
+    compiled: bool = False,
+    start: float = 0.3,
+    dampings: tuple[float, ...] = DAMPING,
 ) -> list[np.ndarray]:
     """d for r and for r², J 1, and the norms of columns."""
     theta = tf.fill([problem.members, P], tf.constant(start, tf.float64))
@@ -67,7 +73,7 @@ def _solutions(
     @tf.function(autograph=False, jit_compile=compiled)
     def compute(theta: Any) -> Any:
         at = system.linearize(problem, theta, ())
-        factor = system.factorize(at, tf.constant(DAMPING[: problem.members], tf.float64), scale)
+        factor = system.factorize(at, tf.constant(dampings[: problem.members], tf.float64), scale)
         squares = [r**2 for r in at.residuals]
         return (
             system.solve_gradient(at, factor),
@@ -115,6 +121,31 @@ def test_solvers_find_the_same_step(solver: str, empty: bool) -> None:
     for mine, theirs in zip(found[2:], _by_normal_equations(empty)[2:], strict=True):
         if mine.size:
             _assert_close(mine, theirs, 1e-13)
+
+
+@pytest.fixture(params=[True, False], ids=["LAPACK", "TensorFlow"])
+def by_normal_equations(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if not request.param:
+        monkeypatch.setattr(normal_equations, "can_call_on_host", lambda: False)
+    return system_of("normal equations")
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_normal_equations_in_compiled_functions(by_normal_equations: Any, empty: bool) -> None:
+    """Their gradients and terms are in test_kernel_form.py."""
+    problem = Linear(empty=empty)
+    found = _solutions(by_normal_equations, problem, compiled=True)
+    for mine, expected in zip(found, _expected(problem), strict=False):
+        _assert_close(mine, expected, 1e-10)
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_a_matrix_that_is_not_definite_has_no_finite_solution(by_normal_equations: Any) -> None:
+    problem = Linear()
+    problem.matrices = [0 * m for m in problem.matrices]
+    problem.matrices[0][1] = np.nan
+    found = _solutions(by_normal_equations, problem, compiled=True, dampings=(0.0, 1.0))[0]
+    assert not np.isfinite(found).all(axis=1).any()
 
 
 @pytest.mark.ranks(least=2, most=3, reason="one rank agrees with itself, and four do what three do")

@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from trainings import quick
 
 import sciml_par.parallel as sp
-from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, laplacian, poisson
-from sciml_par.training import Adam, LevenbergMarquardt, train
+from sciml_par.training import Adam, LevenbergMarquardt
 
-tiny = partial(MLP, width=4, depth=1)
-small = partial(train, network=tiny, steps=20, points=11, evaluation_points=11, progress=False)
+small = partial(quick, steps=20, points=11)
 factor = 1.0
 
 

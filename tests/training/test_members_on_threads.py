@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Chunk, Loop
-from trainings import bits, branching_problem, stop_at
+from trainings import bits, branching_problem, stop_at, tiny
 
 import sciml_par.parallel as sp
-from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem, poisson
 from sciml_par.results import Result
 from sciml_par.training import (
@@ -31,7 +29,6 @@ from sciml_par.training import (
     train,
 )
 
-tiny = partial(MLP, width=4, depth=1)
 MEMBERS = 5
 RATES = (1e-3, 2e-3, 3e-3, 4e-3, 5e-3)
 local = pytest.mark.ranks(most=1, reason="each rank has its own threads")

@@ -10,10 +10,11 @@ import pytest
 from trainings import shared, warned
 
 import sciml_par.parallel as sp
+from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Initial, Interval, Observations, Problem, Unknown, derivative
 from sciml_par.results import Result
-from sciml_par.training import Adam, Ensemble, LevenbergMarquardt, train
+from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 RATE, NOISE = 1.5, 0.05
@@ -153,3 +154,102 @@ def test_fits_are_loaded_and_known_of_correlated_errors(tmp_path: Any) -> None:
     independent = short(decay()).members[0].fits["observations"]
     assert correlated.values == 40
     assert correlated.chi_square == pytest.approx(independent.chi_square, rel=1e-2)
+
+
+# −u′ = k u of the decay is observed: at 40 points, and once through the unknown.
+RATES = 1.5 * np.exp(-RATE * SEEN) + NOISE * np.random.default_rng(2).normal(size=(40, 1))
+
+
+def by_slope(u: Any, x: Any) -> Any:
+    return -derivative(u, x, 0)
+
+
+def by_unknown(u: Any, x: Any, *, k: Any) -> Any:
+    return k * u(x)
+
+
+def observed(operator: Any, **options: Any) -> Problem:
+    return decay(RATES, operator=operator, **options)
+
+
+@pytest.mark.parametrize("operator", [by_slope, by_unknown])
+def test_an_observed_quantity_determines_what_least_squares_says(operator: Any) -> None:
+    from scipy.optimize import curve_fit
+
+    best, covariance = curve_fit(lambda x, k: k * np.exp(-k * x), SEEN[:, 0], RATES[:, 0], [1.0])
+    squares = np.sum((best * np.exp(-best * SEEN) - RATES) ** 2) / NOISE**2
+    deviation = NOISE * np.sqrt(covariance[0, 0] / (NOISE**2 * squares / 39))
+    result = small(observed(operator), uncertainty=True)
+    assert abs(rate(result) - best[0]) < 0.05 * deviation
+    (fit,) = result.members[0].fits.values()
+    assert fit.chi_square == pytest.approx(squares / 40, rel=1e-2)
+    found = result.uncertainty()
+    low, high = found.bounds[0]
+    assert (high - low) / (2 * 1.96 * deviation) == pytest.approx(1, rel=0.05)
+    assert found.observations == (), "a figure of u has no place for other quantities"
+
+
+@pytest.mark.ranks(most=1, reason="each number of ranks shows the same")
+@pytest.mark.parametrize(
+    "options",
+    [{"noise": "unknown"}, {"noise": NOISE**2 * np.eye(40)}, {"loss": "huber"}, {"noise": None}],
+)
+def test_an_observed_quantity_with_every_kind_of_error(options: Any) -> None:
+    result = small(observed(by_unknown, **options))
+    assert abs(rate(result) - RATE) < 0.15
+
+
+def test_first_order_methods_see_the_same_loss_of_an_observed_quantity() -> None:
+    """And a mean of u over points around each one is a quantity like others."""
+    offsets = np.array([-0.02, 0.0, 0.02])
+
+    def mean(u: Any, x: Any) -> Any:
+        return sum(u(x + each) for each in offsets) / 3
+
+    factor = np.mean(np.exp(-RATE * offsets))
+    problem = decay(factor * np.exp(-RATE * SEEN), operator=mean)
+    assert abs(rate(small(problem)) - RATE) < 1e-3
+    first, second = (
+        small(problem, optimizer=each, steps=1).members[0].losses[0]
+        for each in (Adam(), LevenbergMarquardt())
+    )
+    assert first > 0 and np.isfinite(second)
+
+
+def test_a_checkpoint_knows_the_operator(tmp_path: Any) -> None:
+    folder = shared(tmp_path) / "run"
+    options = {"checkpoint": Checkpoint(folder), "uncertainty": False}
+
+    def twice(factor: float) -> Problem:
+        def operator(u: Any, x: Any) -> Any:
+            return -factor * derivative(u, x, 0)
+
+        return observed(operator, weight=1.0)
+
+    short(twice(1.0), steps=3, **options)
+    result = short(twice(1.0), steps=5, resume=True, **options)
+    assert result.members[0].steps == 5
+    with pytest.raises(InputError, match="the computation of term 'observations' was"):
+        short(twice(2.0), steps=7, resume=True, **options)
+    with pytest.raises(
+        InputError, match="operator of term 'observations' was .*operator there, and is None"
+    ):
+        short(observed(None, weight=1.0), steps=7, resume=True, **options)
+    loaded = Result.load(result.save(folder.parent / "saved", plots=False))
+    assert repr(loaded.members[0].fits) == repr(result.members[0].fits)
+
+
+@pytest.mark.ranks(most=1, reason="local")
+@pytest.mark.parametrize(
+    ("operator", "component", "says"),
+    [
+        (lambda u, x: u(x)[:, 0], None, r"must return a tensor \[n, 1\].*got \[\d+\]"),
+        (lambda u, x: np.ones(3), None, r"must return a tensor \[n, 1\].*got ndarray"),
+        (lambda x: x, None, r"must be a function of \(u, x\), got one of \(x\)"),
+        (0.5, None, r"must be a function \(u, x\) -> \[n, c\], got 0.5"),
+        (by_slope, "u", "component='u' selects nothing"),
+    ],
+)
+def test_operators_that_are_none(operator: Any, component: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        short(decay(operator=operator, component=component))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine import Engine, State
+from engine import Engine
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
@@ -43,20 +43,6 @@ CASES = [
     pytest.param(plate(), Points(64, method="sobol", batch_size=10), id="batches"),
 ]
 
-SEVERAL = pytest.mark.ranks(least=2, reason="one rank is compared with itself, once")
-THREE = pytest.mark.ranks(least=2, most=3, reason="three ranks divide the points unevenly")
-
-
-def compiled(case: Any, *marks: Any) -> Any:
-    return pytest.param(*case.values, id=case.id, marks=marks)
-
-
-COMPILED_CASES = [
-    compiled(CASES[3], SEVERAL),  # ranks without a point
-    compiled(CASES[4], pytest.mark.ranks(most=3, reason="four do as three")),  # kinds of terms
-    compiled(CASES[5], THREE),  # batches
-]
-
 
 def engines(problem: Problem, points: Any, model: Any, **options: Any) -> tuple[Engine, Engine]:
     """The loss shared by all ranks, and the serial one that every rank has for itself."""
@@ -71,14 +57,6 @@ def network(problem: Problem) -> MLP:
     return MLP(problem.domain.dimension, problem.outputs, width=6, depth=1, seed=7, dtype="float64")
 
 
-def end_of(engine: Engine, steps: int) -> State:
-    return engine.advance(engine.start(), steps).state
-
-
-def weights_after(engine: Engine, steps: int) -> np.ndarray:
-    return end_of(engine, steps).parameters.numpy()
-
-
 def relative(a: Any, b: Any) -> float:
     return float(np.linalg.norm(np.asarray(a) - np.asarray(b)) / np.linalg.norm(np.asarray(b)))
 
@@ -91,20 +69,6 @@ def test_loss_and_gradient_are_those_of_one_rank(problem: Problem, points: Any) 
     loss, gradient = shared.value_and_gradient()
     assert relative(loss, serial_loss) < 1e-12
     assert relative(gradient, serial_gradient) < 1e-12
-
-
-@pytest.mark.parametrize(("problem", "points"), COMPILED_CASES)
-def test_weights_after_50_compiled_steps_are_those_of_one_rank(
-    problem: Problem, points: Any
-) -> None:
-    """And on all ranks they are the same to the last bit."""
-    shared, serial = engines(problem, points, network(problem))
-    world = sp.current_world().communicator
-    found = weights_after(shared, 50)
-    assert len(set(world.allgather_object(found.tobytes()))) == 1
-    assert relative(found, shared.parameters) > 1e-2, "nothing was trained"
-    if world.rank == 0:  # the others would compile the same
-        assert relative(found, weights_after(serial, 50)) < 1e-9
 
 
 def test_empty_shards_occur() -> None:

@@ -9,26 +9,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import State
-from trainings import everywhere
+from trainings import everywhere, quick
 
 import sciml_par.parallel as sp
 from sciml_par.errors import TrainingError
-from sciml_par.networks import MLP
 from sciml_par.problems import Interval, function_approximation
 from sciml_par.results import Result
-from sciml_par.training import Adam, train
+from sciml_par.training import Adam
 from sciml_par.training.run.run import bring_together, digest_of
 
 several = pytest.mark.skipif("sp.size() == 1", reason="one replica is alone")
 small = partial(
-    train,
-    function_approximation(np.sin, domain=Interval(0, 1)),
-    network=partial(MLP, width=4, depth=1),
-    points=9,
-    steps=300,
-    log_every=50,
-    evaluation_points=11,
-    progress=False,
+    quick, function_approximation(np.sin, domain=Interval(0, 1)), points=9, steps=300, log_every=50
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from trainings import bits, branching, branching_problem, shared, stop_at
+from trainings import bits, branching, branching_problem, quick, shared, stop_at
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError, OutputError
@@ -31,23 +31,13 @@ from sciml_par.training import (
     SSBroyden,
     TargetLoss,
     WallTime,
-    train,
 )
 from sciml_par.training.checkpoints import checkpoint_file, resume
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
-tiny = partial(MLP, width=4, depth=1)
 POINTS = np.linspace(-1, 1, 23)[:, None]  # not divided evenly by any number of ranks here
-small = partial(
-    train,
-    network=tiny,
-    steps=60,
-    points=POINTS,
-    log_every=7,
-    evaluation_points=11,
-    progress=False,
-)
+small = partial(quick, steps=60, points=POINTS, log_every=7)
 
 
 BRANCHING = branching_problem(Interval(-1, 1), exact=np.cos)

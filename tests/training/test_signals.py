@@ -9,21 +9,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+from trainings import quick
 
 import sciml_par.parallel as sp
-from sciml_par.networks import MLP
 from sciml_par.problems import poisson
-from sciml_par.training import Progress, train
+from sciml_par.training import Progress
 from sciml_par.training.run.signals import signals_caught
 
-small = partial(
-    train,
-    network=partial(MLP, width=4, depth=1),
-    points=9,
-    steps=100_000_000,
-    evaluation_points=11,
-    progress=False,
-)
+small = partial(quick, points=9, steps=100_000_000)
 
 
 def send(name: str) -> Any:

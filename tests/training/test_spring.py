@@ -140,28 +140,6 @@ def test_single_precision_solves_in_double() -> None:
     np.testing.assert_allclose(theta, [[1.0, 1.0]], rtol=0, atol=1e-2)
 
 
-@pytest.mark.ranks(most=1, reason="the members of one rank")
-def test_members_are_trained_as_they_are_alone() -> None:
-    here = engine(Points(DOMAIN.sample(5, seed=1), 6), alone=True)
-    optimizer = SPRING(damping=1e-3)
-    here.objective.prepare(Jacobian, here.parameters, here.feed.whole(0))
-    stacked = here.objective_of(2)
-    noise = np.random.default_rng(1).normal(size=(2, here.parameters.shape[1]))
-    theta = here.parameters + tf.constant(noise)
-    batch = here.feed.whole(0)
-
-    def run(objective: Any, theta: Any) -> np.ndarray:
-        step, state = step_of(objective, optimizer), optimizer.init(objective, theta)
-        for _ in range(3):
-            theta, state, _ = step(theta, state, batch)
-        return theta.numpy()
-
-    together = run(stacked, theta)
-    for j in range(2):
-        alone = run(here.objective, theta[j : j + 1])
-        np.testing.assert_allclose(together[j], alone[0], rtol=0, atol=1e-9)
-
-
 @pytest.mark.ranks(most=1, reason="on each rank the same")
 def test_a_zero_residual_ends_it() -> None:
     objective = _Given(lambda t: 0 * t, 2)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import branching_problem, warned
+from trainings import branching_problem, quick, tiny, warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -18,21 +18,11 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, derivative, laplacian, poisson
 from sciml_par.results import Member, Result
 from sciml_par.results.member import numbers_text
-from sciml_par.training import Adam, Ensemble, train
+from sciml_par.training import Adam, Ensemble
 from sciml_par.training.preparation import preparation
 
 STEPS = 200
-tiny = partial(MLP, width=4, depth=1)
-small = partial(
-    train,
-    network=tiny,
-    steps=STEPS,
-    points=11,
-    log_every=50,
-    evaluation_points=11,
-    precision="float64",
-    progress=False,
-)
+small = partial(quick, steps=STEPS, points=11, log_every=50, precision="float64")
 RATES = (1e-3, 2e-3, 3e-3, 4e-3)
 
 

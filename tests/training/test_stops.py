@@ -9,31 +9,19 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from trainings import everywhere, quick
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP
 from sciml_par.problems import Interval, poisson
 from sciml_par.results import Result
-from sciml_par.training import Adam, Checkpoint, Ensemble, NoProgress, TargetLoss, WallTime, train
+from sciml_par.training import Adam, Checkpoint, Ensemble, NoProgress, TargetLoss, WallTime
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
-tiny = partial(MLP, width=4, depth=1)
 small = partial(
-    train,
-    poisson(k=1, domain=Interval(0, 1)),
-    network=tiny,
-    points=11,
-    log_every=1,
-    evaluation_points=11,
-    precision="float64",
-    progress=False,
+    quick, poisson(k=1, domain=Interval(0, 1)), points=11, log_every=1, precision="float64"
 )
-
-
-def everywhere(value: Any) -> list[Any]:
-    return sp.current_world().communicator.allgather_object(value)
 
 
 def same_on_all_ranks(result: Result) -> bool:

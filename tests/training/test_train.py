@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import everywhere
+from trainings import everywhere, quick
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -24,22 +24,13 @@ from sciml_par.problems import (
     poisson,
     two_sines,
 )
-from sciml_par.training import Adam, Ensemble, Points, Result, train
+from sciml_par.training import Adam, Ensemble, Points, Result
 from sciml_par.training.members.initial_networks import member_seed
 from sciml_par.training.preparation.consistency import common_domain
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
-tiny = partial(MLP, width=4, depth=1)  # which compiles in half the time
-small = partial(
-    train,
-    network=tiny,
-    steps=30,
-    points_per_rank=9,
-    log_every=10,
-    evaluation_points=11,
-    progress=False,
-)
+small = partial(quick, steps=30, points_per_rank=9, log_every=10)
 
 
 @cache
@@ -123,19 +114,6 @@ def test_members_of_an_ensemble_are_no_replicas() -> None:
     result = ensemble()
     assert {member.times_brought_together for member in result.members} == {0}
     assert len(set(everywhere(weights_of(result)))) == sp.size()
-
-
-def test_a_member_does_not_depend_on_who_trains_it() -> None:
-    """Member 1, trained with others, is the network of its seed, trained by itself."""
-
-    def of_member_1(d: int, m: int, *, seed: int, dtype: str) -> MLP:
-        return tiny(d, m, seed=member_seed(0, 1), dtype=dtype)
-
-    together = ensemble().members[1]
-    alone = small(own_problem(), mode="ensemble", network=of_member_1).members[0]
-    if sp.rank() == 0:
-        np.testing.assert_allclose(together.prediction.u, alone.prediction.u, atol=1e-4)
-    np.testing.assert_allclose(together.losses, alone.losses, rtol=1e-3)
 
 
 def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:

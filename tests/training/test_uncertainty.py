@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -100,16 +101,6 @@ def test_intervals_stay_within_bounds_and_grow_with_the_level() -> None:
     np.testing.assert_allclose(p[2] - p[0], p[1] - p[2], rtol=1e-6)
 
 
-@pytest.mark.ranks(most=3, reason="three ranks divide points unevenly")
-def test_ranks_together_find_what_each_finds_alone() -> None:
-    alone = trained(
-        decay(), mode=Ensemble(members_per_rank=1, seeds=[0] * sp.size()), uncertainty=True
-    )
-    together, mine = found().uncertainty(), alone.uncertainty(member=sp.rank())
-    np.testing.assert_allclose(together.deviations, mine.deviations, rtol=2e-3)
-    np.testing.assert_allclose(together.bounds, mine.bounds, rtol=2e-3)
-
-
 @once
 def test_members_of_a_bootstrap_have_none_as_all_data_are_not_theirs() -> None:
     sampled = trained(decay(), mode=Ensemble(members=2, bootstrap=True), uncertainty=True, steps=60)
@@ -152,13 +143,13 @@ def test_without_linearization_it_is_the_same_where_the_problem_is_nearly_linear
 def test_the_same_parameters_have_the_same_deviations_on_one_rank_and_on_several() -> None:
     """The optimizer leaves weights as they are; with ranks_per_member=1 each rank has all rows."""
     still: dict[str, Any] = {"optimizer": Adam(1e-300), "steps": 1, "uncertainty": True}
-    one = trained(decay(), mode=Ensemble(ranks_per_member=1), **still).uncertainty(member=0)
-    several = trained(decay(), **still).uncertainty()
-    assert several.known
-    np.testing.assert_allclose(several.deviations, one.deviations, rtol=1e-8)
-    np.testing.assert_allclose(several.bounds, one.bounds, rtol=1e-8)
-    if sp.rank() == 0:  # of an ensemble, bands are known there
-        np.testing.assert_allclose(several.bands(TIMES), one.bands(TIMES), rtol=1e-8)
+    one = trained(decay(), mode=Ensemble(ranks_per_member=1), **still).members[0].linearized
+    several = trained(decay(), **still).members[0].linearized
+    assert one is not None and several is not None
+    assert several.reason == one.reason and "has not ended" in one.reason
+    steps = [each.steps_of_unknowns for each in (several, one)]
+    np.testing.assert_allclose(*(each.T @ each for each in steps), rtol=1e-8)
+    np.testing.assert_allclose(several.shift, one.shift, rtol=1e-8)
 
 
 @once
@@ -170,20 +161,25 @@ def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         found().uncertainty().bands(TIMES, of="k")
 
 
+EQUATIONS: dict[str, Any] = {
+    "k and b separately": lambda u, t, *, k, b: b * derivative(u, t, 0) + k * u(t),
+    "only k·b": lambda u, t, *, k, b: derivative(u, t, 0) + k * b * u(t),
+    "determine b": lambda u, t, *, k, b: derivative(u, t, 0) + (k + 0 * b) * u(t),
+}
+
+
 @once
-@pytest.mark.parametrize(
-    ("equation", "said"),
-    [
-        (lambda u, t, *, k, b: b * derivative(u, t, 0) + k * u(t), "k and b separately"),
-        (lambda u, t, *, k, b: derivative(u, t, 0) + k * b * u(t), "only k·b"),
-        (lambda u, t, *, k, b: derivative(u, t, 0) + (k + 0 * b) * u(t), "determine b"),
-    ],
-)
-def test_what_the_data_do_not_determine_is_said(equation: Any, said: str) -> None:
+@pytest.mark.parametrize("said", EQUATIONS)
+def test_what_the_data_do_not_determine_is_said(said: str) -> None:
     with warned("do not determine") as caught:
-        result = trained(decay(equation=equation, b=Unknown(1.0)))
+        result = trained(decay(equation=EQUATIONS[said], b=Unknown(1.0)))
     assert said in caught[0] and any(said in each for each in result.remarks)
-    fixed = trained(decay(equation=equation, b=Unknown(1.0, prior=Normal(1.0, 0.01))))
+
+
+@once
+def test_what_a_prior_determines_is_not_said() -> None:
+    known = Unknown(1.0, prior=Normal(1.0, 0.01))
+    fixed = trained(decay(equation=EQUATIONS["only k·b"], b=known))
     assert not fixed.uncertainty().remarks
 
 
@@ -233,10 +229,18 @@ def test_a_linearization_that_fails_on_one_rank_costs_no_result() -> None:
 
 
 @once
-def test_a_training_that_has_not_ended_is_told_by_its_deviations() -> None:
+def test_a_training_that_has_not_ended_is_told_by_its_deviations(tmp_path: Path) -> None:
     with warned("has not ended") as caught:
-        trained(decay(), optimizer=Adam(1e-3), steps=300)
+        result = trained(decay(), optimizer=Adam(1e-3), steps=300)
     assert "of its deviations" in caught[0]
+    answer = result.uncertainty()
+    assert not answer.known and "has not ended" in answer.reason
+    with pytest.raises(InputError, match="has not ended"):
+        answer.bands(TIMES)
+    folder = result.save(tmp_path / "run", plots=False)
+    (entry,) = json.loads((folder / "results.json").read_text())["members"]
+    assert entry["uncertainty"]["deviations"] == {"k": None}
+    assert np.isnan(Result.load(folder).uncertainty().bounds).tolist() == [[True, True]]
 
 
 @once

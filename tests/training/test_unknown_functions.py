@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Engine, Rows
-from trainings import shared
+from trainings import quick, shared, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -30,11 +30,10 @@ from sciml_par.problems import (
     gradient,
 )
 from sciml_par.results import Result
-from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
+from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt
 from sciml_par.training.loss.function_networks import bound_functions, networks_of_functions
 from sciml_par.training.loss.known import Value
 
-tiny = partial(MLP, width=4, depth=1)
 eight = partial(MLP, width=8, depth=1)
 SEEN = np.linspace(0, 1, 13)[:, None]
 POINTS = np.linspace(0, 1, 61)[:, None]  # not divided evenly by any number of ranks here
@@ -79,9 +78,7 @@ def conduction(of: Any, **options: Any) -> Problem:
     )
 
 
-small = partial(
-    train, network=tiny, points=POINTS, evaluation_points=11, precision="float64", progress=False
-)
+small = partial(quick, points=POINTS, precision="float64")
 
 
 @cache

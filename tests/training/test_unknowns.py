@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Engine, ParameterLayout, field_of, trace_terms
-from trainings import shared
+from trainings import quick, shared, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -37,7 +37,6 @@ from sciml_par.training import (
     Ensemble,
     LevenbergMarquardt,
     SSBroyden,
-    train,
 )
 from sciml_par.training.members.stack import MemberSetup, _computation
 from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
@@ -45,7 +44,6 @@ from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
 RATE = 1.5
 SEEN = np.linspace(0.05, 1, 9)[:, None]
 POINTS = np.linspace(0, 1, 17)[:, None]  # not divided evenly by any number of ranks here
-tiny = partial(MLP, width=4, depth=1)
 local = pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
 two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 three = pytest.mark.ranks(most=3, reason="three ranks divide the points unevenly")
@@ -83,9 +81,7 @@ def decay(unknown: Unknown | None = None) -> Problem:
     )
 
 
-small = partial(
-    train, network=tiny, points=POINTS, evaluation_points=11, precision="float64", progress=False
-)
+small = partial(quick, points=POINTS, precision="float64")
 
 
 @cache

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import shared, warned
+from trainings import quick, shared, warned
 
 import sciml_par.parallel as sp
-from sciml_par.networks import MLP
 from sciml_par.problems import (
     Dirichlet,
     Interval,
@@ -35,7 +34,6 @@ from sciml_par.training import (
     Points,
     Result,
     SSBroyden,
-    train,
 )
 
 pytestmark = [
@@ -45,15 +43,7 @@ pytestmark = [
 UNIT = Interval(0, 1)
 POINTS = np.linspace(0, 1, 37)[:, None]  # not divided evenly by any number of ranks here
 MEMBERS = 9  # more than are computed without a trace
-short = partial(
-    train,
-    network=partial(MLP, width=4, depth=1),
-    points=64,
-    precision="float64",
-    steps=3,
-    evaluation_points=11,
-    progress=False,
-)
+short = partial(quick, points=64, precision="float64", steps=3)
 
 
 def sine() -> Problem:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import plain_weights as plain
 import pytest
+import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Box, Dirichlet, Problem, laplacian
+from sciml_par.problems import Box, Dirichlet, Interval, Problem, Residual, laplacian
 from sciml_par.training import (
     Adam,
     Causal,
@@ -37,6 +38,7 @@ small = partial(
     log_every=1,
 )
 PLATE = Problem(Box([0, 0], [1, 1]), laplacian, conditions=[Dirichlet(1.0)])
+LINE = Interval(0, 2)
 NO_CONDITIONS = Problem(Box([0, 0], [1, 1]), laplacian)
 
 REFUSED: dict[str, tuple[Any, Any, str]] = {
@@ -145,3 +147,31 @@ def test_strategies_go_on_through_phases_and_checkpoints_and_into_files(tmp_path
     assert loaded.history.weights.keys() == whole.history.weights.keys()
     np.testing.assert_array_equal(loaded.term_weights, resumed.term_weights)
     np.testing.assert_array_equal(loaded.term_losses, resumed.term_losses)
+
+
+@pytest.mark.ranks(most=1, reason="the residual itself has the weights")
+def test_a_weight_for_each_column_is_that_of_an_equation() -> None:
+    first, second = (lambda u, x: laplacian(u[0], x)), (lambda u, x: laplacian(u[1], x) - u[0](x))
+    several = [Residual(first, weight=2), Residual(second, weight=30)]
+    joined = Residual(lambda u, x: tf.concat([first(u, x), second(u, x)], 1), weight=(2, 30))
+    found = []
+    for residual in (several, joined):
+        problem = Problem(LINE, residual, outputs=2, conditions=[Dirichlet(1.0)])
+        result = small(problem, optimizer=Adam(1e-2), steps=9, precision="float64")
+        found.append(result.members[0])
+    np.testing.assert_allclose(found[0].losses, found[1].losses, rtol=1e-10)
+    np.testing.assert_allclose(
+        found[0].term_losses[:, :2].sum(axis=1), found[1].term_losses[:, 0], rtol=1e-10
+    )
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_weights_of_columns_that_do_not_fit() -> None:
+    with pytest.raises(InputError, match=r"weight has 2 numbers.*\[n, 2\], got \[\d+, 1\]"):
+        small(Problem(LINE, Residual(laplacian, weight=(1, 2))), steps=1)
+    with pytest.raises(InputError, match="Residual: weight must not be negative, got -1"):
+        Residual(laplacian, weight=(1, -1))
+    with pytest.raises(InputError, match=r"Residual\(…, weight=\(1.0, 10.0\)\) has one for each"):
+        small(PLATE, weights={"residual": [1, 2]})
+    with pytest.raises(InputError, match=r"Dirichlet\(…, component=0, weight=10.0\)"):
+        Dirichlet(0.0, weight=[1, 2])

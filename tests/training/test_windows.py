@@ -16,6 +16,7 @@ from sciml_par.networks import MLP, ModifiedMLP, RandomFeatures, Windows
 from sciml_par.problems import (
     Ball,
     Box,
+    Condition,
     Dirichlet,
     IntegralCondition,
     Interval,
@@ -81,8 +82,31 @@ def test_a_linear_equation_is_solved_in_a_step_on_any_number_of_ranks() -> None:
 
 @pytest.mark.ranks(most=3, reason="three ranks have strips of all kinds")
 def test_split_windows_solve_as_exactly_on_any_number_of_ranks() -> None:
-    split = windows(100).split(2, 3, 6)
+    split = windows(100).split(2, 3, 6).enrich(0, 7)
     assert error_of(trained(poisson(), network=split, points=6000)) < 1e-9
+
+
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+def test_a_part_with_more_features_resolves_a_peak() -> None:
+    """The two windows that meet in it decide, and the others keep few features."""
+
+    def peak(x: Any) -> Any:
+        return np.exp(-150 * (x - 0.5) ** 2)
+
+    problem = Problem(
+        Interval(0, 1),
+        Residual(
+            lambda u, x, f: laplacian(u, x) - f,
+            data=lambda x: (300**2 * (x - 0.5) ** 2 - 300) * peak(x),
+        ),
+        conditions=[Dirichlet(0.0)],
+        exact=peak,
+    )
+    few = windows(20, 4)
+    poor = trained(problem, network=few, points=800)
+    rich = trained(problem, network=few.enrich(1, 2, 1, 2), points=800, estimate=True)
+    assert error_of(rich) < 0.1 * error_of(poor)
+    assert rich.error.relative == pytest.approx(error_of(rich), rel=0.5)
 
 
 @pytest.mark.ranks(most=3, reason="three ranks have separators on both sides")
@@ -263,8 +287,8 @@ def test_derivatives_are_those_of_tapes(points: int, splits: Any) -> None:
 
 @once
 def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
-    model = windows().split(1, 7)(2, 1)
-    model.linear_variables[0].assign(np.random.default_rng(0).normal(size=(12, 80, 1)))
+    model = windows().split(1, 7).enrich(8)(2, 1)
+    model.linear_variables[0].assign(np.random.default_rng(0).normal(size=(12, 160, 1)))
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     x = np.random.default_rng(1).uniform(-1, 1, (20, 2))
@@ -279,7 +303,12 @@ def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
         (lambda: Windows(RandomFeatures, overlap=0.6), "overlap must be in"),
         (lambda: Windows(RandomFeatures, parts=0), "parts"),
         (lambda: Windows(RandomFeatures, parts=(2, 2.5)), "parts"),
-        (lambda: Windows(RandomFeatures, parts=2, splits=(4,))(2, 1), "no part 4"),
+        (
+            lambda: Windows(RandomFeatures, parts=2, splits=(4,))(2, 1),
+            "part 4 to split does not exist",
+        ),
+        (lambda: windows(parts=2).split(0).enrich(7)(2, 1), "part 7 to enrich does not exist"),
+        (lambda: Windows(MLP, parts=2).enrich(0)(2, 1), "only windows of RandomFeatures"),
         (lambda: Windows(MLP(2, 1)), "a function that makes the network of a window"),
         (
             lambda: Windows(RandomFeatures, parts=(2, 2, 2))(2, 1),
@@ -306,3 +335,60 @@ def test_points_that_are_coupled_are_refused() -> None:
     problem = poisson(None, IntegralCondition(lambda u, x: u(x), 0.0))
     with pytest.raises(InputError, match="couples points"):
         trained(problem)
+
+
+def by_levenberg_marquardt(problem: Problem, solver: str, parts: Any, points: Any) -> Result:
+    network = Windows(partial(MLP, width=5, depth=2), parts=parts)
+    method = LevenbergMarquardt(solver=solver)
+    return trained(problem, network=network, optimizer=method, steps=6, points=points)
+
+
+def with_an_unknown() -> Problem:
+    places = np.linspace(0.05, 0.95, 15)[:, None]
+    return Problem(
+        Interval(0, 1),
+        lambda u, x, *, a: laplacian(u, x) + a * u(x) ** 3 + 1,
+        conditions=[Dirichlet(0.0), Observations(places, np.sin(np.pi * places))],
+        unknowns={"a": Unknown(0.1)},
+    )
+
+
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+@pytest.mark.parametrize(
+    ("problem", "parts", "points"),
+    [
+        (poisson(), (3, 2), Points(200, boundary=60)),
+        (poisson(Ball([0, 0], 1)), 3, 200),
+        (with_an_unknown(), 4, 100),
+        (poisson(Box([0, 0], [1, 2]), Periodic(1)), (2, 4), 200),
+    ],
+)
+def test_levenberg_marquardt_makes_the_same_steps_by_sparsity(
+    problem: Problem, parts: Any, points: Any
+) -> None:
+    dense, sparse = (
+        by_levenberg_marquardt(problem, solver, parts, points)
+        for solver in ("normal equations", "windows")
+    )
+    assert sparse.members[0].loss == pytest.approx(dense.members[0].loss, rel=1e-5)
+    for name, unknown in sparse.unknowns.items():
+        assert unknown.mean == pytest.approx(dense.unknowns[name].mean, rel=1e-5)
+
+
+@once
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (IntegralCondition(lambda u, x: u(x), 0.0), "windows that do not overlap"),
+        (Condition(lambda u, x: u(x) - u(2 - x), on="x=lower"), "windows that do not overlap"),
+    ],
+)
+def test_levenberg_marquardt_refuses_what_is_not_sparse(condition: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        by_levenberg_marquardt(poisson(None, condition), "windows", (4, 1), 200)
+
+
+@once
+def test_the_solver_of_windows_wants_windows() -> None:
+    with pytest.raises(InputError, match="whose network is a Windows"):
+        trained(poisson(), network=MLP, optimizer=LevenbergMarquardt(solver="windows"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 import sciml_par.parallel as sp
+from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, laplacian
-from sciml_par.training import Progress, Result
+from sciml_par.training import Progress, Result, train
+
+tiny = partial(MLP, width=4, depth=1)  # which compiles in half the time
+quick = partial(train, network=tiny, evaluation_points=11, progress=False)
+"""A short training; each file adds its options."""
 
 
 def shared(folder: Path) -> Path:

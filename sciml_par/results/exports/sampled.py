@@ -37,12 +37,6 @@ class Sampler:
                 f"quantities={{'flux': lambda u, x: derivative(u, x, 0)}}; got "
                 f"{type(self.quantities).__name__}."
             )
-        taken = {*self.coordinates, *self.fields} & set(self.quantities or {})
-        if taken:
-            raise InputError(
-                f"{self.where}: the quantity {min(taken)!r} has the name of a coordinate or of a "
-                f"component; give it another one."
-            )
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -57,8 +51,8 @@ class Sampler:
     def columns(self, x: Array) -> dict[str, Array]:
         """Return the columns at x: [n, d] by name, [n] each.
 
-        A component u has u_error, NaN where it is not known; an ensemble has u_deviation, and an
-        interval u_lower and u_upper.
+        A component or quantity u has u_error, NaN where it is not known; an ensemble has
+        u_deviation, and an interval of components u_lower and u_upper.
         """
         found: dict[str, Array] = {}
         prediction = self.result.predict(x, interval=self.interval)
@@ -75,9 +69,15 @@ class Sampler:
             count = computed.mean.shape[1]
             for j in range(count):
                 label = name if count == 1 else f"{name}_{j}"
+                if label in found or label in self.coordinates:
+                    raise InputError(
+                        f"{self.where}: the quantity {name!r} has the name of another column, "
+                        f"{label!r}; give it another one."
+                    )
                 found[label] = computed.mean[:, j]
                 if len(self.result.members) > 1:
                     found[f"{label}_deviation"] = computed.deviation[:, j]
+                found[f"{label}_error"] = computed.error[:, j]
         return found
 
     def axes(self, grid: Any) -> dict[str, Array]:
@@ -126,7 +126,8 @@ def dataframe(sampler: Sampler, points: Any) -> Any:
     pandas = needed("pandas", sampler.where)
     names = list(sampler.coordinates)
     if points is None:
-        points = sampler.result.members[0].prediction.x
+        prediction = sampler.result.members[0].prediction
+        points = prediction.x[prediction.inside]
     elif isinstance(points, pandas.DataFrame):
         missing = [name for name in names if name not in points.columns]
         if missing:

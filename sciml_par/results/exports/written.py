@@ -189,7 +189,7 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
             f"Result.write: the file {path} exists already; give another name, or overwrite=True."
         )
     if not path.parent.is_dir():
-        raise OutputError(f"Result.write: there is no folder {path.parent}.")
+        raise OutputError(f"Result.write: the folder {path.parent} does not exist.")
 
 
 def _put(path: Path, write: Callable[[Path], Any]) -> None:

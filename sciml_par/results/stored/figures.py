@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from sciml_par.evaluation.figures.bands import plot_bands
+from sciml_par.evaluation.figures.bodies import in_space, plot_body
 from sciml_par.evaluation.figures.errors import plot_errors
 from sciml_par.evaluation.figures.histories import plot_losses, plot_weights
 from sciml_par.evaluation.figures.intervals import plot_corner
@@ -54,9 +55,10 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     single member with a strategy of weights has a figure of these weights. In more than two
     dimensions, there are the loss and, if an exact solution or an estimated error is known, the
     predicted over the exact values and the estimated error. A field over space and time also has
-    slices at several times, and a vector field in the plane, such as a velocity, streamlines. A
-    field in windows whose error is known has these windows and the error in each of them. A
-    single member whose data have known errors has bands, and intervals of the unknowns in pairs.
+    slices at several times, a vector field in the plane, such as a velocity, streamlines, and a
+    field in space the body, cut open. A field in windows whose error is known has these windows and
+    the error in each of them. A single member whose data have known errors has bands, and intervals
+    of the unknowns in pairs.
     """
     labels = labels_of(members, mode=mode)
     if any(len(member.losses) > _FEW for member in members):
@@ -74,6 +76,8 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(plot_slices(drawn, title=title), folder, "slices")
     if vector_of(drawn[0]) is not None:
         save_figure(plot_flow(drawn, title=title), folder, "flow")
+    if in_space(drawn[0]):
+        save_figure(plot_body(drawn, title=title), folder, "body")
     windows = members[0].error and members[0].error.by_window
     if windows and in_full and drawn[0].dimension == _DRAWN_DIMENSIONS and windows.known:
         given = windows.lower, windows.upper, windows.error
@@ -82,7 +86,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
 
 def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:
     """Return a text as HTML, with the figure of the predictions if they are here."""
-    found = f"<pre>{html.escape(text)}</pre>"
+    found = f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>'
     if not all(isinstance(member.prediction, Prediction) for member in members):
         return found
     drawn = _drawn(members, labels_of(members, mode=mode))

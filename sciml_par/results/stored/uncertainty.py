@@ -26,7 +26,7 @@ def write_linearized(found: Linearized | None) -> Entry | None:
     """Return the entry in results.json; deviations are for who reads the file."""
     if found is None:
         return None
-    deviations = np.sqrt(np.diag(found.covariance))
+    deviations = np.sqrt(np.diag(found.covariance)).tolist()
     return {
         **{name: _plain(getattr(found, name)) for name in _NUMBERS},
         "unknowns": {
@@ -35,7 +35,9 @@ def write_linearized(found: Linearized | None) -> Entry | None:
         },
         "parameters": found.parameters.tolist(),
         "shift": found.shift.tolist(),
-        "deviations": dict(zip(names_of_numbers(found.unknowns), deviations.tolist(), strict=True)),
+        "deviations": dict(
+            zip(names_of_numbers(found.unknowns), map(_plain, deviations), strict=True)
+        ),
     }
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import tf
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.domains.domain import Domain
@@ -19,7 +18,7 @@ from sciml_par.results.error_by_window import ErrorByWindow
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
-from sciml_par.training.outcome.evaluate import values_of
+from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.points.in_boxes import InBoxes
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.points import Points
@@ -60,9 +59,15 @@ class SolvedInWindows:
 
     def __call__(self, x: Array) -> Array:
         """Return u at x: [n, d] -> [n, m] (local)."""
-        u = values_of(self.stack.problem, self.stack.network)
-        parameters = self.stack.layout.unflatten(tf.constant(self.theta))
-        return np.asarray(u(parameters, tf.constant(x, self.theta.dtype)).numpy(), np.float64)
+        return self._solution(x)
+
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
+        return self._solution.quantity(f, x)
+
+    @property
+    def _solution(self) -> Solution:
+        return Solution(self.stack.problem, self.stack.network, self.stack.layout, self.theta)
 
 
 def solve_in_windows(
@@ -144,13 +149,22 @@ def error_by_window(
     lower, upper = boxes
     parts = InBoxes.of(domain, lower, upper)
     used = parts.used()
-    x = used.interior(_OF_ERROR * len(used.shares), np.random.default_rng(0))
+    counts = [_OF_ERROR] * len(used.shares)
+    points = used.in_each(counts, np.random.default_rng(0))
     error = np.full(len(lower), np.nan)
     if e is not None:
         volumes = used.shares * np.prod(used.upper - used.lower, axis=1)
-        of_u, of_e = (
-            np.nansum(f(x) ** 2, axis=1).reshape(len(volumes), _OF_ERROR).mean(axis=1)
-            for f in (u, e)
-        )
-        error[parts.shares > 0] = np.sqrt(of_e * volumes.sum() / (volumes @ of_u))
+        of_u, of_e = (_means(f, points) for f in (u, e))
+        seen = np.isfinite(of_u)
+        size = volumes[seen] @ of_u[seen] / volumes[seen].sum()
+        if size > 0:
+            error[parts.shares > 0] = np.sqrt(of_e / size)
     return ErrorByWindow(lower, upper, error, residual)
+
+
+def _means(f: Callable[[Array], Array], points: Sequence[Array]) -> Array:
+    """Return the mean of |f|² over the points of each part, NaN if there are none."""
+    rows = np.repeat(np.arange(len(points)), [len(each) for each in points])
+    squares = np.nansum(f(np.concatenate(points)) ** 2, axis=1)
+    sums, counts = (np.bincount(rows, w, len(points)) for w in (squares, None))
+    return np.asarray(np.divide(sums, counts, where=counts > 0, out=np.full(len(points), np.nan)))

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -26,9 +25,8 @@ from sciml_par.training.estimate.side_by_side import (
 )
 from sciml_par.training.estimate.two_solutions import sizes_of
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
-from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.outcome.evaluate import in_time
+from sciml_par.training.outcome.evaluate import Solution, in_time
 
 Array = npt.NDArray[Any]
 
@@ -70,11 +68,8 @@ class Corrected(Protocol):
     @property
     def end(self) -> Any: ...  # noqa: D102
 
-    def field_values(self, x: Array, theta: Any = None) -> Array:
-        """Return u at x: [n, d] -> [n, m], by default with the correction (local)."""
-
-    def unknowns_of(self, theta: Any) -> dict[str, Any]:
-        """Return the values of the problem's unknowns, by name."""
+    def solution(self, theta: Any = None) -> Solution:
+        """Return u, by default with the correction (local)."""
 
 
 def estimate_error(
@@ -184,7 +179,8 @@ def _own_error(found: Sequence[Corrected], x: Array) -> float:
     apart = math.inf
     if len(found) > 1 and _reliability(found[1]) >= KNOWN:
         first, second = (Correction(each)(x) for each in found[:2])
-        apart = float(np.linalg.norm(first - second) / np.linalg.norm(first))
+        size = max(float(np.linalg.norm(first)), np.finfo(np.float64).tiny)
+        apart = float(np.linalg.norm(first - second)) / size
     return max(_CAUTION / q, min(_CAUTION / math.sqrt(q), apart))
 
 
@@ -242,11 +238,16 @@ class Correction:
 
     def __call__(self, x: Array) -> Array:
         """Return e at x: [n, d] -> [n, m]."""
-        return self.corrected(x) - self.solved.field_values(x, self.solved.start)
+        return self.corrected(x) - self.solved.solution(self.solved.start)(x)
+
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k]."""
+        before, after = self.solved.solution(self.solved.start), self.solved.solution()
+        return after.quantity(f, x) - before.quantity(f, x)
 
     def corrected(self, x: Array) -> Array:
         """Return u + e at x: [n, d] -> [n, m]."""
-        return self.solved.field_values(x)
+        return self.solved.solution()(x)
 
     @property
     def suitable(self) -> tuple[list[Kind], int]:
@@ -258,16 +259,13 @@ class Correction:
 
     def in_time(self, x: Array, order: int) -> Array:
         """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
-        solved: Any = self.solved
-        setup, layout = solved.setup, solved.stack.layout
-        theta = layout.unflatten(tf.constant(solved.end))
-        u = field_of(setup.problem, setup.network, theta)
-        return in_time(u, x, order, solved.end.dtype.name)
+        u = self.solved.solution()
+        return in_time(u.field, x, order, u.theta.dtype.name)
 
     def of_unknowns(self, problem: Problem) -> dict[str, Any]:
         """Return the size of the change of each unknown, by name."""
         start, end = (
-            self.solved.unknowns_of(each) for each in (self.solved.start, self.solved.end)
+            self.solved.solution(each).unknowns for each in (self.solved.start, self.solved.end)
         )
         return {name: np.abs(end[name] - start[name]) for name in problem.unknowns}
 

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import import_module
 from sciml_par.parallel.groups.world import World
-from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.estimate.by_window import error_by_window, shares_of
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
-from sciml_par.training.outcome.evaluate import values_of
+from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import prepare
@@ -60,29 +58,21 @@ class InWindows:
         boxes = self.base.partition.boxes()
 
         def u(x: Array) -> Array:
-            return self.field_values(x, theta)
+            return self.solution(theta)(x)
 
         found = error_by_window(domain, boxes, self.residual, u, error.evaluate)
         return replace(error, by_window=found)
 
-    def field_values(self, x: Array, theta: Array | None = None) -> Array:
-        """Return u at x: [n, d] -> [n, m], by default with the correction (local)."""
+    def solution(self, theta: Array | None = None) -> Solution:
+        """Return u, by default with the correction (local)."""
         network, layout = self.stack.network, self.stack.layout
-        parameters = layout.unflatten(tf.constant(self.end if theta is None else theta))
         base, apply = self.base, network.apply
 
         def both(own: Any, z: Any) -> Any:
             return base(z) + apply(own, z)
 
-        u = values_of(self.stack.problem, replace(network, apply=both, jet=None))
-        values = u(parameters, tf.constant(x, self.end.dtype))
-        return np.asarray(values.numpy(), np.float64)
-
-    def unknowns_of(self, theta: Array) -> dict[str, Any]:
-        """Return the values of the problem's unknowns in parameters [p], by name."""
-        sought, behind = self.stack.problem.unknowns, self.stack.layout.size_of_network
-        shapes, _ = shapes_and_truth(sought)
-        return UnknownValues(shapes).by_name(numbers_of(sought, theta[behind:]))
+        network = replace(network, apply=both, jet=None)
+        return Solution(self.stack.problem, network, layout, self.end if theta is None else theta)
 
 
 def corrected_in_windows(
@@ -125,8 +115,9 @@ def _prepared(
         overlap=model.partition.overlap,
         splits=model.partition.splits,
         unused=model.partition.unused,
+        enriched=model.partition.enriched,
     )
-    weights = model.partition.count * (richer["features"] + 1) * model.output_size
+    weights = model.partition.richness.sum() * (richer["features"] + 1) * model.output_size
     components = _components(setup)
     number = int(_POINTS * weights / components)
 

@@ -12,12 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns.unknowns import numbers_of
-from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Ensemble
 from sciml_par.training.arguments.settings import LAST, Settings
@@ -25,7 +22,7 @@ from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.gauss_newton import GaussNewton
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
-from sciml_par.training.outcome.evaluate import values_of
+from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
@@ -72,25 +69,14 @@ class Solved:
         for variable, value in zip(self.setup.network.trainable_variables, values, strict=False):
             variable.assign(value)
 
-    def unknowns_of(self, theta: Array) -> dict[str, Any]:
-        """Return the values of the problem's unknowns in parameters [p], by name."""
-        sought, behind = self.setup.problem.unknowns, self.stack.layout.size_of_network
-        shapes, _ = shapes_and_truth(sought)
-        return UnknownValues(shapes).by_name(numbers_of(sought, theta[behind:]))
-
     def network_values(self, x: Array) -> Array:
         """Return the values of the network itself at x: [n, d] -> [n, m] (local)."""
         return _own_values(self.stack, self.end, x)
 
-    def field_values(self, x: Array, theta: Array | None = None) -> Array:
-        """Return u at x: [n, d] -> [n, m], by default after the solution (local)."""
-        d = self.setup.problem.domain.dimension
-        if x.ndim != 2 or x.shape[1] != d:
-            raise InputError(f"expected points x of the shape [n, {d}]; got {list(x.shape)}.")
-        at = self.end if theta is None else theta
-        u = values_of(self.setup.problem, self.setup.network)
-        values = u(self.stack.layout.unflatten(tf.constant(at)), tf.constant(x, at.dtype))
-        return np.asarray(values.numpy(), np.float64)
+    def solution(self, theta: Array | None = None) -> Solution:
+        """Return u, by default after the solution (local)."""
+        setup, at = self.setup, self.end if theta is None else theta
+        return Solution(setup.problem, setup.network, self.stack.layout, at)
 
 
 def solve_side_by_side(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,17 @@ import numpy.typing as npt
 from sciml_par.results.error_estimate import ErrorEstimate
 
 Array = npt.NDArray[Any]
-Values = Callable[[Array], Array]
+
+
+class Values(Protocol):
+    """A solution: its values at x: [n, d], and functions f(u, x) of it."""
+
+    def __call__(self, x: Array, /) -> Array:
+        """Return u, [n, m]."""
+
+    def quantity(self, f: Callable[..., Any], x: Array, /) -> Array:
+        """Return f(u, x), [n, k]."""
+
 
 _ROUNDING = 8.0
 """Units of rounding in which a value is wrong at least."""
@@ -41,6 +51,10 @@ class Difference:
         """Return e at x: [n, d] -> [n, m]."""
         return self.factor * (self.second(x) - self.first(x))
 
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return c (f(v, x) − f(u, x)) / (1 + ρ²)^½ at x: [n, d] -> [n, k]."""
+        return self.factor * (self.second.quantity(f, x) - self.first.quantity(f, x))
+
     def estimate(
         self,
         at: tuple[Array, Array],
@@ -64,14 +78,13 @@ class Difference:
         """
         x, inside = at
         values, u = self(x), self.first(x)[inside]
-        relative, absolute = sizes_of(values[inside], u, list(free))
+        relative, absolute = sizes_of(values[inside], u, list(free), precision)
         if not math.isfinite(relative):
             why = "two solutions with different random weights have no finite difference."
             return ErrorEstimate.not_known(values.shape[1], why, reliability=fall, seconds=seconds)
-        least = _ROUNDING * float(np.finfo(precision).eps)
         return ErrorEstimate(
-            max(relative, least),
-            np.maximum(absolute, least * np.sqrt(np.mean(u**2, axis=0))),
+            relative,
+            absolute,
             fall,
             values=np.where(np.isnan(absolute), math.nan, values),
             unknowns={n: self.factor * np.abs(b - a) for n, (a, b) in unknowns.items()},
@@ -82,11 +95,17 @@ class Difference:
         )
 
 
-def sizes_of(e: Array, u: Array, free: Sequence[int]) -> tuple[float, Array]:
-    """Return ‖e‖ / ‖u‖ without the free components, and the root mean square of each: [m]."""
+def sizes_of(
+    e: Array, u: Array, free: Sequence[int], precision: str = "float64"
+) -> tuple[float, Array]:
+    """Return ‖e‖ / ‖u‖ without the free components, and the root mean square of each: [m].
+
+    Neither is smaller than some units of rounding; with u = 0 the first one is not finite.
+    """
+    least = _ROUNDING * float(np.finfo(precision).eps)
     kept = np.setdiff1d(np.arange(e.shape[1]), free)
-    absolute = np.sqrt(np.mean(e**2, axis=0))
+    absolute = np.sqrt(np.maximum(np.mean(e**2, axis=0), least**2 * np.mean(u**2, axis=0)))
     absolute[list(free)] = math.nan
     with np.errstate(divide="ignore", invalid="ignore"):  # of u = 0
         relative = np.linalg.norm(e[:, kept]) / np.linalg.norm(u[:, kept])
-    return float(relative), absolute
+    return float(np.maximum(relative, least)), absolute

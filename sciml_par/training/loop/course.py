@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.training.arguments.settings import Records
 from sciml_par.training.loop.divided_loop import DividedLoop
 from sciml_par.training.loop.loop import (
@@ -282,7 +283,8 @@ class Course:
             chunk = self._advance(state, 1)
         except Exception as error:
             if len(self.stack.numbers) == 1 or self.apart:
-                error.add_note(_NOT_COMPILED)
+                if not isinstance(error, InputError):
+                    error.add_note(_NOT_COMPILED)
                 raise
             raise NotStackableError from error
         if not self._prepared:

@@ -12,9 +12,10 @@ from sciml_par._compiled_function import release_dropped
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.loop.loop import Loop, compiles_collectives
-from sciml_par.training.loss.known import LinearJacobian
+from sciml_par.training.loss.known import LinearJacobian, WindowJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
+from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.weights.from_argument import terms_of_loss
@@ -67,6 +68,9 @@ def _make(
     strategy: LossWeights | None,
     programs: Programs,
 ) -> Loop:
+    windows = optimizer.needs is WindowJacobian
+    band = WindowBand.of(stack.problem, stack.network, stack.layout) if windows else None
+    differentiated = _differentiated(stack, optimizer)
     objective = StackedObjective(
         partial(field_of, stack.problem, stack.network),
         stack.terms,
@@ -74,9 +78,10 @@ def _make(
         members=len(stack.numbers),
         stacked=stack.feed.stacked,
         communicator=group,
-        jacobians=jacobians_of(stack.problem, stack.network, _differentiated(stack, optimizer)),
+        jacobians=jacobians_of(stack.problem, stack.network, differentiated, band),
         rows_of_ranks=stack.feed.rows_of_ranks,
         compile_local=not compiles_collectives(group),
+        band=band,
     )
     weighting = None
     if strategy is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,18 @@ def moved(parameters: Tensor, by: float = 1.0) -> Tensor:
     return parameters + tf.constant(change, parameters.dtype)
 
 
+class _Recorded(NamedTuple):
+    """√w r, [k n], its parts by component and their sums, and what its derivatives are taken by."""
+
+    tape: Any
+    layers: RecordedLayers
+    residuals: Tensor
+    parts: list[Tensor]
+    totals: list[Tensor]
+    own: list[Tensor]
+    sought: list[Tensor]
+
+
 @dataclass
 class JacobianOfTerm:
     """Computes √w r and its derivatives for one member.
@@ -65,7 +77,7 @@ class JacobianOfTerm:
         Each way tells whether its derivatives are those of all residuals together. It is asked near
         θ: [p], and farther from it, since what couples points may depend on the field.
         """
-        given = (_of_rows(rows), *rows.arrays)
+        given = (of_rows(rows), *rows.arrays)
         components = self.term.components(self.field(self.layout.unflatten(flat)), *rows.arrays)
         # A pass written out for each component would take long to compile, as of correlated points.
         many = components > max(_MANY, rows.arrays[0].shape[0])
@@ -91,7 +103,7 @@ class JacobianOfTerm:
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return √w r at θ, [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""
-        r, slopes, _ = (self._computed or self._row_by_row)(flat, _of_rows(rows), *rows.arrays)
+        r, slopes, _ = (self._computed or self._row_by_row)(flat, of_rows(rows), *rows.arrays)
         return r, slopes
 
     def residuals(self, flat: Tensor, rows: Rows) -> Tensor:
@@ -108,6 +120,26 @@ class JacobianOfTerm:
         """Compute by one reverse pass for each component of the residual."""
         if any(each.chain is None for each in (self.network, *self.network.others)):
             raise NotRecordedError
+        tape, layers, r, parts, totals, own, sought = self._with_record(flat, weights, arrays)
+        found = [
+            layers.derivatives(part, total, self.layout)
+            for part, total in zip(parts, totals, strict=True)
+        ]
+        by_all, right = tf.concat(found, axis=1), layers.separates_rows(r, weights.shape[0])
+        # Weights that tf.gradients multiplies by in the residual are not recorded.
+        signs = signs_like(r)
+        slopes = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        by_network = by_all[: by_all.shape[0] - self.layout.size_of_unknowns]
+        right &= agree(
+            by_network, tf.linalg.matvec(by_network, signs), self.layout.flat_rows(slopes)
+        )
+        if sought:
+            by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
+            by_all = tf.concat([by_network, by_unknowns], axis=0)
+        return r, by_all, right
+
+    def _with_record(self, flat: Tensor, weights: Tensor, arrays: Sequence[Tensor]) -> _Recorded:
+        """Evaluate the residual, and keep what the layers of the networks multiply."""
         parameters = self.layout.unflatten(flat)
         self.term.plan(self.field(parameters), *arrays)
         count = len(parameters) - self.layout.unknowns
@@ -120,20 +152,7 @@ class JacobianOfTerm:
             r = weighted(self.term.residual(u, *arrays), weights)
             parts = tf.split(r, int(r.shape[0] // weights.shape[0]))
             totals = [tf.reduce_sum(part) for part in parts]
-        found = [
-            layers.derivatives(part, total, self.layout)
-            for part, total in zip(parts, totals, strict=True)
-        ]
-        by_all, right = tf.concat(found, axis=1), layers.separates_rows(r, weights.shape[0])
-        # Weights that tf.gradients multiplies by in the residual are not recorded.
-        signs = _signs(r)
-        slopes = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        by_network = by_all[: by_all.shape[0] - self.layout.size_of_unknowns]
-        right &= _agree(by_network, signs, self.layout.flat_rows(slopes))
-        if sought:
-            by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
-            by_all = tf.concat([by_network, by_unknowns], axis=0)
-        return r, by_all, right
+        return _Recorded(tape, layers, r, parts, totals, own, sought)
 
     def _point_by_point(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """Compute by a reverse pass for each point, vectorized over the points."""
@@ -152,8 +171,9 @@ class JacobianOfTerm:
             tape.watch(flat)
             r = self._weighted(flat, weights, *arrays)
         # Σ_i s_i ∂r_i/∂θ by one reverse pass through all points.
-        signs = _signs(r)
-        right = _agree(slopes, signs, _gradient(tape, r, flat, signs))
+        signs = signs_like(r)
+        expected = _gradient(tape, r, flat, signs)
+        right = agree(slopes, tf.linalg.matvec(slopes, signs), expected)
         return r, self.layout.only_rows(slopes), right
 
     def _row_by_row(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
@@ -165,19 +185,20 @@ class JacobianOfTerm:
         return r, self.layout.only_rows(tf.transpose(found)), tf.constant(True)
 
 
-def _of_rows(rows: Rows) -> Tensor:
+def of_rows(rows: Rows) -> Tensor:
     """Return the weights of rows as a vector [n]."""
     return rows.weights + tf.zeros(rows.arrays[0].shape[:1], rows.arrays[0].dtype)
 
 
-def _signs(r: Tensor) -> Tensor:
+def signs_like(r: Tensor) -> Tensor:
+    """Return a random sign for each residual."""
     return tf.constant(np.random.default_rng(0).choice([-1.0, 1.0], r.shape), r.dtype)
 
 
-def _agree(slopes: Tensor, signs: Tensor, expected: Tensor) -> Tensor:
-    """Whether Σ_i s_i ∂r_i/∂θ of slopes: [p, k n] is that of one reverse pass, but for rounding."""
+def agree(slopes: Tensor, total: Tensor, expected: Tensor) -> Tensor:
+    """Return whether Σ_i s_i ∂r_i/∂θ of slopes is that of one reverse pass, but for rounding."""
     close = 10 * np.sqrt(np.finfo(slopes.dtype.as_numpy_dtype).eps) * tf.norm(slopes)
-    return tf.norm(tf.linalg.matvec(slopes, signs) - expected) <= close
+    return tf.norm(total - expected) <= close
 
 
 def _gradient(tape: Any, value: Tensor, flat: Tensor, along: Tensor | None = None) -> Tensor:

@@ -122,6 +122,31 @@ class LinearJacobian(Jacobian):
 
 
 @dataclass(frozen=True)
+class WindowJacobian(Known):
+    """The `Residuals`, and their derivatives by the parameters of the windows that cover a point.
+
+    Attributes
+    ----------
+    residuals : of each term on this rank, [M, K_t].
+    slopes : derivatives of its k components, [M, k, c, C_t]; column j belongs to the point j mod n.
+    windows : the number of the window of each column, [M, C_t].
+    by_unknowns : derivatives by the problem's unknowns, [M, q, K_t].
+    """
+
+    residuals: list[Tensor]
+    slopes: list[Tensor]
+    windows: list[Tensor]
+    by_unknowns: list[Tensor]
+
+    by_jacobian = True
+
+    @classmethod
+    def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
+        """Local."""
+        return cls(*members.here(MemberObjective.window_jacobian, parameters, batch))
+
+
+@dataclass(frozen=True)
 class LinearMap(Known):
     """The `Residuals`, and products with their derivatives J, which is never formed."""
 

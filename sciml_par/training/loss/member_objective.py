@@ -95,6 +95,15 @@ class MemberObjective:
         ]
         return [r for r, _ in found], [slopes for _, slopes in found]
 
+    def window_jacobian(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], ...]:
+        """Return the parts of a `WindowJacobian`, of terms that have points on this rank."""
+        found = [
+            jacobian(flat, rows)
+            for jacobian, rows in zip(self._jacobians, batch, strict=True)
+            if _has_points(rows)
+        ]
+        return tuple([each[part] for each in found] for part in range(4))
+
     def transposed_times(self, both: Tensor, batch: Batch) -> Tensor:
         """Return Jᵀ v: (θ, v) [p + K] -> [p]."""
         flat, v = both[: self.layout.size], both[self.layout.size :]

@@ -20,6 +20,8 @@ from sciml_par.training.loss.known import Known
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.ranks import Ranks
+from sciml_par.training.loss.window_band import WindowBand
+from sciml_par.training.loss.window_jacobian import WindowJacobianOfTerm
 from sciml_par.training.points.feed import Batch, Rows
 
 Tensor = Any
@@ -30,11 +32,19 @@ _COMPILED = (MemberObjective.values, MemberObjective.gradient)
 
 
 def jacobians_of(
-    problem: Problem, network: Network, layout: ParameterLayout
+    problem: Problem,
+    network: Network,
+    layout: ParameterLayout,
+    band: WindowBand | None = None,
 ) -> list[JacobianOfTerm]:
-    """Return the Jacobian of each term of a problem's loss."""
-    field = partial(field_of, problem, network)
-    return [JacobianOfTerm(problem, network, term, layout, field) for term in problem.terms]
+    """Return the Jacobian of each term of a problem's loss; with `band`, by windows."""
+    given = (layout, partial(field_of, problem, network))
+    if band is not None:
+        return [
+            WindowJacobianOfTerm(problem, network, term, *given, band=band)
+            for term in problem.terms
+        ]
+    return [JacobianOfTerm(problem, network, term, *given) for term in problem.terms]
 
 
 def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -> Field:
@@ -72,6 +82,7 @@ class StackedObjective:
     jacobians : of the terms, for optimizers that need them.
     rows_of_ranks : how many points each rank has in a step, for each term: [T][P]; for optimizers
         that need it.
+    band : of windows, for an optimizer that makes use of it.
     compile_local : compile this rank's part separately, where the loop around it is not compiled.
     """
 
@@ -87,9 +98,10 @@ class StackedObjective:
         compile_local: bool = False,
         jacobians: Sequence[JacobianOfTerm] = (),
         rows_of_ranks: Sequence[Sequence[int]] = (),
+        band: WindowBand | None = None,
     ) -> None:
         self.layout, self.ranks = layout, Ranks(communicator)
-        self.term_count = len(terms)
+        self.term_count, self.band = len(terms), band
         self._member = MemberObjective(field, terms, layout=layout, jacobians=jacobians)
         self._terms, self._members = tuple(terms), members
         self._stacked, self._rows_of_ranks = tuple(stacked), tuple(rows_of_ranks)

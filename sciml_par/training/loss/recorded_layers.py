@@ -162,6 +162,23 @@ class RecordedLayers:
                 found.append((each.first + layer.bias, deltas[0], windows))
         return found
 
+    def in_windows(self, total: Tensor, n: int, layout: ParameterLayout) -> tuple[Tensor, Tensor]:
+        """Return derivatives by the parameters of the window of each column, and its number.
+
+        They are [c, C] and [C] for C = S n columns of each evaluation of the network.
+        """
+        of_windows: dict[int, tuple[Tensor, dict[int, Tensor]]] = {}
+        for place, products, windows in self.products(total, n, layout.frozen):
+            if windows is None:
+                raise NotRecordedError
+            parts = of_windows.setdefault(id(windows), (windows, {}))[1]
+            parts[place] = tf.reshape(products, [-1, windows.shape[0]])
+        slopes = [
+            tf.concat([parts[i] for i in sorted(parts)], axis=0) for _, parts in of_windows.values()
+        ]
+        numbers = [windows for windows, _ in of_windows.values()]
+        return tf.concat(slopes, axis=1), tf.concat(numbers, axis=0)
+
     def separates_rows(self, residual: Tensor, n: int) -> Tensor:
         """Return whether row i of r: [k n] depends on the products of point i only; a boolean.
 

@@ -10,6 +10,7 @@ from sciml_par.training.identity.described import Described
 from sciml_par.training.loss.known import Gradient, Known
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.ranks import Ranks
+from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule
 
 Tensor = Any
@@ -26,11 +27,13 @@ class Objective(Protocol):
     layout : how the p parameters of a member lie in its row.
     ranks : those that share the loss, and their collectives.
     term_count : T, how many terms the loss has.
+    band : of windows, if `evaluate` is asked for a `WindowJacobian`.
     """
 
     layout: ParameterLayout
     ranks: Ranks
     term_count: int
+    band: WindowBand | None
 
     def evaluate(self, kind: type[K], parameters: Tensor, batch: Batch) -> K:
         """Return what is known at θ: [M, p] (collective where `kind` says so)."""

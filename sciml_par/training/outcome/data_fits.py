@@ -13,6 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
+from sciml_par.problems.unknowns.unknown_arguments import with_part
 from sciml_par.results.data_fit import DataFit
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import Stack
@@ -49,8 +50,10 @@ def _fit(
     arrays = [tf.constant(a, dtype) for a in observed.points(problem.domain, 0)]
     try:
         r, s = (
-            tf.reshape(each(u, *arrays), observed.u.shape).numpy().astype(np.float64)
-            for each in (observed.errors, observed.residual)
+            tf.reshape(with_part(term.function, each)(u, *arrays), observed.u.shape)
+            .numpy()
+            .astype(np.float64)
+            for each in (observed.with_squares(), observed)
         )
     except Exception:  # an ansatz may hold values for the training points alone
         r = s = np.full(observed.u.shape, math.nan)

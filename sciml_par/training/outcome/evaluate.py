@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import MOST_OF_A_GRID
 from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.recording import record
 from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import numbers_of
+from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
@@ -44,9 +49,7 @@ def evaluate(
     Other points are marked as outside, so that no figure draws over a hole; see `points_of`.
     """
     x, inside = points_of(domain, settings.evaluation_points)
-    u = values_of(problem, network)
-    parameters = layout.unflatten(tf.constant(weights))
-    values = u(parameters, tf.constant(x, settings.precision)).numpy().astype(np.float64)
+    values = Solution(problem, network, layout, weights)(x)
     u_exact = np.full_like(values, np.nan)
     if problem.exact is not None:
         # It need not be known, or finite, anywhere else.
@@ -95,9 +98,43 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
     return x, inside
 
 
-def values_of(problem: Problem, network: Network) -> Callable[[Sequence[Any], Any], Any]:
-    """Return u(x) of a problem by a network, as a pure function (parameters, x) -> u."""
-    return lambda parameters, x: field_of(problem, network, parameters)(x)
+@dataclass(frozen=True)
+class Solution:
+    """u of a problem by a network with parameters θ: [p], and with these unknowns if any."""
+
+    problem: Problem
+    network: Network
+    layout: ParameterLayout
+    theta: FloatArray
+
+    @property
+    def field(self) -> Field:
+        """u as a field."""
+        parameters = self.layout.unflatten(tf.constant(self.theta))
+        return field_of(self.problem, self.network, parameters)
+
+    @property
+    def unknowns(self) -> dict[str, Any]:
+        """The values of the problem's unknowns, by name."""
+        sought, behind = self.problem.unknowns, self.layout.size_of_network
+        shapes, _ = shapes_and_truth(sought)
+        return UnknownValues(shapes).by_name(numbers_of(sought, self.theta[behind:]))
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Return u at x: [n, d] -> [n, m] (local)."""
+        return np.asarray(self.field(self._points(x)).numpy(), np.float64)
+
+    def quantity(self, f: Callable[..., Any], x: FloatArray) -> FloatArray:
+        """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
+        u, points = self.field, self._points(x)
+        values = f(u.with_plan(record(f, u, points)), points).numpy()
+        return np.asarray(values, np.float64).reshape(len(x), -1)
+
+    def _points(self, x: FloatArray) -> Any:
+        d = self.problem.domain.dimension
+        if x.ndim != 2 or x.shape[1] != d:
+            raise InputError(f"expected points x of the shape [n, {d}]; got {list(x.shape)}.")
+        return tf.constant(x, self.theta.dtype)
 
 
 def in_time(u: Field, x: FloatArray, order: int, dtype: str) -> FloatArray:

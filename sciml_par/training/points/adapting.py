@@ -53,19 +53,20 @@ class Adapting(ByName):
         *,
         capacity: int,
         rng: np.random.Generator,
+        anchors: int = 0,
     ) -> FloatArray:
         """Return the points from now on, at most `capacity` (local).
 
         Parameters
         ----------
-        points : until now, [n, d].
+        points : until now, [n, d], of which the first are `anchors`, which stay.
         candidates : x: [C, d].
         squares : |r(x)|²: [C]. Those that are not finite count as the largest.
         """
         good = np.isfinite(squares)
         finite = np.where(good, squares, squares[good].max(initial=0.0))
         order = np.argsort(-self._keys(finite, rng), kind="stable")
-        kept = points if self.grows else points[:0]
+        kept = points if self.grows else points[:anchors]
         chosen = np.sort(order[: self._wanted(capacity - len(kept))])
         return np.concatenate([kept, candidates[chosen]])
 

@@ -154,6 +154,7 @@ def _check_without_equations(
     for name, given in (
         ("points_per_rank", per_rank is not None),
         ("adapt", points.adapt is not None),
+        ("anchors", points.anchors is not None),
         ("batch_size for interior points", INTERIOR in batch_sizes),
     ):
         if given:
@@ -236,6 +237,7 @@ def check_per_rank(number: Any, points: Points) -> None:
         ("batch_size", INTERIOR in points.batch_size),
         ("resample_every", points.resample_every is not None),
         ("adapt", points.adapt is not None),
+        ("anchors", points.anchors is not None),
     ):
         if given:
             raise InputError(

@@ -57,6 +57,9 @@ class InteriorSet:
         self.given = isinstance(self._number, np.ndarray)
         if isinstance(self._number, np.ndarray):
             self._number = points_within(self._number, domain, "train: points")
+        self.anchors = np.empty((0, domain.dimension))
+        if points.anchors is not None:
+            self.anchors = points_within(points.anchors, domain, "train: anchors of the points")
         self.redrawn = not self.given and points.resample_every is not None and self._method != GRID
         self.columns = columns_of(residuals)
 
@@ -70,8 +73,10 @@ class InteriorSet:
             return (self._number,)
         rng = generator(self._seed, Purpose.INTERIOR, draw)
         if self._boxes is not None:
-            return (self._boxes.interior(self._number, rng),)
-        return (self._domain.interior(self._number, method=self._method, rng=rng),)
+            drawn = self._boxes.interior(self._number, rng)
+        else:
+            drawn = self._domain.interior(self._number, method=self._method, rng=rng)
+        return (np.concatenate([self.anchors, drawn]),)
 
     def weights(self, x: FloatArray) -> FloatArray | None:
         """Return factors of |r|² at all points x: [n, d], where these are not all one."""

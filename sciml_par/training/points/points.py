@@ -53,6 +53,8 @@ class Points(ByName):
         dictionary of such numbers by "interior" and the names of conditions in the loss.
     resample_every : after how many steps random points are drawn anew; by default never.
     adapt : `RAD(every)` or `RAR(every, add=…)`, by which the interior points follow the residual.
+    anchors : interior points x: [a, d] in addition to the `interior` ones, which stay where they
+        are if the others are drawn anew.
     seed : of the random points and of the order of batches; by default that of the run.
     conditions : points for single conditions by their names in the loss, in place of those of the
         boundary: how many where the condition holds; or x: [N, d], or a pair (x, outward unit
@@ -78,6 +80,7 @@ class Points(ByName):
     batch_size: Any = None
     resample_every: int | None = None
     adapt: Adapting | None = None
+    anchors: Any = None
     seed: int | None = None
     conditions: Mapping[str, Any] | None = None
     boxes: InBoxes | None = field(default=None, init=False)
@@ -89,6 +92,7 @@ class Points(ByName):
         put(self, "boundary", _on_boundary(self.boundary, "Points: boundary"))
         put(self, "initial", _on_boundary(self.initial, "Points: initial"))
         put(self, "method", _methods(self.method))
+        put(self, "anchors", _anchors(self.anchors, self.interior))
         put(self, "batch_size", _batch_sizes(self.batch_size))
         for name, least in (("resample_every", 1), ("seed", 0)):
             if getattr(self, name) is not None:
@@ -192,6 +196,17 @@ def _interior(value: Any) -> Number | FloatArray | None:
     if isinstance(value, list | tuple) and value and all(map(is_integer, value)):
         return tuple(checked_integer(each, what, least=1) for each in value)
     return _number_or_array(value, what)
+
+
+def _anchors(value: Any, interior: Any) -> FloatArray | None:
+    if value is None:
+        return None
+    if isinstance(interior, np.ndarray):
+        raise InputError(
+            "Points: anchors stay among interior points that are drawn, and these are given as an "
+            "array. Add the anchors to that array."
+        )
+    return finite_array(value, "Points: anchors")
 
 
 def _number_or_array(value: Any, what: str) -> int | FloatArray | None:

@@ -48,7 +48,7 @@ def remarks_on_stack(
 def solved_in_windows(stack: Stack, phases: Sequence[Phase]) -> bool:
     """Return whether `LeastSquares` solves for one network in windows by its sparsity."""
     network = stack.network
-    windowed = hasattr(network.model, "partition")
+    windowed = hasattr(network.model, "features_of_windows")
     alone = len(stack.setups) == 1 and len(phases) == 1 and not network.others
     return windowed and alone and isinstance(phases[0].optimizer, LeastSquares)
 

@@ -9,6 +9,7 @@ from sciml_par._free_memory import free_memory
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import local_size
 from sciml_par.parallel.tensors.memory import has_gpus
+from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.phases import Phase
 
@@ -37,7 +38,12 @@ def for_sizes(
         if largest is None or not hasattr(phase.optimizer, "for_size"):
             return phase
         optimizer, sentence = phase.optimizer.for_size(
-            largest.layout.size, rows, group.size, memory, members=len(largest.setups)
+            largest.layout.size,
+            rows,
+            group.size,
+            memory,
+            members=len(largest.setups),
+            band=WindowBand.of(largest.problem, largest.network, largest.layout),
         )
         sentences.extend([sentence] if sentence else [])
         return replace(phase, optimizer=optimizer)

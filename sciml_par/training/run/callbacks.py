@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._checks import checked_integer
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.traced_terms import trace_terms
-from sciml_par.training.run.meeting import Meeting, Watcher
+from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -116,13 +117,30 @@ class Callback:
     Override the ones that you need; these do nothing. All ranks call a function at the same time
     and may communicate in it, except in `on_phase_end` of ensembles, whose members may end a phase
     at different times. An error in a callback ends the training.
+
+    Attributes
+    ----------
+    every : the steps between calls of `on_chunk_end`, an integer of at least 1; chunks then end at
+        its multiples, and it is called nowhere else. In an ensemble, it is called when the members
+        of any rank have passed a multiple. By default None, about twice a second.
+
+    Examples
+    --------
+    >>> from sciml_par.training import Callback
+    >>> class EveryHundredSteps(Callback):
+    ...     every = 100
+    ...
+    ...     def on_chunk_end(self, progress):
+    ...         print(progress.step, progress.losses)
     """
+
+    every: int | None = None
 
     def on_train_begin(self, progress: Progress) -> None:
         """Called after compilation, with the losses before the first step."""
 
     def on_chunk_end(self, progress: Progress) -> None:
-        """Called after some steps, whose number depends on the clock."""
+        """Called after some steps, whose number depends on the clock, unless `every` has it."""
 
     def on_phase_end(self, progress: Progress) -> None:
         """Called when this rank's members have ended the phase `progress.phase`."""
@@ -147,6 +165,7 @@ def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
 
 def _as_callback(value: Any) -> Callback:
     if isinstance(value, Callback):
+        _check_callback(value)
         return value
     kind = value if isinstance(value, type) else type(value)
     of_keras = [k for k in kind.__mro__ if k.__module__.split(".")[0] in ("keras", "tf_keras")]
@@ -164,6 +183,21 @@ def _as_callback(value: Any) -> Callback:
         f"or objects of classes made from sciml_par.training.Callback; got {value!r}"
         f"{f', of {inspect.signature(value)}' if callable(value) else ''}."
     )
+
+
+def _check_callback(callback: Callback) -> None:
+    """Check that every method that looks like one of a callback is called."""
+    kind = type(callback)
+    if callback.every is not None:
+        checked_integer(callback.every, f"train: every of {kind.__name__}", least=1)
+    for name in dir(kind):
+        called = name.startswith("on_") and name.endswith(("_begin", "_end"))
+        if called and not hasattr(Callback, name):
+            raise InputError(
+                f"train: {name} of {kind.__name__} is never called. Write on_chunk_end(self, "
+                f"progress), which is called about twice a second, or, with every = k in the "
+                f"class, every k steps."
+            )
 
 
 def _takes_one(function: Callable[..., Any]) -> bool:
@@ -185,14 +219,21 @@ def _keras_text(kind: type, of_keras: Sequence[type]) -> str:
 
 
 class CallbackWatcher(Watcher):
-    """Call callbacks, each of which may stop all ranks before another step."""
+    """Call callbacks, each of which may stop all ranks before another step (collective)."""
 
     def __init__(self, callbacks: Sequence[Callback], world: Communicator) -> None:
         self._callbacks, self._world = callbacks, world
         self._began: float | None = None
         self._at: tuple[int, int] | None = None
         self._step = self._of_all = 0
+        # Of all ranks, so that they make chunks of the same length.
+        mine = {each.every for each in callbacks if each.every is not None}
+        self._periods = frozenset().union(*world.allgather_object(mine))
+        self._multiples: dict[int, list[int]] = {}
         self._warned = False
+
+    def longest_chunk(self, step: int) -> int:
+        return min([every - step % every for every in self._periods], default=NO_LIMIT)
 
     def met(self, meeting: Meeting) -> None:
         if not self._callbacks:
@@ -219,9 +260,11 @@ class CallbackWatcher(Watcher):
     def _call(self, meeting: Meeting, names: Sequence[str], phase: int) -> None:
         seconds = time.monotonic() - (self._began or 0.0)
         progress = Progress(meeting, phase=phase, seconds=seconds)
+        due = self._periods_passed(meeting)
         for name in names:
             for callback in self._callbacks:
-                getattr(callback, name)(progress)
+                if name != "on_chunk_end" or callback.every is None or callback.every in due:
+                    getattr(callback, name)(progress)
         if progress.written() and self._world.rank == 0 and not self._warned:
             self._warned = True
             warnings.warn(
@@ -245,6 +288,16 @@ class CallbackWatcher(Watcher):
         reason = next((each for each, _ in asked if each is not None), None)
         if reason is not None and not meeting.over:
             meeting.stop_all(reason)
+
+    def _periods_passed(self, meeting: Meeting) -> set[int]:
+        """Return the periods of which some rank has passed a multiple since the last meeting."""
+        passed = set()
+        for every in self._periods:
+            now = [status.done // every for status in meeting.everyone]
+            if self._multiples.get(every, now) != now:
+                passed.add(every)
+            self._multiples[every] = now
+        return passed
 
 
 def computes_something_else(course: Course) -> bool:

@@ -198,5 +198,6 @@ def failure_text(everyone: Sequence[Status]) -> str:
     return (
         f"the loss or its gradient is not finite on {rank_list(bad)} of {len(everyone)}, from the "
         f"initial weights on. Check the residuals for divisions by zero, roots and logarithms of "
-        f"negative numbers, and the data for values that are not finite."
+        f"negative numbers, and points where a GriddedFunction is outside of its grid; and check "
+        f"the data for values that are not finite."
     )

@@ -1,4 +1,4 @@
-"""The progress of a training: a moving line on a terminal, plain lines elsewhere."""
+"""The progress of a training: a moving line on a terminal or in a notebook, or plain lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from sciml_par._terminal import console, prints_to_terminal
+from sciml_par._terminal import CellLine, console, prints_to_terminal
 
 _SECONDS_BETWEEN_LINES = 2.0
 _MOST_UNKNOWNS = 6  # a line has no room for more
@@ -22,14 +22,16 @@ _NO_UNKNOWNS: Unknowns = MappingProxyType({})
 class Reporter:
     """What `train` shows between chunks of steps.
 
-    On a terminal it is one line that moves. Elsewhere there are plain lines, at most one every two
-    seconds, and the last. If records are shown, each has a line, and plain lines are those alone.
+    On a terminal and in a notebook it is one line that moves. Elsewhere there are plain lines, at
+    most one every two seconds, and the last. If records are shown, each has a line, and plain lines
+    are those alone.
     """
 
     def __init__(self, total: int, *, shown: bool = True) -> None:
         self._pace, self._shown = Pace(total), shown
         self._said, self._records = 0.0, False
         self._bar: Progress | None = None
+        self._line = CellLine.of_notebook() if shown else None
         if shown and prints_to_terminal():
             self._bar = Progress(
                 TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
@@ -44,7 +46,8 @@ class Reporter:
         self._pace.start_at(done)
         resumed = [f"resumed at step {done:,}"] if done else []
         if self._bar is None:
-            self.note("; ".join([*resumed, "compiling"]))
+            show = self.note if self._line is None else self._line.show
+            show("; ".join([*resumed, "compiling"]))
             return
         for text in resumed:
             self.note(text)
@@ -85,9 +88,13 @@ class Reporter:
         )
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=text)
+            return
+        text = f"step {done:,} of {total:,}   {text}"
+        if self._line is not None:
+            self._line.show(text)
         elif done >= total or self._is_due():
             self._said = time.monotonic()
-            self.note(f"step {done:,} of {total:,}   {text}")
+            self.note(text)
 
     def note(self, text: str) -> None:
         """Show a line at once, above the one that moves."""

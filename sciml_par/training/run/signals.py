@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from sciml_par._stderr import write_error
+from sciml_par._terminal import CellLine
 from sciml_par.parallel.groups.world import World
 from sciml_par.results.member import SIGNALS
 from sciml_par.training.run.meeting import Watcher
@@ -34,9 +35,13 @@ class SignalWatcher(Watcher):
         return self._first
 
     def received(self, number: int) -> None:
-        """Take note of a signal (does not return at a second Ctrl-C)."""
+        """Take note of a signal.
+
+        It does not return at a second Ctrl-C, which would take all variables from a notebook.
+        """
         now = time.monotonic()
-        if number == signal.SIGINT and now - self._interrupted > _SECONDS_OF_ONE_CTRL_C:
+        again = number == signal.SIGINT and now - self._interrupted > _SECONDS_OF_ONE_CTRL_C
+        if again and CellLine.of_notebook() is None:
             self._end_job()
         if number == signal.SIGINT:
             self._interrupted = min(self._interrupted, now)

@@ -95,12 +95,19 @@ class Slab:
         """Return the points of this slab: numbers are those of each slab, arrays are divided."""
         given = Points.of(points)
         if isinstance(given.interior, np.ndarray):
-            x = given.interior[:, None] if given.interior.ndim == 1 else given.interior
-            chosen = in_slab(x, whole, self.domain)
+            x, chosen = self._within(given.interior, whole)
             if not chosen.any():
                 raise InputError(f"train: none of the {len(x)} given points lies in {self.text}.")
             return given.with_changes(interior=x[chosen])
+        if given.anchors is not None:
+            x, chosen = self._within(given.anchors, whole)
+            return given.with_changes(anchors=x[chosen] if chosen.any() else None)
         return points
+
+    def _within(self, given: Array, whole: Domain) -> tuple[Array, Array]:
+        """Return points as [n, d], and which of them lie in this slab."""
+        x = given[:, None] if given.ndim == 1 else given
+        return x, in_slab(x, whole, self.domain)
 
 
 def slabs_of(problem: Problem, *, scaled: bool) -> list[Slab]:

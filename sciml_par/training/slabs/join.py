@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,11 +134,18 @@ class _Errors:
 
     def __call__(self, x: Array) -> Array:
         """Return e at x: [n, d] -> [n, m]."""
+        return self._by_slab(x, lambda error, z: error(z))
+
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k]."""
+        return self._by_slab(x, lambda error, z: error.quantity(f, z))
+
+    def _by_slab(self, x: Array, values_of: Callable[[Any, Array], Array]) -> Array:
         found = np.array([])
         slab = np.sum(x[:, -1:] > self.times, axis=1)
         for k in np.unique(slab):
             here = slab == k
-            values = self.errors[k](x[here])
+            values = values_of(self.errors[k], x[here])
             if not found.size:
                 found = np.full((len(x), values.shape[1]), math.nan)
             found[here] = values

@@ -15,7 +15,7 @@ _FALL = 3.0
 
 def climb_by_corrections(ladder: Ladder) -> str | None:
     """Correct the best solution while that helps (collective); why all ends, if it does."""
-    while not ladder.met:
+    while not (ladder.met or ladder.fits_noise):
         assert ladder.best is not None
         before = ladder.best.error
         corrects = before.known and not (before.at_rounding or before.between)
@@ -24,7 +24,9 @@ def climb_by_corrections(ladder: Ladder) -> str | None:
         if ladder.left() < 3 * ladder.longest(before.seconds):
             return "time is up"
         base = ladder.best.networks[0]
-        if ladder.decided(hasattr(base, "partition")):  # windows resolve more than features do
+        if ladder.decided(
+            hasattr(base, "features_of_windows")
+        ):  # windows resolve more than features do
             return None
         candidates = Candidates(_KINDS, _FEATURES, ladder.drawn, base)
         number = best_of(ladder.solved(candidates)).number

@@ -138,8 +138,9 @@ def _fall(before: Solved, after: Solved) -> float:
 def _foreseen(ladder: Ladder, before: _Stage, after: _Stage) -> float:
     """Return the change since fewer features, divided by the fall of the residual (local)."""
     x, inside = ladder.at
-    u, former = (stage.solved.field_values(x[inside]) for stage in (after, before))
-    return float(np.linalg.norm(u - former) / np.linalg.norm(u)) / max(after.fall, 1e-9)
+    u, former = (stage.solved.solution()(x[inside]) for stage in (after, before))
+    size = max(float(np.linalg.norm(u)), np.finfo(np.float64).tiny)
+    return float(np.linalg.norm(u - former)) / size / max(after.fall, 1e-9)
 
 
 def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
@@ -169,6 +170,8 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     )
     if result is not None:
         ladder.keep("features, and error", stage.text(), with_error(result, error))
+    if ladder.decided(not found.of_zero > 0.0):
+        return "no other method can tell more"
     return "no other method can decide between these" if none else None
 
 
@@ -190,7 +193,7 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
         found.setup.problem,
         found.setup,
         found.end,
-        Prediction("prediction", x, found.field_values(x), inside=inside),
+        Prediction("prediction", x, found.solution()(x), inside=inside),
         seed=ladder.seed,
         world=ladder.world,
     )
@@ -218,8 +221,8 @@ def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
         return ErrorEstimate.not_known(
             ladder.problem.outputs, why, reliability=fall, seconds=seconds
         )
-    of_both = [solved.unknowns_of(solved.end) for solved in (first, second)]
-    e = Difference.of(first.field_values, second.field_values, (first.after, second.after), 1.0)
+    of_both = [solved.solution().unknowns for solved in (first, second)]
+    e = Difference.of(first.solution(), second.solution(), (first.after, second.after), 1.0)
     return e.estimate(
         ladder.at,
         fall=fall,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
 from sciml_par.problems.conditions.periodic import Periodic
@@ -14,13 +17,15 @@ from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
-from sciml_par.training.estimate.two_solutions import Difference, Values
+from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.loop.stops import TargetLoss, WallTime
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.points.adapting import RAD
 from sciml_par.training.points.points import Points
 from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.ladder import Ladder, with_error
+
+Array = npt.NDArray[Any]
 
 _SHAPES = {1: (32, 2, 400, None), 2: (20, 3, 2_500, None), 3: (20, 3, 4_000, None)}
 """Width, depth, interior points and points of the boundary by dimension."""
@@ -134,7 +139,7 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
         return with_error(first, ErrorEstimate.not_known(len(one.prediction.fields), why))
     losses = one.validation_loss, other.validation_loss
     x, inside = one.on_own_domain.x, one.on_own_domain.inside
-    e = Difference.of(_values_of(first), _values_of(second), losses, _CAUTION)
+    e = Difference.of(_Values(first), _Values(second), losses, _CAUTION)
     error = e.estimate(
         (x, np.ones(len(x), np.bool_) if inside is None else inside),
         fall=falls[0],
@@ -146,8 +151,19 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
     return with_error(first, error)
 
 
-def _values_of(result: Result) -> Values:
-    return lambda x: np.asarray(result.predict(x).mean, np.float64)
+@dataclass(frozen=True)
+class _Values:
+    """The solution of a result."""
+
+    result: Result
+
+    def __call__(self, x: Array) -> Array:
+        """Return u at x: [n, d] -> [n, m]."""
+        return np.asarray(self.result.predict(x).mean, np.float64)
+
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return f(u, x) at x: [n, d] -> [n, k]."""
+        return np.asarray(self.result.evaluate(f, x).mean, np.float64)
 
 
 def _unknowns_of(one: Member, other: Member) -> dict[str, tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""The stage of `solve` that splits windows where the residual at unseen points is largest."""
+"""The stage of `solve` that refines windows where the residual at unseen points is largest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, TrainingError
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -32,17 +31,28 @@ _FEATURES = {1: 20, 2: 80, 3: 150}
 _SCALE = 6.0
 """Numbers of windows in the first round, their features and the scale of these."""
 _POINTS_PER_WEIGHT = 4.0
+_FAST = 100.0
+"""A part whose last change lowers its squared residual by more is smooth, and gets features."""
+_RICHEST = 4
+"""Times the features of others, at most."""
 _BULK, _MARKED = 0.95, 0.02
-"""The share of windows that are split in the squared residual (Dörfler 1996,
+"""The share of windows that are refined in the squared residual (Dörfler 1996,
 doi:10.1137/0733054), and the least residual of one of them relative to the largest."""
 _SHARE = 0.4
 """Of the time that is left, which all rounds may take."""
+_NEAR = 0.5
+"""Of all time that is left, in which the tolerance is foreseen to be reached."""
 _GROWTH = 1.3
 """Of the time of a round, to the next one, at least: it is that of the number of windows."""
 _USEFUL = 0.1
 """The relative error from which a solution is kept."""
 _QUICKEST, _SLOWEST = 0.6, 0.9
-"""Factors by which the change of u is taken to fall from round to round, where an error is told."""
+"""Factors by which the change of u falls from round to round, where an error is estimated: the
+least that is assumed, and the largest that is accepted."""
+_FASTEST = 0.1
+"""The least factor from which the number of further rounds is foreseen."""
+_TINY = float(np.finfo(np.float64).tiny)
+"""In place of a change or a loss of zero."""
 _CAUTION = 2.5
 _COVERED = 6
 """Numbers of type float64 for each feature and point."""
@@ -59,12 +69,14 @@ class _Round:
     windows : as `train` takes them.
     solved : the solution.
     boxes : corners of the parts, [K, d] each.
+    falls : the factor by which its last change has lowered the squared residual of a part, [K].
     change : of u since the round before, relative.
     """
 
     windows: Any
     solved: Any
     boxes: tuple[Array, Array]
+    falls: Array
     change: float = math.nan
 
     @property
@@ -75,9 +87,10 @@ class _Round:
 
 
 def climb_by_splits(ladder: Ladder) -> str | None:
-    """Solve in windows that are split where the residual is largest (collective).
+    """Solve in windows that are refined where the residual is largest (collective).
 
-    It never ends all.
+    Where the residual falls fast, windows get more features, and are split elsewhere. It never ends
+    all.
     """
     problem, d = ladder.problem, ladder.problem.domain.dimension
     if d > MOST_DIMENSIONS or problem.unknown_functions or problem.unknowns:
@@ -92,11 +105,11 @@ def climb_by_splits(ladder: Ladder) -> str | None:
         rounds.append(now)
         error = _error(ladder, rounds)
         ladder.say("split windows", _text(now), now.solved.loss, text_of(error))
-        following = windows.split(*_marked(now))
-        growth = max(_GROWTH, _count(following, d) / _count(windows, d))
+        following = _refined(now)
+        growth = max(_GROWTH, _features(following, d) / _features(windows, d))
         seconds = growth * ladder.longest(time.perf_counter() - began)
-        met = error.relative <= ladder.tolerance
-        if ladder.decided(met or not _promising(ladder, rounds, seconds, end)):
+        ends = error.relative <= ladder.tolerance or following == windows
+        if ladder.decided(ends or not _promising(ladder, rounds, seconds, end)):
             break
         windows = following
         if ladder.decided(_too_large(windows, problem.outputs, d)):
@@ -108,7 +121,13 @@ def climb_by_splits(ladder: Ladder) -> str | None:
             f"the solution may be singular near {place}: the last rounds all split windows there"
         )
     if error is not None and ladder.decided(error.known and error.relative < _USEFUL):
-        result = _trained(ladder, rounds[-1].windows)
+        result = ladder.run(
+            network=rounds[-1].windows,
+            points=_points(rounds[-1].windows, d),
+            optimizer=LeastSquares(),
+            keep="last",
+            estimate=False,
+        )
         if result is not None:
             error = _by_window(ladder, rounds[-1], error)
             ladder.keep("split windows", _text(rounds[-1]), with_error(result, error))
@@ -123,12 +142,16 @@ def _windows(parts: tuple[int, ...], d: int) -> Any:
 
 
 def _points(windows: Any, d: int) -> Points:
-    weights = _count(windows, d) * (_FEATURES[d] + 1)
+    weights = (_FEATURES[d] + 1) * _richness(windows, d).sum()
     return Points(int(_POINTS_PER_WEIGHT * weights), method="sobol")
 
 
-def _count(windows: Any, d: int) -> int:
-    return len(windows.boxes([0.0] * d, [1.0] * d)[0])
+def _richness(windows: Any, d: int) -> Array:
+    return np.asarray(windows.partition([0.0] * d, [1.0] * d).richness)
+
+
+def _features(windows: Any, d: int) -> float:
+    return float(_FEATURES[d] * _richness(windows, d).sum())
 
 
 def _solved(ladder: Ladder, windows: Any, former: _Round | None) -> _Round | None:
@@ -149,19 +172,25 @@ def _solved(ladder: Ladder, windows: Any, former: _Round | None) -> _Round | Non
     change, (x, inside) = math.nan, ladder.at
     if former is not None:
         before, after = (each(x[inside]) for each in (former.solved, solved))
-        change = float(np.linalg.norm(after - before) / np.linalg.norm(after))
+        moved, size = (float(np.linalg.norm(each)) for each in (after - before, after))
+        change = moved / size if size > 0 else moved
     boxes = windows.boxes(domain.lower, domain.upper)
-    return _Round(windows, solved, boxes, ladder.longest(change))
+    falls = _falls(former, windows, solved, boxes)
+    return _Round(windows, solved, boxes, falls, ladder.longest(change))
 
 
-def _trained(ladder: Ladder, windows: Any) -> Result | None:
-    return ladder.run(
-        network=windows,
-        points=_points(windows, ladder.problem.domain.dimension),
-        optimizer=LeastSquares(),
-        keep="last",
-        estimate=False,
-    )
+def _falls(former: _Round | None, windows: Any, solved: Any, boxes: tuple[Array, Array]) -> Array:
+    """Return by which factor the last change of each part has lowered its residual, [K]."""
+    if former is None:
+        return np.ones(len(boxes[0]))
+    middle = np.mean(boxes, axis=0)[:, None]
+    low, high = former.boxes
+    parent = np.argmax(((middle > low) & (middle < high)).all(axis=2), axis=1)
+    after = np.bincount(parent, solved.loss * solved.residual, len(low))
+    fall = (former.solved.loss * former.solved.residual / np.maximum(after, _TINY))[parent]
+    d = middle.shape[2]
+    changed = np.bincount(parent, _richness(windows, d)) != _richness(former.windows, d)
+    return np.where(changed[parent], fall, former.falls[parent])
 
 
 def _rate(rounds: Sequence[_Round]) -> float:
@@ -179,11 +208,11 @@ def _error(ladder: Ladder, rounds: Sequence[_Round]) -> ErrorEstimate:
         why = "u does not yet change less and less from one round of split windows to the next."
         return ErrorEstimate.not_known(ladder.problem.outputs, why)
     # A change that is small by chance says little.
-    smooth = max(rate * rounds[-2].change / now.change, 1.0)
+    smooth = max(rate * rounds[-2].change / max(now.change, _TINY), 1.0)
     e = Difference(rounds[-2].solved, now.solved, _CAUTION * smooth * rate / (1 - rate))
     return e.estimate(
         ladder.at,
-        fall=math.sqrt(rounds[0].solved.loss / now.solved.loss),
+        fall=math.sqrt(rounds[0].solved.loss / max(now.solved.loss, _TINY)),
         seconds=0.0,
         precision=ladder.precision,
         free=ladder.free,
@@ -201,30 +230,48 @@ def _by_window(ladder: Ladder, now: _Round, error: ErrorEstimate) -> ErrorEstima
 
 
 def _promising(ladder: Ladder, rounds: Sequence[_Round], seconds: float, end: float) -> bool:
-    """Return whether time is left for another round, and the tolerance can be reached in it."""
+    """Return whether the tolerance can be reached in the rounds for which time is left.
+
+    Where this is near, they may take the time of the stages that follow.
+    """
     left, rate = ladder.left() - end, _rate(rounds)
-    if seconds > left:
-        return False
     if not math.isfinite(rate) or len(rounds) < _ALIKE:
-        return True
+        return seconds <= left
+    before, change = (max(each.change, _TINY) for each in rounds[-2:])
+    # The first rounds say little of solutions that they hardly saw.
+    rate = min(rate, max(change / before, _FASTEST))
     if rate > _SLOWEST:
         return False
-    wanted = math.log(ladder.tolerance * (1 - rate) / rate / rounds[-1].change) / math.log(rate)
-    return wanted * seconds < 2 * left
+    wanted = math.log(ladder.tolerance * (1 - rate) / rate / change) / math.log(rate)
+    if math.ceil(wanted) * seconds < _NEAR * ladder.left():
+        return True
+    return seconds <= left and wanted * seconds < 2 * left
 
 
-def _marked(now: _Round) -> list[int]:
-    """Return the windows that have most of the residual, and larger neighbours."""
+def _refined(now: _Round) -> Any:
+    """Return windows of which those with most of the residual are enriched or split.
+
+    Larger neighbours of those that are split are split as well.
+    """
     residual = now.solved.residual
     order = np.argsort(-residual)
     before = np.cumsum(residual[order]) - residual[order]
     found = order[(before < _BULK) & (residual[order] > _MARKED * residual.max())]
-    return list(now.solved.partition.to_split(found))
+    partition = now.solved.partition
+    smooth = (now.falls > _FAST) & (partition.richness < _RICHEST)
+    split = partition.to_split(found[~smooth[found]])
+    enriched = list(np.setdiff1d(found[smooth[found]], split))
+    others = 2 ** len(partition.parts) - 1
+    for number, part in enumerate(split):
+        halves = [part, *(partition.count + others * number + np.arange(others))]
+        enriched += halves * int(np.log2(partition.richness[part]))
+    return now.windows.split(*split).enrich(*enriched)
 
 
 def _too_large(windows: Any, outputs: int, d: int) -> bool:
     """Return whether the derivatives of all residuals would not fit into free memory."""
-    numbers = outputs * _points(windows, d).interior * outputs * (_FEATURES[d] + 1)
+    each = _FEATURES[d] * _richness(windows, d) + 1.0
+    numbers = outputs**2 * _POINTS_PER_WEIGHT * float(each @ each)
     free = free_memory()
     return free is not None and 8 * _COVERED * numbers > free
 

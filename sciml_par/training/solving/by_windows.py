@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import timeit
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 
 from sciml_par._tensorflow import import_module
 from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.points.points import Points
-from sciml_par.training.solving.ladder import Ladder
+from sciml_par.training.solving.ladder import Ladder, with_error
 
 _COUNTS = {1: (54, 162), 2: (25, 64, 144, 256), 3: (27, 64)}
 _FEATURES = {1: 25, 2: 150, 3: 200}
@@ -28,6 +30,8 @@ _WITH_ERROR = 3.0
 """The time of a stage with the estimate of its error, relative to one without."""
 _SHARE = 0.8
 """Of the time that is left, which one stage with its error may take."""
+_TIMED = 512
+"""Rows of the matrices whose product is timed."""
 _FALL = 3.0
 """A stage after which the residual at unseen points has not fallen by this factor is the last."""
 
@@ -42,8 +46,9 @@ def climb_by_windows(ladder: Ladder) -> str | None:
     nothing_left = ladder.decided(not _loss(ladder.best) > 0.0)
     if nothing_left or d > MOST_DIMENSIONS or problem.unknown_functions:
         return None
-    former, each, smaller = ladder.best, 0.0, 1
-    concluded: tuple[int, ...] = ()
+    former, smaller = ladder.best, _COUNTS[d][0]
+    each = _least_seconds(parts_of(problem, smaller), problem.outputs)
+    concluded: tuple[tuple[int, ...], Result, float] | None = None
     for count in _COUNTS[d]:
         each *= (count / smaller) ** _GROWTH
         if ladder.decided(_WITH_ERROR * each > _SHARE * ladder.left()):
@@ -52,23 +57,33 @@ def climb_by_windows(ladder: Ladder) -> str | None:
         result = _solved(ladder, parts, estimate=False)
         if result is None:
             break
-        ladder.say("windows", _text(parts, d), _loss(result), "")
+        ladder.say("windows", _text(parts), _loss(result), "")
         each, smaller = ladder.longest(time.perf_counter() - began), count
         fall = math.sqrt(_loss(former) / max(_loss(result), np.finfo(float).tiny))
         if ladder.decided(not fall > _FALL):
             break
-        concluded = parts
+        concluded = parts, result, _WITH_ERROR * each
         small = ladder.world.communicator.rank == 0 and (
             _change(ladder, former, result) <= fall * ladder.tolerance
         )
         if ladder.decided(small):
             break
         former = result
-    if concluded:
-        result = _solved(ladder, concluded, estimate=True)
-        if result is not None:
-            ladder.keep("windows, and error", _text(concluded, d), result)
+    if concluded is not None:
+        _conclude(ladder, *concluded)
     return None
+
+
+def _conclude(ladder: Ladder, parts: tuple[int, ...], result: Result, seconds: float) -> None:
+    """Keep a solution, with its error if the time is left that this takes (collective)."""
+    if ladder.decided(seconds <= ladder.left()):
+        found = _solved(ladder, parts, estimate=True)
+        if found is not None:
+            ladder.keep("windows, and error", _text(parts), found)
+        return
+    why = "no time was left to estimate it; give solve more seconds."
+    error = ErrorEstimate.not_known(ladder.problem.outputs, why)
+    ladder.keep("windows", _text(parts), with_error(result, error))
 
 
 def _solved(ladder: Ladder, parts: tuple[int, ...], *, estimate: bool) -> Result | None:
@@ -82,6 +97,19 @@ def _solved(ladder: Ladder, parts: tuple[int, ...], *, estimate: bool) -> Result
     )
 
 
+def _least_seconds(parts: tuple[int, ...], outputs: int) -> float:
+    """Return the time of one factorization for the first stage, of which no other one tells.
+
+    P columns in a band of width b take P b² operations, at the speed of a product of matrices here.
+    """
+    shorter = sorted(parts)[:-1]
+    q = outputs * (_FEATURES[len(parts)] + 1)
+    width = q * (1 + sum(math.prod(shorter[:k]) for k in range(len(parts))))
+    a = np.ones((_TIMED, _TIMED))
+    speed = 2 * _TIMED**3 / min(timeit.repeat(lambda: a @ a, number=1, repeat=3))
+    return math.prod(parts) * q * width**2 / speed
+
+
 def _change(ladder: Ladder, former: Result, result: Result) -> float:
     """Return the relative change of u between two results (local, on rank 0)."""
     x, inside = ladder.at
@@ -89,8 +117,8 @@ def _change(ladder: Ladder, former: Result, result: Result) -> float:
     return float(np.linalg.norm(after - before) / np.linalg.norm(after))
 
 
-def _text(parts: tuple[int, ...], d: int) -> str:
-    return f"{'×'.join(map(str, parts))} of {_FEATURES[d]} features"
+def _text(parts: tuple[int, ...]) -> str:
+    return f"{'×'.join(map(str, parts))} of {_FEATURES[len(parts)]} features"
 
 
 def parts_of(problem: Problem, count: int) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import points_of
 from sciml_par.training.train import train
+from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[Any]
 
@@ -63,6 +64,15 @@ class Ladder:
         """Whether the best result is known to meet the tolerance (collective)."""
         best = self.best
         return self.decided(best is not None and best.error.relative <= self.tolerance)
+
+    @property
+    def fits_noise(self) -> bool:
+        """Whether unknowns are found from data with noise, for which features are not used.
+
+        In such a loss the equation may deviate a little, and their steps ended far from least χ².
+        """
+        unknown = self.problem.unknowns or self.problem.unknown_functions
+        return bool(unknown and statistical_terms(self.problem))
 
     def left(self) -> float:
         """Return the remaining seconds, by the clock of the slowest rank (collective)."""
@@ -140,13 +150,14 @@ class Ladder:
         assert self.best is not None
         met = self.met
         why = "the tolerance is met" if met else why or _NO_FURTHER
+        text = f"{str(self.best.error).rstrip('.')}; {why}"
         if self.world.communicator.rank > 0:
             return self.best
         if self.shown:
-            print(f"{self.best.error}; {why}")
+            print(text)
         if not met:
             warnings.warn(
-                f"solve: the tolerance {self.tolerance:g} is not met: {self.best.error}; {why}.",
+                f"solve: the tolerance {self.tolerance:g} is not met: {text}.",
                 ResultWarning,
                 stacklevel=4,
             )

@@ -44,9 +44,10 @@ def solve(
     The methods are tried in this order, each while the residual at unseen points falls:
     random features of growing number, whose output layer is solved for (`LeastSquares`), each
     beginning with the solution before; random features in `Windows` of growing number, in up to
-    three dimensions; windows that are split where the residual is largest; corrections of the best
-    solution by further features; a network by `LevenbergMarquardt` whose points follow the
-    residual, and a second one for its error where features cannot tell it.
+    three dimensions; windows that are split or get more features where the residual is largest;
+    corrections of the best solution by further features; a network by `LevenbergMarquardt` whose
+    points follow the residual, and a second one for its error where features cannot tell it.
+    Where unknowns are found from data with noise, the network alone is trained.
 
     On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
     equal share of the tolerance and of the remaining time, from the end of the one before. The
@@ -56,7 +57,8 @@ def solve(
     ----------
     problem : what to solve; the same on all ranks.
     tolerance : of the relative L2 error of u over the domain, dimensionless and positive.
-    seconds : of wall time, after which no further method begins.
+    seconds : of wall time, after which no further method begins. One that has begun is not cut
+        off, and can take longer.
     precision : "float64" or "float32".
     seed : of points and networks.
     progress : show a line for each stage on rank 0.
@@ -114,16 +116,18 @@ def solve(
 
 def _climbed(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
-    why = None
+    if ladder.fits_noise:
+        return climb_by_networks(ladder)
+    why = climb_by_features(ladder)
     for climb in (
-        climb_by_features,
         climb_by_windows,
         climb_by_splits,
         climb_by_corrections,
         climb_by_networks,
     ):
-        if why is None and not ladder.met:
-            why = climb(ladder)
+        if why is not None or ladder.met:
+            break
+        why = climb(ladder) if ladder.left() > 0 else "time is up"
     return why
 
 

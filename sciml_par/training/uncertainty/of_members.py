@@ -18,9 +18,10 @@ from sciml_par.errors import InputError, SciMLParError
 from sciml_par.evaluation.figures.parts.observed import Observed
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import names_of_numbers
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member
-from sciml_par.results.uncertainty import relative_steps
+from sciml_par.results.uncertainty import relative_steps, unknown_before_the_end
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.member_objective import MemberObjective
@@ -109,7 +110,7 @@ def with_uncertainties(
 
 
 def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
-    """Return the observations with errors, for figures; of very many a random part.
+    """Return the observations of u with errors, for figures; of very many a random part.
 
     scale : by what a deviation that is not known is multiplied.
     """
@@ -117,6 +118,8 @@ def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
     found = []
     for condition, term in zip(problem.conditions, terms, strict=True):
         if not isinstance(condition, Observations) or condition.noise is None:
+            continue
+        if condition.operator is not None:  # its values are not those of a component
             continue
         x = condition.x.reshape(len(condition.u), -1)
         rows = np.arange(len(x))
@@ -273,7 +276,9 @@ class Jacobians:
             reason=reason,
             seconds=time.perf_counter() - began,
         )
-        return replace(answer, steps=_limited(answer))
+        answer = replace(answer, steps=_limited(answer))
+        names = names_of_numbers(problem.unknowns)
+        return replace(answer, reason=reason or unknown_before_the_end(answer, names))
 
 
 def _limited(found: Linearized) -> Array:

@@ -88,7 +88,8 @@ def _key(problem: Problem, rows: Mapping[str, int]) -> Any:
     data = [each for each in problem.conditions if each.statistical]
     arrays = [getattr(each, name, 0.0) for each in data for name in ("x", "noise")]
     return (
-        tuple(id(getattr(each, "function", each)) for each in problem.residuals),
+        tuple((id(each.function), each.weight) for each in problem.residuals),
+        tuple(id(getattr(each, "operator", None)) for each in data),
         tuple((term.name, term.weight) for term in problem.terms),
         tuple(rows.items()),
         tuple(

@@ -34,6 +34,7 @@ class Columns:
         self._model = model
         self._traced: dict[Any, Any] = {}
         self._dtype = model.dtype_policy.name
+        self._features = model.features_of_windows
         self._hidden = [
             (np.asarray(kernel), np.asarray(bias)) for kernel, bias in model.hidden_layers
         ]
@@ -51,11 +52,12 @@ class Columns:
         """
         count = 1 + x.shape[1] + len(second)
         wanted = tuple(range(count) if used is None else map(int, np.flatnonzero(used)))
-        key = (second.tobytes(), wanted)
+        w = self._features[window]
+        hidden = [(kernel[window][:, :w], bias[window][:w]) for kernel, bias in self._hidden]
+        key = (second.tobytes(), wanted, w)
         if key not in self._traced:
-            self._traced[key] = self._function(second, wanted)
+            self._traced[key] = self._function(second, wanted, hidden)
         place = self._model.partition.place(window).astype(self._dtype)
-        hidden = [(kernel[window], bias[window]) for kernel, bias in self._hidden]
         found = self._traced[key](place, hidden, x.astype(self._dtype))
         return [each.numpy() for each in found]
 
@@ -67,10 +69,15 @@ class Columns:
             return found
         for window, points in self.windows(x):
             for q, each in enumerate(self.at(window, x[points], second)):
-                found[:, points, q] += weights[window].T @ each
+                found[:, points, q] += self.of(window, weights).T @ each
         return found
 
-    def _function(self, second: Array, wanted: tuple[int, ...]) -> Any:
+    def of(self, window: int, weights: Array) -> Array:
+        """Return the output layer of a window, its bias below: [w + 1, m] of [K, w_most + 1, m]."""
+        w, layer = self._features[window], weights[window]
+        return layer if w + 1 == len(layer) else np.vstack([layer[:w], layer[-1:]])
+
+    def _function(self, second: Array, wanted: tuple[int, ...], hidden: Any) -> Any:
         """Return what computes some quantities, for any number of points."""
         model, d = self._model, second.shape[1]
         place = model.partition.place(0).shape
@@ -83,7 +90,7 @@ class Columns:
         def spec(*shape: int | None) -> Any:
             return tf.TensorSpec(shape, self._dtype)
 
-        layers = [(spec(*k.shape[1:]), spec(*b.shape[1:])) for k, b in self._hidden]
+        layers = [(spec(*k.shape), spec(*b.shape)) for k, b in hidden]
         signature = [spec(*place), layers, spec(None, d)]
         # TensorFlow counts the traces of functions by their code, but not those of partials.
         return tf.function(partial(quantities), input_signature=signature, autograph=False)

@@ -99,8 +99,9 @@ class WindowedGaussNewton:
         predicted = float(summed(np.array([normal.predicted((weights, unknowns))]), self._ranks)[0])
         parts = [np.zeros(each) for each in layout.shapes]
         for k, values in weights.items():
-            parts[kernel][k] = values[: shape[1] * shape[2]].reshape(shape[1:])
-            parts[bias][k] = values[shape[1] * shape[2] :]
+            w = self._model.features_of_windows[k]
+            layer = values[: (w + 1) * shape[2]].reshape(w + 1, shape[2])
+            parts[kernel][k][:w], parts[bias][k] = layer[:-1], layer[-1]
         flat = np.concatenate([each.ravel() for each in parts])
         if len(unknowns):
             flat[-len(unknowns) :] = unknowns

@@ -19,7 +19,7 @@ from sciml_par.training.windows.bases import Basis, basis_of
 from sciml_par.training.windows.exchange import exchanged, summed
 from sciml_par.training.windows.rows import WindowRows
 from sciml_par.training.windows.strip_layout import Layout, Strips, pairs_of
-from sciml_par.training.windows.strips import Chain, FactoredChain, Separators
+from sciml_par.training.windows.strip_solver import StripSolver
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -44,9 +44,12 @@ class NormalEquations:
         self._strips = Strips(partition, axis, rows, ranks)
         self._bases = self._common_bases(cutoff)
         self._blocks = {k: (i, self._bases[k].of(a)) for k, (i, a) in rows.blocks.items()}
-        self._layout = Layout(self._strips, self._bases)
+        counts = np.zeros(partition.count)
+        for k in self._owned():
+            counts[k] = len(self._bases[k].pivots)
+        self._layout = Layout(self._strips, summed(counts, ranks).astype(int))
         blocks = self._blocks_of_owners()
-        self._factored, self._separators = self._factors(blocks)
+        self._solver = StripSolver(self._strips, self._layout, blocks, ranks)
         self._border = self._of_unknowns()
 
     @property
@@ -55,53 +58,59 @@ class NormalEquations:
         return self._layout.size
 
     def solve(self) -> tuple[dict[int, Array], Array]:
-        """Return d: the weights of each window [c], and the unknowns [q] (collective)."""
+        """Return d: the weights of each window [c], and the unknowns [q] (collective).
+
+        Zeros follow where a window has fewer weights than others.
+        """
         r = self._rows.residuals
         y, z = self._solved(r)
         for _ in range(_REFINEMENTS):
             more, more_z = self._solved(r - self._times(y, z))
             y, z = y + more, z + more_z
         parts = self._layout.split(y)
-        found = {
-            k: basis.weights(parts[k], self._columns) for k, basis in sorted(self._bases.items())
-        }
-        return found, z
+        weights = np.zeros((len(self._strips.owner_of_window), self._columns))
+        for k in self._owned():
+            weights[k] = self._bases[k].weights(parts[k], self._columns)
+        weights = summed(weights, self._ranks)
+        return {k: weights[k] for k in parts}, z
 
     def predicted(self, d: tuple[dict[int, Array], Array]) -> float:
         """Return |r − J d|² over this rank's rows (local)."""
         left = self._rows.residuals - self._rows.by_unknowns @ d[1]
         for k, (i, a) in self._rows.blocks.items():
-            left[i] -= a @ d[0][k]
+            left[i] -= a @ d[0][k][: a.shape[1]]
         return float(left @ left)
 
     @property
     def windows(self) -> list[int]:
         """The numbers of the windows that have rows on some rank."""
-        return list(self._bases)
+        return self._layout.windows
+
+    def _owned(self) -> list[int]:
+        """Return the windows of this rank's strips that have rows on any rank."""
+        own = self._strips.owner_of_window
+        return sorted(k for k in self._bases if own[k] == self._ranks.rank)
 
     def _common_bases(self, cutoff: float) -> dict[int, Basis]:
-        """Return the bases of all windows that have rows on any rank."""
+        """Return the bases of the windows that have rows on this rank, or that it owns."""
         own = self._strips.owner_of_window
         triangles: list[dict[Any, Array]] = [{} for _ in range(self._ranks.size)]
         for k, (_, a) in self._rows.blocks.items():
             triangles[own[k]][k] = np.linalg.qr(a, mode="r")
+        received = exchanged(triangles, self._ranks)
         parts: dict[int, list[Array]] = {}
-        for each in exchanged(triangles, self._ranks):
+        for each in received:
             for k, triangle in each.items():
                 parts.setdefault(k, []).append(triangle)
 
         def bases() -> dict[int, Basis]:
-            return {k: basis_of(np.vstack(each), cutoff) for k, each in sorted(parts.items())}
+            return {k: basis_of(np.vstack(each), cutoff) for k, each in parts.items()}
 
-        mine = together(self._ranks, bases)
-        given = {("t", k): b.triangle for k, b in mine.items()}
-        given |= {("p", k): b.pivots.astype(np.float64) for k, b in mine.items()}
-        found: dict[int, Basis] = {}
-        for each in exchanged([given] * self._ranks.size, self._ranks):
-            for kind, k in each:
-                if kind == "t":
-                    found[k] = Basis(each[kind, k], each["p", k].astype(int))
-        return dict(sorted(found.items()))
+        found = together(self._ranks, bases)
+        back = [{k: found[k] for k in each} or None for each in received]
+        for bases_of_rank in self._ranks.exchange_objects(back):
+            found |= bases_of_rank or {}
+        return found
 
     def _blocks_of_owners(self) -> dict[Any, Array]:
         """Return Σ over the ranks of Q_kᵀ Q_l for the owner of the strip of k ≥ l."""
@@ -122,47 +131,6 @@ class NormalEquations:
                 found[pair] = found[pair] + product if pair in found else product
         return found
 
-    def _factors(self, blocks: dict[Any, Array]) -> tuple[FactoredChain, Separators]:
-        strips, layout, ranks = self._strips, self._layout, self._ranks
-        rank, size = ranks.rank, strips.active
-        mine = strips.of_rank(rank)
-        diagonals = {j: layout.diagonal(j, blocks) for j in mine}
-        # A rank has the coupling of each of its strips to the one before.
-        before = {j: layout.coupling(j, blocks) for j in mine if j > 0}
-        blocks.clear()
-        separators = [strips.of_rank(other)[0] for other in range(1, strips.active)]
-        # The last strip of a rank meets the separator that the next rank has.
-        handed: list[dict[Any, Array]] = [{} for _ in range(ranks.size)]
-        if mine and rank > 0:
-            handed[rank - 1] = {"last": before[mine[0]]}
-        last = None
-        for each in exchanged(handed, ranks):
-            last = each.get("last", last)
-        inner = mine[1:] if rank > 0 else mine
-        first = None
-        if rank > 0 and inner:
-            first = before[inner[0]]
-        own_last = last if inner else None
-        chain = Chain(
-            [diagonals.pop(j) for j in inner], [before.pop(j) for j in inner[1:]], first, own_last
-        )
-        factored = together(ranks, lambda: FactoredChain(chain))
-        sizes = [layout.size_of_strip(j) for j in separators]
-        here = [np.zeros((n, n)) for n in sizes]
-        couplings = [np.zeros(shape) for shape in zip(sizes[1:], sizes, strict=False)]
-        of_first, of_last, of_both = factored.complement()
-        if mine and rank > 0:
-            here[rank - 1] += diagonals[mine[0]]
-            here[rank - 1] -= 0 if of_first is None else of_first
-        if rank < size - 1 and of_last is not None:
-            here[rank] -= of_last
-        if 0 < rank < size - 1:
-            # Without strips between them, two separators meet.
-            both = last if not inner else None if of_both is None else -of_both
-            couplings[rank - 1] += 0 if both is None else both
-        self._separator_strips = separators
-        return factored, Separators(here, couplings, ranks)
-
     def _of_unknowns(self) -> tuple[Array, Array]:
         """Return N⁻¹ F and the Schur complement of the unknowns, for F = Qᵀ ∂r/∂a."""
         f = self._rows.by_unknowns
@@ -170,7 +138,7 @@ class NormalEquations:
         if not q:
             return np.empty((self._layout.size, 0)), np.empty((0, 0))
         right = self._transposed_times(f)
-        reached = self._windows_solved(right)
+        reached = self._solver.solve(right)
         whole: Array = summed(f.T @ f, self._ranks)
         whole -= right.T @ reached
         return reached, whole
@@ -178,7 +146,7 @@ class NormalEquations:
     def _solved(self, r: Array) -> tuple[Array, Array]:
         """Return the coefficients of the windows [n] and the unknowns [q] for residuals."""
         right = self._transposed_times(r[:, None])
-        y = self._windows_solved(right)[:, 0]
+        y = self._solver.solve(right)[:, 0]
         reached, complement = self._border
         if not len(complement):
             return y, np.empty(0)
@@ -187,31 +155,6 @@ class NormalEquations:
             np.float64
         )
         return y - reached @ z, z
-
-    def _windows_solved(self, right: Array) -> Array:
-        """Return N⁻¹ g for g: [n, k], the same on all ranks (collective)."""
-        strips, layout, ranks = self._strips, self._layout, self._ranks
-        parts = layout.strips(right)
-        mine = strips.of_rank(ranks.rank)
-        inner = mine[1:] if ranks.rank > 0 else mine
-        done, first, last = self._factored.forward([parts[j] for j in inner])
-        whole = [np.zeros_like(parts[j]) for j in self._separator_strips]
-        rank, size = ranks.rank, strips.active
-        if mine and rank > 0:
-            whole[rank - 1] += parts[mine[0]] - (0 if first is None else first)
-        if rank < size - 1 and last is not None:
-            whole[rank] -= last
-        columns = right.shape[1]
-        solved = self._separators.solve(np.vstack([np.empty((0, columns)), *whole]))
-        before = solved[rank - 1] if mine and rank > 0 else None
-        behind = solved[rank] if rank < size - 1 else None
-        found = self._factored.backward(done, before, behind)
-        answer = np.zeros_like(right)
-        for j, each in zip(inner, found, strict=True):
-            answer[layout.place(j)] = each
-        if before is not None:
-            answer[layout.place(mine[0])] = before
-        return summed(answer, ranks)
 
     def _transposed_times(self, f: Array) -> Array:
         """Return Qᵀ f over the rows of all ranks: [N, k] -> [n, k] (collective)."""

@@ -33,14 +33,17 @@ def with_points_of_windows(given: Arguments) -> Arguments:
     domain = given.problem.domain
     if not math.isfinite(domain.volume):
         return given
-    if network.splits or not isinstance(domain, Box):
-        boxes = InBoxes.of(domain, *network.boxes(domain.lower, domain.upper))
+    changed = network.splits or network.enriched
+    if changed or not isinstance(domain, Box):
+        partition = network.partition(domain.lower, domain.upper)
+        lower, upper = partition.boxes()
+        boxes = InBoxes.of(domain, lower, upper, partition.richness)
         unused = sorted({*network.unused, *boxes.outside})
         given = replace(given, network=replace(network, unused=unused))
     points = None if given.points is None else Points.of(given.points)
     if points is None or not isinstance(points.interior, int):
         return given
-    if network.splits:
+    if changed:
         points = points.with_changes(boxes=boxes.used())
     if points.boundary is not None:
         return replace(given, points=points)

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.windows.bases import Basis
 from sciml_par.training.windows.exchange import summed
 from sciml_par.training.windows.rows import WindowRows
 
@@ -106,11 +105,11 @@ def _balanced(counts: Array, size: int) -> list[int]:
 class Layout:
     """Where the columns of windows are, strip by strip."""
 
-    def __init__(self, strips: Strips, bases: dict[int, Basis]) -> None:
+    def __init__(self, strips: Strips, sizes: IntArray) -> None:
         self._windows: list[list[int]] = [[] for _ in range(strips.count)]
-        for k in bases:
+        self._sizes = {int(k): int(sizes[k]) for k in np.flatnonzero(sizes)}
+        for k in self._sizes:
             self._windows[strips.of_window[k]].append(k)
-        self._sizes = {k: len(basis.pivots) for k, basis in bases.items()}
         self._starts: dict[int, int] = {}
         at, ends = 0, [0]
         for each in self._windows:
@@ -119,6 +118,11 @@ class Layout:
                 at += self._sizes[k]
             ends.append(at)
         self.size, self._ends = at, ends
+
+    @property
+    def windows(self) -> list[int]:
+        """The numbers of the windows that have columns."""
+        return list(self._sizes)
 
     def window(self, k: int) -> slice:
         """Return the place of a window."""

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 from sciml_par._checks import check_count, check_flag, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.training.loss.known import Jacobian, Known, LinearMap
+from sciml_par.training.loss.known import Jacobian, Known, LinearMap, WindowJacobian
+from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
@@ -20,6 +21,7 @@ from sciml_par.training.optimizers.least_squares.solvers import (
     KERNEL,
     MATRIX_FREE,
     NORMAL_EQUATIONS,
+    WINDOWS,
     check_solver,
     choose_solver,
     make_system,
@@ -69,8 +71,8 @@ class LevenbergMarquardt(Optimizer):
     trials : how many values of λ a step tries before it gives up.
     solver : of the linear systems: "normal equations", the p equations above; "kernel", as many as
         there are residuals, for the same v; "block cholesky", which divides JᵀJ over the ranks;
-        "qr"; "matrix free", which forms neither JᵀJ nor J; or "auto", which
-        chooses by the size and the free memory.
+        "qr"; "matrix free", which forms neither JᵀJ nor J; "windows", for a network of `Windows`,
+        whose JᵀJ is banded; or "auto", which chooses by the size and the free memory.
     start : "least-squares" lets `LeastSquares` make the first of the steps: it solves for the
         output layer, and the network must end with a linear layer. None, the default, does not.
         The initial loss falls by orders of magnitude. A network whose hidden layers are trained
@@ -125,7 +127,14 @@ class LevenbergMarquardt(Optimizer):
         return pairs if steps > 1 else pairs[:1]
 
     def for_size(
-        self, p: int, rows: int, ranks: int, memory: int | None, *, members: int = 1
+        self,
+        p: int,
+        rows: int,
+        ranks: int,
+        memory: int | None,
+        *,
+        members: int = 1,
+        band: WindowBand | None = None,
     ) -> tuple[LevenbergMarquardt, str]:
         """Return the same with the solver for this size, and a sentence for the user or "".
 
@@ -134,7 +143,9 @@ class LevenbergMarquardt(Optimizer):
         InputError
             The chosen solver does not fit into the memory.
         """
-        taken, sentence = choose_solver(p, rows, ranks, memory, solver=self.solver, members=members)
+        taken, sentence = choose_solver(
+            p, rows, ranks, memory, solver=self.solver, members=members, band=band
+        )
         if taken in (NORMAL_EQUATIONS, KERNEL):
             return self, sentence  # the step takes the one with the smaller matrix
         return replace(self, solver=taken), sentence
@@ -142,6 +153,8 @@ class LevenbergMarquardt(Optimizer):
     @property
     def needs(self) -> type[Known]:  # type: ignore[override]
         """See `Optimizer`."""
+        if self.solver == WINDOWS:
+            return WindowJacobian
         return LinearMap if self.solver == MATRIX_FREE else Jacobian
 
     def init(self, objective: Objective, parameters: Tensor) -> State:

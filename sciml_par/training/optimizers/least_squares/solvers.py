@@ -7,22 +7,25 @@ from typing import Any
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.host_function import can_call_on_host
+from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.optimizers.least_squares.block_cholesky import BlockCholesky
 from sciml_par.training.optimizers.least_squares.kernel_form import KernelForm
 from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
 from sciml_par.training.optimizers.least_squares.matrix_free import MatrixFree
 from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
 from sciml_par.training.optimizers.least_squares.orthogonal_factors import OrthogonalFactors
+from sciml_par.training.optimizers.least_squares.window_equations import WindowEquations
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 AUTO = "auto"
 NORMAL_EQUATIONS, KERNEL = "normal equations", "kernel"
 BLOCK_CHOLESKY, QR, MATRIX_FREE = "block cholesky", "qr", "matrix free"
+WINDOWS = "windows"
 
 SMALLER = (AUTO, NORMAL_EQUATIONS, KERNEL)
 """Those with the smaller one of two matrices."""
 
-ALL = (*SMALLER, BLOCK_CHOLESKY, QR, MATRIX_FREE)
+ALL = (*SMALLER, BLOCK_CHOLESKY, QR, MATRIX_FREE, WINDOWS)
 
 _SYSTEMS: dict[str, Callable[[], LinearSystem]] = {
     NORMAL_EQUATIONS: NormalEquations,
@@ -35,6 +38,8 @@ _MOST_MULTIPLICATIONS = 2e12
 # With fewer parameters or ranks, communication costs more than dividing the factor saves: on two
 # ranks, steps with 2,626 and 4,897 parameters took 1.3 and 1.2 times as long.
 _DIVIDED_FROM, _DIVIDED_OVER = 2_000, 4
+_WORTH = 4
+"""The factor in work from which windows are worth other operations."""
 _WORTH_SAYING = 2**30
 
 
@@ -46,18 +51,26 @@ def make_system(
         counts = objective.residuals_of_ranks(batch)
         if solver == KERNEL or sum(counts) < parameters:
             return KernelForm(counts, scaled)
+    if solver == WINDOWS and objective.band is not None:
+        _check_host(solver)
+        return WindowEquations(objective.band)
     return system_of(solver)
 
 
 def system_of(solver: str) -> LinearSystem:
     """Return the solver of this name but for the kernel; normal equations for "auto"."""
     made = _SYSTEMS.get(solver, NormalEquations)()
-    if not isinstance(made, NormalEquations) and not can_call_on_host():
+    if not isinstance(made, NormalEquations):
+        _check_host(solver)
+    return made
+
+
+def _check_host(solver: str) -> None:
+    if not can_call_on_host():
         raise InputError(
             f"LevenbergMarquardt: solver={solver!r} works on the host, but this program is "
             f"compiled for a GPU; use {NORMAL_EQUATIONS!r}, or hide the GPU from TensorFlow."
         )
-    return made
 
 
 def check_solver(where: str, solver: Any, names: Sequence[str] = ALL) -> None:
@@ -76,16 +89,23 @@ def choose_solver(
     *,
     solver: str = AUTO,
     members: int = 1,
+    band: WindowBand | None = None,
 ) -> tuple[str, str]:
     """Return the solver for p parameters and a rank's rows, and a sentence for the user or "".
 
     Kernel where there are fewer residuals than parameters, else normal equations, divided over
     four ranks or more from 2,000 parameters on; matrix free where these do not fit or are slow.
+    Those of windows where they take a quarter of the work or less.
     """
 
     def needed(name: str) -> int:
-        return members * _memory(name, p, rows, ranks)
+        return members * _memory(name, p, rows, ranks, band)
 
+    if solver == WINDOWS and (band is None or members > 1):
+        raise InputError(
+            "LevenbergMarquardt: solver='windows' is for one model whose network is a Windows "
+            "without unknown functions; leave solver= out."
+        )
     usable = [solver]
     if solver == AUTO:
         divided = ranks >= _DIVIDED_OVER and p >= _DIVIDED_FROM
@@ -94,6 +114,9 @@ def choose_solver(
         work = float(p) * rows * size + float(size) ** 3 / (3 * ranks)
         usable = [KERNEL, *dense] if rows * ranks < p else dense
         usable = [*(usable if members * work <= _MOST_MULTIPLICATIONS else ()), MATRIX_FREE]
+        if band is not None and members == 1:
+            banded = float(band.size) * band.width**2 + rows * float(band.width) ** 2
+            usable = [WINDOWS] if _WORTH * banded < work else usable
     fitting = [name for name in usable if memory is None or needed(name) <= memory]
     if not fitting:
         raise InputError(_too_large(usable[-1], p, rows, needed(usable[-1]), memory or 0))
@@ -110,8 +133,11 @@ def choose_solver(
     return taken, sentence
 
 
-def _memory(solver: str, p: int, rows: int, ranks: int) -> int:
+def _memory(solver: str, p: int, rows: int, ranks: int, band: WindowBand | None) -> int:
     """Return about how many bytes a rank needs: twice J and four times the matrix."""
+    if solver == WINDOWS and band is not None:
+        columns = band.slots * band.places.shape[1]
+        return 8 * (3 * columns * rows + 4 * band.size * band.width)
     if solver == MATRIX_FREE:
         return 8 * (500 * p + 10 * rows)
     size = rows * ranks if solver == KERNEL else p

@@ -80,8 +80,10 @@ class Adaptive(Source):
         mine = [each.complete((x[begin:end],)) for each, x in zip(self.sets, drawn, strict=True)]
         found = squares(mine)
         self._points = [
-            self.adapting.next_points(now, x, of_member, capacity=self.capacity, rng=own)
-            for now, x, of_member, own in zip(self._points, drawn, found, rng, strict=True)
+            self.adapting.next_points(
+                now, x, r, capacity=self.capacity, rng=own, anchors=len(each.anchors)
+            )
+            for each, now, x, r, own in zip(self.sets, self._points, drawn, found, rng, strict=True)
         ]
         self._adapted_at, self._part = step, None
 

@@ -1,0 +1,116 @@
+"""The residuals of a term and their derivatives by the parameters of windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.training.loss.jacobian import (
+    JacobianOfTerm,
+    agree,
+    derivatives_by,
+    moved,
+    of_rows,
+    signs_like,
+)
+from sciml_par.training.loss.recorded_layers import NotRecordedError
+from sciml_par.training.loss.window_band import WindowBand
+from sciml_par.training.points.feed import Rows
+
+Tensor = Any
+
+
+@dataclass
+class WindowJacobianOfTerm(JacobianOfTerm):
+    """Computes √w r and its derivatives by the parameters of the windows at each point.
+
+    A point lies in a few of K windows, so that this takes a small part of the memory of J.
+    """
+
+    band: WindowBand | None = None
+
+    def prepare(self, flat: Tensor, rows: Rows) -> None:
+        """Check the derivatives, and that `band` has the windows that have residuals in common."""
+        given = (of_rows(rows), *rows.arrays)
+        # TensorFlow counts the traces of a method over all objects, but not those of partials.
+        self._computed = tf.function(partial(self._in_windows), autograph=False)
+        try:
+            results = [self._computed(moved(flat, by), *given) for by in (0.1, 1.0)]
+        except NotRecordedError:
+            raise InputError(self._refusal("asks the network for more than its output")) from None
+        if not all(bool(each[-1]) for each in results):
+            raise InputError(self._refusal("couples points, as an integral does"))
+        _, slopes, windows, *_ = results[0]
+        n = rows.arrays[0].shape[0]
+        used = np.any(slopes.numpy() != 0, axis=(0, 1))
+        numbers, points = windows.numpy()[used].astype(int), np.flatnonzero(used) % n
+        assert self.band is not None
+        pairs = pairs_at_points(numbers, points)
+        if not self.band.coupled[pairs[:, 0], pairs[:, 1]].all():
+            raise InputError(self._refusal("couples windows that do not overlap"))
+
+    def __call__(self, flat: Tensor, rows: Rows) -> Any:
+        """Return r [k n], ∂r [k, c, C], the windows of the columns [C] and ∂r by unknowns [q, k n].
+
+        See `WindowJacobian`.
+        """
+        computed = self._computed or self._in_windows
+        r, slopes, windows, by_unknowns, _ = computed(flat, of_rows(rows), *rows.arrays)
+        return r, slopes, windows, by_unknowns
+
+    def _in_windows(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
+        layout, n = self.layout, weights.shape[0]
+        tape, layers, r, parts, totals, own, sought = self._with_record(flat, weights, arrays)
+        found = [layers.in_windows(total, n, layout) for total in totals]
+        slopes, windows = tf.stack([each for each, _ in found]), found[0][1]
+        right = layers.separates_rows(r, n)
+        # Weights that tf.gradients multiplies by in the residual are not recorded.
+        signs = signs_like(r)
+        back = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        expected = tf.concat(
+            [
+                tf.reshape(each, [each.shape[0], -1])
+                for i, each in enumerate(back)
+                if i not in layout.frozen
+            ],
+            axis=1,
+        )
+        total = _sums_of_windows(slopes, windows, signs, n, expected.shape[0])
+        right &= agree(slopes, total, expected)
+        by_unknowns = tf.zeros([0, r.shape[0]], r.dtype)
+        if sought:
+            by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
+        return r, slopes, tf.cast(windows, r.dtype), by_unknowns, right
+
+    def _refusal(self, why: str) -> str:
+        return (
+            f"LevenbergMarquardt: solver='windows' needs residuals at single points; the term "
+            f"{self.term.name!r} {why}. Take solver='normal equations'."
+        )
+
+
+def pairs_at_points(windows: Any, points: Any) -> Any:
+    """Return the pairs of windows that have columns at the same point, both ways: [C], [C]."""
+    order = np.argsort(points, kind="stable")
+    windows, points = windows[order], points[order]
+    found = [np.empty((0, 2), int)]
+    for shift in range(1, len(points)):
+        same = points[shift:] == points[:-shift]
+        if not same.any():
+            break
+        both = windows[shift:][same], windows[:-shift][same]
+        found += [np.stack(both, axis=1), np.stack(both[::-1], axis=1)]
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def _sums_of_windows(slopes: Tensor, windows: Tensor, signs: Tensor, n: int, count: int) -> Tensor:
+    """Return Σ_i s_i ∂r_i/∂θ by window, [K, c], from slopes [k, c, C]."""
+    k, _, columns = slopes.shape
+    factors = tf.tile(tf.reshape(signs, [k, 1, n]), [1, 1, columns // n])
+    by_column = tf.transpose(tf.reduce_sum(slopes * factors, axis=0))  # [C, c]
+    return tf.math.unsorted_segment_sum(by_column, windows, count)

@@ -1,0 +1,282 @@
+"""Normal equations of networks in windows, whose matrix is banded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+from scipy.linalg import LinAlgError, cho_solve, cho_solve_banded, cholesky, cholesky_banded
+
+from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.training.loss.known import WindowJacobian
+from sciml_par.training.loss.window_band import WindowBand
+from sciml_par.training.loss.window_jacobian import pairs_at_points
+from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
+from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
+from sciml_par.training.optimizers.optimizer import Batch, Objective
+
+Tensor = Any
+Array = npt.NDArray[Any]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WindowEquations(LinearSystem):
+    """(JᵀJ + λ D²) d = Jᵀ v for one network in windows and q unknowns.
+
+    With B = J_wᵀ J_a of windows and unknowns, the matrix is
+
+        [ A   B ]
+        [ Bᵀ  C ]
+
+    where A, [P, P], has blocks of windows that overlap only, so that it has b diagonals below the
+    main one in the order of `WindowBand`. Its Cholesky factor takes P b² operations in place of
+    P³/3. Each rank multiplies its rows. One allreduce adds A, B, C and Jᵀr; the first rank
+    factorizes and solves, as in `NormalEquations`.
+    """
+
+    band: WindowBand
+
+    def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
+        """See `LinearSystem`."""
+        known = objective.evaluate(WindowJacobian, parameters, batch)
+        ranks, p = objective.ranks, parameters.shape[1]
+        numbers = [i for i, rows in enumerate(batch) if rows.arrays[0].shape[0]]
+        sizes = [*self._sizes(), p, len(batch)]
+        made = _Products(self, numbers, sizes)
+        given = [tf.cast(each, tf.float64) for each in _flat(known)]
+        whole = tf.zeros([1, sum(sizes)], tf.float64)
+        if given:
+            whole = self._on_host(made, given, (1, sum(sizes)))
+        *matrix, gradient, terms = tf.split(ranks.sum(whole), sizes, axis=1)
+        return Linearization(ranks, known.residuals, [], (matrix, known), gradient, terms)
+
+    def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Any:
+        """See `LinearSystem`; the factors of A, A⁻¹ B and those of C − Bᵀ A⁻¹ B."""
+        matrix, sizes = at.matrix[0], self._sizes()
+        if at.ranks.rank != 0:
+            return [tf.zeros([1, n], tf.float64) for n in sizes]
+        given = [*matrix, damping[:, None] * scale * scale]
+        return algebra_on_host(
+            self._factorize, given, [(1, n) for n in sizes], columns=self.band.width
+        )
+
+    def solve_gradient(self, at: Linearization, factor: Any) -> Tensor:
+        """See `LinearSystem`."""
+        return self._solution(at, factor, at.gradient)
+
+    def solve(self, at: Linearization, factor: Any, v: list[Tensor]) -> Tensor:
+        """See `LinearSystem`."""
+        p, known = at.gradient.shape[1], at.matrix[1]
+        right = tf.zeros([1, p], tf.float64)
+        if known.slopes:
+            made = _Transposed(self, len(known.slopes))
+            given = [tf.cast(each, tf.float64) for each in (*_flat(known), *_with_rows(v))]
+            right = self._on_host(made, given, (1, p))
+        return self._solution(at, factor, at.ranks.sum(right))
+
+    def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
+        """See `LinearSystem`."""
+        known, found = at.matrix[1], []
+        terms = iter(zip(*_lists(known), strict=True))
+        for r in at.residuals:
+            if not r.shape[1]:
+                found.append(tf.zeros_like(r))
+                continue
+            given = [tf.cast(each, tf.float64) for each in (*next(terms), direction)]
+            found.append(tf.cast(self._on_host(self._along, given, tuple(r.shape)), r.dtype))
+        return found
+
+    def squared_column_norms(self, at: Linearization) -> Tensor:
+        """See `LinearSystem`."""
+        (a, _, c), p = at.matrix[0], at.gradient.shape[1]
+        return self._on_host(self._diagonal, [a, c, at.gradient], (1, p))
+
+    def rows(self, numbers: Array, slopes: Array, n: int) -> Iterator[tuple[int, IntArray, Array]]:
+        """Return the points of each window, [R], and derivatives there, [k, c, R]."""
+        used = np.flatnonzero(np.any(slopes != 0.0, axis=(0, 1)))
+        windows, points = numbers[used].astype(int), used % n
+        order = np.lexsort((points, windows))
+        used, windows, points = used[order], windows[order], points[order]
+        starts = np.flatnonzero(np.diff(windows, prepend=-1))
+        for first, end in zip(starts, [*starts[1:], len(windows)], strict=True):
+            at, here = points[first:end], slopes[:, :, used[first:end]]
+            alone = np.flatnonzero(np.diff(at, prepend=-1))
+            if len(alone) < len(at):  # the network was asked at several points for one residual
+                at, here = at[alone], np.add.reduceat(here, alone, axis=2)
+            yield int(windows[first]), at, here
+
+    def _on_host(self, function: Any, given: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
+        columns = self.band.places.shape[1]
+        return algebra_on_host(function, given, [shape], columns=columns)[0]
+
+    def _sizes(self) -> list[int]:
+        """Return how many numbers A, B and C have."""
+        rows, q = self.band.size, self.band.unknowns
+        return [rows * (self.band.width + 1), rows * q, q * q]
+
+    def _solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
+        solution = right
+        if at.ranks.rank == 0:
+            solution = self._on_host(self._solve, [*factor, right], tuple(right.shape))
+        return at.ranks.from_rank(solution)
+
+    def _factorize(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        a, b, c, damping = (each[0] for each in arguments)
+        factor, reached, rest = (each[0] for each in results)
+        size, width, q = self.band.size, self.band.width, self.band.unknowns
+        whole = a.reshape(size, width + 1).copy()
+        whole[:, 0] += damping[self.band.in_order]
+        try:
+            # Of this shape, LAPACK works in place.
+            lower = cholesky_banded(whole.T, lower=True, overwrite_ab=True, check_finite=False)
+            columns = b.reshape(size, q)
+            y = cho_solve_banded((lower, True), columns, check_finite=False) if q else columns
+            s = c.reshape(q, q) + np.diag(damping[len(damping) - q :]) - columns.T @ y
+            rest[:] = (cholesky(s, lower=True) if q else s).ravel()
+        except (LinAlgError, ValueError):
+            factor[:] = reached[:] = rest[:] = np.nan
+            return
+        factor[:], reached[:] = lower.T.ravel(), y.ravel()
+
+    def _solve(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        factor, reached, rest, right = (each[0] for each in arguments)
+        size, q, order = self.band.size, self.band.unknowns, self.band.in_order
+        found = results[0][0]
+        found[:] = np.nan
+        if not np.isfinite(factor[0]):
+            return
+        lower = factor.reshape(size, -1).T
+        y = cho_solve_banded((lower, True), right[order], check_finite=False)
+        found[:] = 0.0
+        if q:
+            columns = reached.reshape(size, q)
+            of_unknowns = right[len(right) - q :] - columns.T @ right[order]
+            z = cho_solve((rest.reshape(q, q), True), of_unknowns, check_finite=False)
+            y, found[len(found) - q :] = y - columns @ z, z
+        found[order] = y
+
+    def _along(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        r, slopes, numbers, by_unknowns, d = (each[0] for each in arguments)
+        k, found = slopes.shape[0], results[0][0]
+        q = len(by_unknowns)
+        found[:] = d[len(d) - q :] @ by_unknowns
+        parts = found.reshape(k, -1)
+        for window, points, here in self.rows(numbers, slopes, parts.shape[1]):
+            parts[:, points] += np.einsum("kcr,c->kr", here, d[self.band.places[window]])
+
+    def _diagonal(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        a, c, _ = (each[0] for each in arguments)
+        found, q = results[0][0], int(np.sqrt(len(c)))
+        found[:] = 0.0
+        found[self.band.in_order] = a.reshape(self.band.size, -1)[:, 0]
+        found[len(found) - q :] = np.diag(c.reshape(q, q))
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Adds A, B, C, Jᵀr and the terms of the loss over the points of this rank.
+
+    `numbers` are those of the terms that have points here.
+    """
+
+    system: WindowEquations
+    numbers: Sequence[int]
+    sizes: Sequence[int]
+
+    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        out = results[0][0]
+        out[:] = 0.0
+        a, b, c, gradient, terms = np.split(out, np.cumsum(self.sizes)[:-1])
+        band = self.system.band
+        q = band.unknowns
+        b, c = b.reshape(band.size, q), c.reshape(q, q)
+        for number, given in zip(self.numbers, _terms(arguments), strict=True):
+            r, slopes, numbers, by_unknowns = given
+            k = len(slopes)
+            terms[number] = r @ r
+            parts, of_unknowns = r.reshape(k, -1), by_unknowns.reshape(q, k, len(r) // k)
+            gradient[len(gradient) - q :] += by_unknowns @ r
+            c += by_unknowns @ by_unknowns.T
+            found = {w: (i, j) for w, i, j in self.system.rows(numbers, slopes, parts.shape[1])}
+            for window, (points, here) in found.items():
+                gradient[band.places[window]] += np.einsum("kcr,kr->c", here, parts[:, points])
+                if q:
+                    own = b[band.start(window) :][: here.shape[1]]
+                    own += np.einsum("kcr,qkr->cq", here, of_unknowns[:, :, points])
+                _add_triangle(a, band.start(window), band.width, sum(j @ j.T for j in here))
+            lengths = [len(points) for points, _ in found.values()]
+            pairs = pairs_at_points(
+                np.repeat(list(found), lengths), np.concatenate([i for i, _ in found.values()])
+            )
+            for one, other in pairs:
+                if band.position[one] > band.position[other]:
+                    self._add(a, one, other, found)
+
+    def _add(
+        self, a: Array, one: int, other: int, found: Mapping[int, tuple[IntArray, Array]]
+    ) -> None:
+        """Add the product of two windows at the points of both; `one` is behind the other."""
+        band = self.system.band
+        if not band.coupled[one, other]:
+            raise InputError(
+                "LevenbergMarquardt: solver='windows' needs residuals of windows that overlap, and "
+                "one couples others. Take solver='normal equations'."
+            )
+        (points, here), (others, there) = found[one], found[other]
+        _, i, j = np.intersect1d(points, others, assume_unique=True, return_indices=True)
+        block = sum(p[:, i] @ q[:, j].T for p, q in zip(here, there, strict=True))
+        row, column = band.start(one), band.start(other)
+        # The entry (r, c) is at c (b + 1) + r − c.
+        first, step = column * band.width + row, a.strides[0]
+        as_strided(a[first:], block.T.shape, (band.width * step, step))[:] += block.T
+
+
+def _add_triangle(a: Array, start: int, width: int, block: Array) -> None:
+    for j in range(len(block)):
+        first = (start + j) * (width + 1)
+        a[first : first + len(block) - j] += block[j:, j]
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    """Jᵀ v over the points of this rank."""
+
+    system: WindowEquations
+    terms: int
+
+    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        found = results[0][0]
+        found[:] = 0.0
+        vectors = arguments[4 * self.terms :]
+        for given, v in zip(_terms(arguments[: 4 * self.terms]), vectors, strict=True):
+            _, slopes, numbers, by_unknowns = given
+            parts, q = v[0].reshape(len(slopes), -1), len(by_unknowns)
+            found[len(found) - q :] += by_unknowns @ v[0]
+            for window, points, here in self.system.rows(numbers, slopes, parts.shape[1]):
+                places = self.system.band.places[window]
+                found[places] += np.einsum("kcr,kr->c", here, parts[:, points])
+
+
+def _lists(known: WindowJacobian) -> tuple[list[Tensor], ...]:
+    residuals = _with_rows(known.residuals)
+    return residuals, known.slopes, known.windows, known.by_unknowns
+
+
+def _with_rows(v: Sequence[Tensor]) -> list[Tensor]:
+    return [each for each in v if each.shape[1]]
+
+
+def _flat(known: WindowJacobian) -> list[Tensor]:
+    return [part for term in zip(*_lists(known), strict=True) for part in term]
+
+
+def _terms(arguments: Sequence[Array]) -> Iterator[list[Array]]:
+    """Return residuals, slopes, windows and derivatives by unknowns of each term of one member."""
+    for first in range(0, len(arguments), 4):
+        yield [each[0] for each in arguments[first : first + 4]]
