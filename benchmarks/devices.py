@@ -77,15 +77,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names; all")
     parser.add_argument("--threads", type=int, default=8, help="of the processor")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=("GPU", "CPU"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return work(options.names)
+        return work(options.worker, options.names)
     print(LINE.format("", "", "µs a step", "train, s", "compile, s", "error"), flush=True)
     found = []
     for device, mask in (("GPU", {}), ("CPU", {"CUDA_VISIBLE_DEVICES": ""})):
         count = str(options.threads if device == "CPU" else 1)
-        command = [sys.executable, __file__, "--worker", *options.names]
+        command = [sys.executable, __file__, "--worker", device, *options.names]
         environment = {**os.environ, **mask, "OMP_NUM_THREADS": count}
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, encoding="utf-8", env=environment
@@ -100,10 +100,14 @@ def main() -> None:
     write_json(RESULTS / "devices.json", {"rows": found})
 
 
-def work(names: list[str]) -> None:
-    """Solve each problem on this process’s device, and print the figures."""
+def work(device: str, names: list[str]) -> None:
+    """Solve each problem on the device of this process, and print the figures."""
+    import tensorflow as tf
+
     import sciml_par as sp
 
+    if device == "GPU" and not tf.config.list_physical_devices("GPU"):
+        sys.exit("devices.py: TensorFlow finds no GPU on this machine.")
     sp.init(threads=int(os.environ["OMP_NUM_THREADS"]))
     warnings.simplefilter("ignore")
     for name, solve in cases().items():

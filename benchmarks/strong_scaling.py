@@ -2,9 +2,9 @@
 
     python benchmarks/strong_scaling.py
 
-runs one rank, two, and one rank beside another one that does the same: two ranks cannot be faster
-than twice that. Prints milliseconds a step with one thread a rank, and writes
-benchmarks/results/strong_scaling.json.
+runs one rank, two ranks, and two processes that do not communicate and each do the work of one
+rank: two ranks cannot be faster than twice these. Prints milliseconds a step with one thread a
+rank, and writes benchmarks/results/strong_scaling.json.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def main() -> None:
         return work()
     one, two = answer(started(1)), answer(started(2))
     others = [started(1), started(1)]
-    beside = [answer(each) for each in others]
+    together = [answer(each) for each in others]
     rows = []
     print(f"{'':50}{'1 rank':>10}{'2 ranks':>10}{'speed-up':>10}{'two alone':>11}")
     for name in CASES:
-        limit = max(each[name] for each in beside)
+        limit = max(each[name] for each in together)
         rows.append({"name": name, "one": one[name], "two": two[name], "side_by_side": limit})
         print(
             f"{name:50}{one[name]:7.1f} ms{two[name]:7.1f} ms{one[name] / two[name]:10.2f}"

@@ -1,0 +1,144 @@
+"""Which methods of `baselines.py` solve which problem, and with what settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from _baselines_problems import CASES, SEEDS, Case
+
+Setting = tuple[Any, ...]
+
+SOLVE, TRAIN, DEEPXDE = "sp.solve", "sp.train", "DeepXDE"
+"""The package twice, and the one method in another environment."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method for one problem.
+
+    Attributes
+    ----------
+    label : for tables and figures.
+    function : the module `_baselines_MODULE` and a function in it, as "elements.plate".
+    settings : its arguments, from cheap to expensive; `--quick` runs the first alone.
+    name, place : of the argument that tables show.
+    """
+
+    label: str
+    function: str
+    settings: tuple[Setting, ...]
+    name: str
+    place: int = 0
+
+    def solver(self) -> Callable[..., Any]:
+        """Import its module, and return the function."""
+        module, _, name = self.function.partition(".")
+        return getattr(import_module(f"_baselines_{module}"), name)
+
+    def shown(self, setting: Setting) -> str:
+        """Return a setting in words."""
+        value = setting[self.place]
+        return f"{self.name} {value:,}" if isinstance(value, int) else f"{self.name} {value:g}"
+
+
+def _elements(
+    function: str, settings: dict[int, tuple[Any, ...]], label: str = "FEM", name: str = "cells"
+) -> list[Method]:
+    """Return finite elements by degree, each on several meshes, or with (cells, tolerance)."""
+    return [
+        Method(
+            f"{label}, P{degree}",
+            function,
+            tuple((degree, *(each if isinstance(each, tuple) else (each,))) for each in some),
+            name,
+            place=1,
+        )
+        for degree, some in settings.items()
+    ]
+
+
+def _in_a_cube(
+    name: str, dimension: int, degrees: tuple[int, ...], walks: tuple[int, ...]
+) -> list[Method]:
+    """Return the methods for any number of dimensions."""
+    grids = tuple((name, dimension, degree) for degree in degrees)
+    points = tuple((name, count) for count in walks)
+    return [
+        Method("Chebyshev", "simple.poisson_box", grids, "degree", place=2),
+        Method("walks on spheres", "simple.walks_on_spheres", points, "walks", place=1),
+    ]
+
+
+_OF_SEEDS = tuple((seed,) for seed in SEEDS)
+_DIRECT: dict[str, list[Method]] = {
+    "poisson-2d": [
+        *_elements("elements.poisson_square", {1: (16, 64, 256), 2: (8, 32, 128), 3: (8, 32, 96)}),
+        Method("Chebyshev", "simple.poisson_square", ((6,), (10,), (16,)), "degree"),
+    ],
+    "l-shape": [
+        *_elements("elements.l_shape", {1: (8, 32, 128), 2: (8, 32, 96), 3: (8, 32, 64)}),
+        *_elements(
+            "elements.l_shape_adaptive",
+            dict.fromkeys((1, 2, 3), (1000, 10_000, 40_000)),
+            "adaptive FEM",
+            "unknowns",
+        ),
+        Method("rational functions", "simple.l_shape", ((10,), (20,), (40,), (60,)), "poles"),
+    ],
+    "plate-hole": _elements("elements.plate", dict.fromkeys((1, 2), (4, 16, 48, 96))),
+    "heat": [
+        *_elements(
+            "evolution.heat",
+            {
+                1: ((16, 1e-3), (64, 1e-4), (256, 1e-5)),
+                2: ((16, 1e-5), (64, 1e-7), (128, 1e-8)),
+                3: ((16, 1e-6), (32, 1e-8), (96, 1e-10)),
+            },
+        ),
+        Method("Chebyshev", "simple.heat", ((8,), (16,), (24,)), "degree"),
+    ],
+    "burgers": [
+        *_elements(
+            "evolution.burgers",
+            {
+                1: ((32, 1e-3), (128, 1e-4), (256, 1e-5)),
+                2: ((32, 1e-3), (64, 1e-4), (128, 1e-6)),
+                3: ((32, 1e-5), (96, 1e-7), (192, 1e-9)),
+            },
+        ),
+        Method("Fourier", "simple.burgers", ((512, 500), (1024, 1000), (2048, 2000)), "modes"),
+    ],
+    "taylor-green": [
+        Method("FEM, P2", "evolution.vortex", ((8, 20), (16, 50), (32, 150)), "cells"),
+        Method("Fourier", "simple.vortex", ((8, 20), (16, 50)), "modes"),
+    ],
+    "poisson-5d": _in_a_cube("poisson-5d", 5, (4, 6, 8, 10), walks=(10, 100, 500)),
+    "poisson-10d": _in_a_cube("poisson-10d", 10, (2, 3, 5), walks=(10, 100)),
+    "inverse-diffusion": [Method("FEM, least squares", "inverse.diffusion", _OF_SEEDS, "seed")],
+    "conductivity": [Method("FEM, least squares", "inverse.conduction", _OF_SEEDS, "seed")],
+}
+"""By problem: the methods that are NumPy, SciPy or scikit-fem."""
+
+_BY_DEEPXDE = ("poisson-2d", "heat", "burgers", "inverse-diffusion")
+
+
+def methods_of(case: Case) -> dict[str, Method]:
+    """Return all methods for a problem by label, the package first."""
+    if case.inverse:
+        # A run of `sp.solve` takes 100 s.
+        found = [Method(SOLVE, "package.solve", _OF_SEEDS[:2], "seed")]
+        found.append(Method(TRAIN, "package.train", _OF_SEEDS, "seed"))
+    else:
+        tolerances = tuple((each,) for each in case.tolerances)
+        found = [Method(SOLVE, "package.solve", tolerances, "tolerance")]
+    found += _DIRECT[case.name]
+    if case.name in _BY_DEEPXDE:
+        settings = _OF_SEEDS if case.inverse else _OF_SEEDS[:1]
+        found.append(Method(DEEPXDE, "", settings, "seed"))
+    return {each.label: each for each in found}
+
+
+METHODS = {name: methods_of(case) for name, case in CASES.items()}
