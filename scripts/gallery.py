@@ -119,7 +119,7 @@ def circumstances_of(folder: Path) -> dict[str, Any]:
 
 def figure_of(folder: Path) -> Path:
     """Return the figure of a run that shows its kind of problem best."""
-    kinds = ("unknowns", "flow", "slices", "prediction")
+    kinds = ("unknowns", "flow", "slices", "body", "prediction")
     return next(path for kind in kinds if (path := folder / f"{kind}.png").exists())
 
 

@@ -14,7 +14,7 @@ from sciml_par.results import Result
 pytestmark = pytest.mark.launches
 
 INVERSE = ROOT / "scripts" / "inverse.py"
-SMALL = ("--points", "60", "--width", "8", "--depth", "1", "--steps", "40", "--level", "0.9")
+SMALL = ("--points", "60", "--width", "8", "--depth", "1", "--steps", "120", "--level", "0.9")
 
 
 def test_intervals_are_those_of_two_ranks_and_drawn(tmp_path: Path) -> None:
