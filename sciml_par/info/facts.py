@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import Any, TypeVar
 
-from sciml_par._tensorflow import import_module
+from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line, rank_list
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
@@ -80,6 +81,7 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
         "gpu": next((asdict(gpu) for gpu in visible if gpu.entry == world.gpu), None),
         "gpu_name": _gpu_name(world.communicator),
         "tensorflow_on_gpu": has_gpus(),
+        "tensorflow_is_right": not has_gpus() or _as_on_the_cpu("/GPU:0"),
         # Ranks connected by NCCL use MPI for the tensors of a TensorFlow that finds no GPU.
         "transport": "NCCL" if world.communicator.nccl_transport and has_gpus() else "MPI",
         "tensor_float_32": tensor_float_32_is_on(),
@@ -92,6 +94,19 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
             if name in _VARIABLES or name.startswith(_PREFIXES)
         },
     }
+
+
+def _as_on_the_cpu(device: str) -> bool:
+    """Return whether random numbers and their sum are those of the CPU.
+
+    With the CUDA runtime of another version, TensorFlow's own kernels give zeros without an error.
+    """
+
+    def total(device: str) -> float:
+        with tf.device(device):
+            return float(tf.reduce_sum(tf.abs(tf.random.stateless_normal([1000], seed=(1, 2)))))
+
+    return math.isclose(total(device), total("/CPU:0"), rel_tol=1e-3)
 
 
 def _own_version() -> str:

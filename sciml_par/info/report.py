@@ -112,6 +112,10 @@ def _gpus(ranks: Sequence[Rank], hosts: Sequence[list[int]], obstacle: str) -> I
     for kind, (text, style) in _TENSORFLOW.items():
         if kind in seen:
             yield "TensorFlow", Text(text.format(rank_list(seen[kind])), style)
+    wrong = ranks_by(rank["tensorflow_is_right"] for rank in ranks).get(False)
+    if wrong:
+        text = f"computes WRONG numbers on the GPU on {rank_list(wrong)}: its CUDA libraries are "
+        yield "", Text(f"{text}not those it was built with: pip install 'sciml-par[gpu]'", BAD)
     bits = _common("on" if rank["tensor_float_32"] else "off" for rank in ranks)
     if any(rank["tensor_float_32"] for rank in ranks):
         bits = Text(f"{bits}: float32 matrices are multiplied with ten bits", ODD)

@@ -228,6 +228,7 @@ NCCL, OLD = {"version": "2.30.7", "obstacle": ""}, {"version": "", "obstacle": "
         ({"mpi_library": "Other"}, "", "library differs: Some MPI on rank 0; Other on rank 1"),
         ({"thread_level": "SINGLE"}, "", "SINGLE on rank 1, not MULTIPLE"),
         ({"tensorflow_on_gpu": False}, "", "TensorFlow finds no GPU on rank 1"),
+        ({"tensorflow_is_right": False}, "", "computes WRONG numbers on the GPU on rank 1: its"),
         ({"gpu": None, "visible": []}, "", "computes on a GPU not given to rank 1"),
         ({"tensor_float_32": True}, "", "TensorFloat-32 differs: off on rank 0; on on rank 1"),
         (

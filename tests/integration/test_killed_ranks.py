@@ -98,6 +98,28 @@ if everyone.rank == 1:
 everyone.mpi.Barrier()
 """
 
+ABORTED = """
+import os, threading, time
+from mpi4py import MPI
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.supervision.end_job import JobEnd
+
+done = threading.Event()
+
+
+class FakeNCCL:
+    def abort(self):
+        done.set()  # as the GPU's work is done when NCCL is aborted, with wrong numbers
+        time.sleep(1.0)
+
+
+everyone = Communicator(MPI.COMM_WORLD)
+everyone.nccl_transport = FakeNCCL()
+threading.Timer(0.2, JobEnd(everyone).with_message, args=["Rank 1 is gone."]).start()
+done.wait()
+os.write(1, b"went on\\n")
+"""
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
@@ -148,6 +170,13 @@ def test_a_rank_alone_on_its_host_is_named_by_the_other_host(program):
     path = program.with_name("two_hosts.py")
     path.write_text(TWO_HOSTS)
     assert_named(1, 3, run(path, ranks=3, fresh=True), "(left with exit code 0|is gone)")
+
+
+def test_a_program_does_not_see_what_an_aborted_collective_leaves(program):
+    path = program.with_name("aborted.py")
+    path.write_text(ABORTED)
+    said = run(path, ranks=1)
+    assert said.endswith("sciml_par: Rank 1 is gone.\nsciml_par: the job ends.\n")
 
 
 def assert_named(rank, ranks, said, how):

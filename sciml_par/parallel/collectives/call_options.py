@@ -38,6 +38,16 @@ AgainTogether = Callable[[list["Tensor"], "CallOptions"], Sequence["Tensor"]]
 Gradient = Callable[[Tensor], Tensor]
 """Takes ḡ, the gradient by a result, and returns the gradient by the input."""
 
+COUNTS = "int64"
+"""The type of numbers of rows in a plain graph: with int32 TensorFlow would run the collective's
+Python function, and so have all of its tensors, on the CPU."""
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return a tensor of int32 as one of `COUNTS`, others as they are."""
+    x = tf.convert_to_tensor(x)
+    return tf.cast(x, COUNTS) if x.dtype == tf.int32 else x
+
 
 def communicator_of(communicator: Communicator | None, where: str) -> Communicator:
     """Return the given communicator, all ranks by default; or raise `InputError`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
+from sciml_par.parallel.collectives.call_options import COUNTS, CallOptions, Tensor, widened
 from sciml_par.parallel.collectives.primitives import any_rows_of, gathered_rows, reduced, scattered
 from sciml_par.parallel.execution.dispatch import Placement, may_have_unknown_shapes
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
@@ -29,7 +29,8 @@ def gathered_together(
     if any(options.has_unknown_shape(x) for x in tensors) or may_have_unknown_shapes():
         if options.group.size == 1:
             return [tf.identity(x) for x in tensors]
-        return _gathered_together_later(tensors, options, alike)[:-1]
+        same = [None if each is None else widened(each) for each in alike]
+        return _gathered_together_later(tensors, options, same)[:-1]
     rows = _rows_of_all(tensors, options, alike)
     return _gathered_by_type(tensors, rows, options)
 
@@ -52,7 +53,7 @@ def _gathered_together_later(
 ) -> list[Tensor]:
     """Return all results, and then the number of rows of each rank and tensor, [P, n]."""
     group, n = options.group, len(tensors)
-    results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], tf.int32)]
+    results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], COUNTS)]
 
     given = [each for each in alike if each is not None]
 
@@ -63,7 +64,7 @@ def _gathered_together_later(
         )
         known = [None if each is None else next(values) for each in alike]
         rows = _rows_of_all(xs, now, known)
-        return [*_gathered_by_type(xs, rows, now), tf.constant(rows, tf.int32)]
+        return [*_gathered_by_type(xs, rows, now), tf.constant(rows, COUNTS)]
 
     def again(inputs: list[Tensor], now: CallOptions) -> list[Tensor]:
         xs, values = inputs[:n], iter(inputs[n:])

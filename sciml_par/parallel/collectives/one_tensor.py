@@ -264,11 +264,16 @@ def alltoall(
     check_rows(x, "alltoall")
     unknown = options.has_unknown_shape(x)
     if unknown or (may_have_unknown_shapes() and unknown_splits(splits)):
-        return exchanged_later(x, splits, options)
+        return _exchanged_later(x, splits, options)
     shape = shape_of(x)
     sent = rows_for_each(splits, shape[0], group.size)
     if may_have_unknown_shapes():
-        return exchanged_later(x, tf.constant(sent), options)
+        return _exchanged_later(x, tf.constant(sent), options)
     signature = exchange_of_rows("alltoall", x.dtype.name, shape, name)
     received = tuple(group.exchange_rows(sent, signature=signature))
     return exchanged(x, sent, received, options), received
+
+
+def _exchanged_later(x: Any, splits: Any, options: CallOptions) -> tuple[Any, Any]:
+    y, received = exchanged_later(x, splits, options)
+    return y, tf.cast(received, tf.int32)

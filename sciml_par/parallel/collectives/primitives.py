@@ -11,7 +11,14 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import rows_for_each
-from sciml_par.parallel.collectives.call_options import Again, CallOptions, Gradient, Tensor
+from sciml_par.parallel.collectives.call_options import (
+    COUNTS,
+    Again,
+    CallOptions,
+    Gradient,
+    Tensor,
+    widened,
+)
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, perform_bundle
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
@@ -133,7 +140,7 @@ def _gathered_later(x: Tensor, options: CallOptions) -> Tensor:
 def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
     """Return [y, rows], with the number of rows of each rank, [P] (collective)."""
     group = options.group
-    results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
+    results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
 
     def run(perform: Any, x: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
@@ -141,7 +148,7 @@ def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
         rows = group.gather_rows(shape[0], signature=signature)
         return [
             perform(Allgather(dtype, shape, tuple(rows), name=options.name), x),
-            tf.constant(rows),
+            tf.constant(rows, COUNTS),
         ]
 
     def with_gradient(x: Tensor) -> tuple[list[Tensor], Any]:
@@ -173,7 +180,7 @@ def scattered(
         # The shape of x decides, on every rank alike: that of its gradient may be known less or
         # more.
         if not x.shape.is_fully_defined():
-            return _put_back(part, tf.shape(x)[0], x.shape, rows, after)
+            return _put_back(part, tf.shape(x, COUNTS)[0], x.shape, rows, after)
         split = rows or even_rows(x.shape[0], group.size)
         mine = tf.ensure_shape(part, [split[group.rank], *shape_of(x)[1:]])
         return gathered_rows(mine, split, after)
@@ -277,7 +284,7 @@ def exchanged_later(
 ) -> tuple[Tensor, Tensor]:
     """Exchange rows when the graph runs; return them and the number from each rank (collective)."""
     group = options.group
-    results = [any_rows_of(x), tf.TensorSpec([group.size], tf.int32)]
+    results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
 
     def run(perform: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
         shape, dtype = shape_of(x), x.dtype.name
@@ -285,10 +292,10 @@ def exchanged_later(
         signature = exchange_of_rows("alltoall", dtype, shape, options.name)
         received = tuple(group.exchange_rows(sent, signature=signature))
         request = Alltoall(dtype, shape, sent, received, name=options.name)
-        return [perform(request, x), tf.constant(received)]
+        return [perform(request, x), tf.constant(received, COUNTS)]
 
     def with_gradient(x: Tensor) -> tuple[Any, Any]:
-        inputs = [x] if splits is None else [x, splits]
+        inputs = [x] if splits is None else [x, widened(splits)]
         y, received = options.at_run_time(
             run,
             inputs,

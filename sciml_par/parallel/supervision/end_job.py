@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -38,12 +39,29 @@ class JobEnd:
         fallback.daemon = True
         fallback.start()
         with contextlib.suppress(Exception):
+            _stop_main_thread(exit_code)
             abort_gpus(self._communicator)
         # Everything has been said; MPI's own lines about MPI_Abort would only bury it.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         self._communicator.mpi.Abort(exit_code)
         os._exit(exit_code)
+
+
+def _stop_main_thread(exit_code: int) -> None:
+    """Let the main thread, if it is another one, run no further line of its program.
+
+    What it waits for on the GPU ends when NCCL is aborted, as if it were done, with wrong numbers.
+    """
+    main = threading.main_thread().ident
+    if main is None or main == threading.get_ident():
+        return
+
+    class JobEnded(SystemExit):
+        def __init__(self) -> None:
+            super().__init__(exit_code)
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(JobEnded))
 
 
 def abort_gpus(communicator: Communicator) -> None:
