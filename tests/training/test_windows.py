@@ -102,7 +102,7 @@ def test_a_part_with_more_features_resolves_a_peak() -> None:
         conditions=[Dirichlet(0.0)],
         exact=peak,
     )
-    few = windows(20, 4)
+    few = windows(16, 4)
     poor = trained(problem, network=few, points=800)
     rich = trained(problem, network=few.enrich(1, 2, 1, 2), points=800, estimate=True)
     assert error_of(rich) < 0.1 * error_of(poor)
