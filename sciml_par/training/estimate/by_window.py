@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from sciml_par.training.preparation.preparation import prepare
 from sciml_par.training.windows.exchange import summed
 from sciml_par.training.windows.gauss_newton import WindowedGaussNewton
 from sciml_par.training.windows.points import with_points_of_windows
+from sciml_par.training.windows.solved import Found
 
 Array = npt.NDArray[Any]
 
@@ -41,13 +43,15 @@ class SolvedInWindows:
 
     Attributes
     ----------
-    stack, theta : its network and parameters.
+    given : the arguments of the training that it stands for.
+    stack, found : its network and parameters.
     loss : at unseen points.
     residual : the share of the part of each window in it, [K].
     """
 
+    given: Arguments
     stack: Stack
-    theta: Array
+    found: Found
     loss: float
     residual: Array
 
@@ -67,42 +71,43 @@ class SolvedInWindows:
 
     @property
     def _solution(self) -> Solution:
-        return Solution(self.stack.problem, self.stack.network, self.stack.layout, self.theta)
+        return Solution(self.stack.problem, self.stack.network, self.stack.layout, self.found.theta)
 
 
 def solve_in_windows(
     problem: Problem, windows: Any, points: Points, *, seed: int, precision: str, world: World
 ) -> SolvedInWindows:
     """Solve for a network in windows, and see its residual at other points (collective)."""
-    given = with_points_of_windows(
-        Arguments(
-            problem=problem,
-            network=windows,
-            points=points,
-            points_per_rank=None,
-            mode="data",
-            optimizer=LeastSquares(),
-            steps=LeastSquares.default_steps,
-            phases=None,
-            stop=None,
-            keep="last",
-            weights=None,
-            seed=seed,
-            precision=precision,
-            log_every=None,
-            evaluation_points=None,
-            evaluation_domain=None,
-        )
+    began = time.perf_counter()
+    given = Arguments(
+        problem=problem,
+        network=windows,
+        points=points,
+        points_per_rank=None,
+        mode="data",
+        optimizer=LeastSquares(),
+        steps=LeastSquares.default_steps,
+        phases=None,
+        stop=None,
+        keep="last",
+        weights=None,
+        seed=seed,
+        precision=precision,
+        log_every=None,
+        evaluation_points=None,
+        evaluation_domain=None,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (stack,) = prepare(given, world).stacks
+        with_boundary = with_points_of_windows(given)
+        (stack,) = prepare(with_boundary, world).stacks
     ranks, method = world.communicator, LeastSquares()
     solver = WindowedGaussNewton(stack, ranks, method)
     batch = stack.setups[0].feed.whole(0)
-    theta, _ = solver.solve(stack.parameters[0], batch, LeastSquares.default_steps)
+    theta, terms = solver.solve(stack.parameters[0], batch, LeastSquares.default_steps)
+    found = Found(theta, terms, time.perf_counter() - began)
     model: Any = stack.network.model
-    unseen = Points.of(given.points).with_changes(
+    unseen = Points.of(with_boundary.points).with_changes(
         interior=_SEEN * model.partition.count, seed=_SEED + seed
     )
     other = make_feed(
@@ -116,7 +121,7 @@ def solve_in_windows(
     )
     squares = solver.squares(theta, other.whole(0))
     loss, residual = shares_of(squares, model.partition, world)
-    return SolvedInWindows(stack, theta, loss, residual)
+    return SolvedInWindows(given, stack, found, loss, residual)
 
 
 def shares_of(

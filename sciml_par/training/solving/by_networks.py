@@ -18,7 +18,7 @@ from sciml_par.results.member import Member
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
-from sciml_par.training.loop.stops import TargetLoss, WallTime
+from sciml_par.training.loop.stops import NoProgress, TargetLoss, WallTime
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.points.adapting import RAD
 from sciml_par.training.points.points import Points
@@ -41,6 +41,8 @@ _LEAST_SHARE = 0.3
 _TARGET = 0.3
 """The residual, relative to that of u = 0 and to the tolerance, at which a first round ends."""
 _STEPS = 10_000
+_NO_PROGRESS = 50
+"""After so many steps without a fall of the loss, one that fits noise begins to over-fit."""
 _LEAST_FALL = 10.0
 """Of the residual since u = 0, from which a difference of two networks says something."""
 _CAUTION = 3.0
@@ -84,11 +86,15 @@ def _trained(
     """Train a network, from the beginning or further (collective); None if that fails."""
     width, depth, interior, boundary = _shape(ladder)
     stops: list[Any] = [WallTime(seconds=max(seconds, 1.0))]
+    if ladder.fits_noise:
+        stops.append(NoProgress(_NO_PROGRESS))
     if not last and ladder.zero_loss > 0:
         stops.append(TargetLoss((_TARGET * ladder.tolerance) ** 2 * ladder.zero_loss))
     seed = ladder.drawn + number
     name = "first" if number == 0 else "second"
-    follow = None if ladder.problem.domain.dimension > MOST_DIMENSIONS else RAD(_FOLLOW)
+    # With noise the loss has a floor, which is seen at points that stay.
+    fixed = ladder.fits_noise or ladder.problem.domain.dimension > MOST_DIMENSIONS
+    follow = None if fixed else RAD(_FOLLOW)
     return ladder.run(
         part=f"{name}-network{'-further' if last else ''}",
         network=_copy_of(before)

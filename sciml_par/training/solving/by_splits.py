@@ -14,12 +14,9 @@ import numpy.typing as npt
 
 from sciml_par._free_memory import free_memory
 from sciml_par._tensorflow import import_module
-from sciml_par._text import one_line
-from sciml_par.errors import InputError, TrainingError
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.points.points import Points
 from sciml_par.training.solving.by_windows import parts_of
 from sciml_par.training.solving.ladder import Ladder, text_of, with_error
@@ -121,13 +118,7 @@ def climb_by_splits(ladder: Ladder) -> str | None:
             f"the solution may be singular near {place}: the last rounds all split windows there"
         )
     if error is not None and ladder.decided(error.known and error.relative < _USEFUL):
-        result = ladder.run(
-            network=rounds[-1].windows,
-            points=_points(rounds[-1].windows, d),
-            optimizer=LeastSquares(),
-            keep="last",
-            estimate=False,
-        )
+        result = ladder.result_of(rounds[-1].solved, estimate=False)
         if result is not None:
             error = _by_window(ladder, rounds[-1], error)
             ladder.keep("split windows", _text(rounds[-1]), with_error(result, error))
@@ -156,18 +147,8 @@ def _features(windows: Any, d: int) -> float:
 
 def _solved(ladder: Ladder, windows: Any, former: _Round | None) -> _Round | None:
     domain = ladder.problem.domain
-    by_window: Any = import_module("sciml_par.training.estimate.by_window")
-    try:
-        solved = by_window.solve_in_windows(
-            ladder.problem,
-            windows,
-            _points(windows, domain.dimension),
-            seed=ladder.seed,
-            precision=ladder.precision,
-            world=ladder.world,
-        )
-    except (InputError, TrainingError) as failure:
-        ladder.say("", one_line(failure), math.nan, "")
+    solved = ladder.solved_in_windows(windows, _points(windows, domain.dimension))
+    if solved is None:
         return None
     change, (x, inside) = math.nan, ladder.at
     if former is not None:

@@ -15,7 +15,6 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.points.points import Points
 from sciml_par.training.solving.ladder import Ladder, with_error
 
@@ -46,55 +45,47 @@ def climb_by_windows(ladder: Ladder) -> str | None:
     nothing_left = ladder.decided(not _loss(ladder.best) > 0.0)
     if nothing_left or d > MOST_DIMENSIONS or problem.unknown_functions:
         return None
-    former, smaller = ladder.best, _COUNTS[d][0]
+    x, inside = ladder.at
+    loss, u = _loss(ladder.best), ladder.best.predict(x[inside]).mean
+    smaller = _COUNTS[d][0]
     each = _least_seconds(parts_of(problem, smaller), problem.outputs)
-    concluded: tuple[tuple[int, ...], Result, float] | None = None
+    concluded: tuple[tuple[int, ...], Any, float] | None = None
     for count in _COUNTS[d]:
         each *= (count / smaller) ** _GROWTH
         if ladder.decided(_WITH_ERROR * each > _SHARE * ladder.left()):
             break
         began, parts = time.perf_counter(), parts_of(problem, count)
-        result = _solved(ladder, parts, estimate=False)
-        if result is None:
+        features = _FEATURES[d]
+        solved = ladder.solved_in_windows(_windows(parts, features), _points(parts, features))
+        if solved is None:
             break
-        ladder.say("windows", _text(parts), _loss(result), "")
+        ladder.say("windows", _text(parts), solved.loss, "")
         each, smaller = ladder.longest(time.perf_counter() - began), count
-        fall = math.sqrt(_loss(former) / max(_loss(result), np.finfo(float).tiny))
+        fall = math.sqrt(loss / max(solved.loss, np.finfo(float).tiny))
         if ladder.decided(not fall > _FALL):
             break
-        concluded = parts, result, _WITH_ERROR * each
-        small = ladder.world.communicator.rank == 0 and (
-            _change(ladder, former, result) <= fall * ladder.tolerance
-        )
-        if ladder.decided(small):
+        concluded = parts, solved, _WITH_ERROR * each
+        before, u, loss = u, solved(x[inside]), solved.loss
+        change = float(np.linalg.norm(u - before) / np.linalg.norm(u))
+        if ladder.decided(change <= fall * ladder.tolerance):
             break
-        former = result
     if concluded is not None:
         _conclude(ladder, *concluded)
     return None
 
 
-def _conclude(ladder: Ladder, parts: tuple[int, ...], result: Result, seconds: float) -> None:
+def _conclude(ladder: Ladder, parts: tuple[int, ...], solved: Any, seconds: float) -> None:
     """Keep a solution, with its error if the time is left that this takes (collective)."""
-    if ladder.decided(seconds <= ladder.left()):
-        found = _solved(ladder, parts, estimate=True)
-        if found is not None:
-            ladder.keep("windows, and error", _text(parts), found)
+    estimate = ladder.decided(seconds <= ladder.left())
+    result = ladder.result_of(solved, estimate=estimate)
+    if result is None:
+        return
+    if estimate:
+        ladder.keep("windows, and error", _text(parts), result)
         return
     why = "no time was left to estimate it; give solve more seconds."
     error = ErrorEstimate.not_known(ladder.problem.outputs, why)
     ladder.keep("windows", _text(parts), with_error(result, error))
-
-
-def _solved(ladder: Ladder, parts: tuple[int, ...], *, estimate: bool) -> Result | None:
-    features = _FEATURES[len(parts)]
-    return ladder.run(
-        network=_windows(parts, features),
-        points=_points(parts, features),
-        optimizer=LeastSquares(),
-        keep="last",
-        estimate=estimate,
-    )
 
 
 def _least_seconds(parts: tuple[int, ...], outputs: int) -> float:
@@ -108,13 +99,6 @@ def _least_seconds(parts: tuple[int, ...], outputs: int) -> float:
     a = np.ones((_TIMED, _TIMED))
     speed = 2 * _TIMED**3 / min(timeit.repeat(lambda: a @ a, number=1, repeat=3))
     return math.prod(parts) * q * width**2 / speed
-
-
-def _change(ladder: Ladder, former: Result, result: Result) -> float:
-    """Return the relative change of u between two results (local, on rank 0)."""
-    x, inside = ladder.at
-    before, after = (each.predict(x[inside]).mean for each in (former, result))
-    return float(np.linalg.norm(after - before) / np.linalg.norm(after))
 
 
 def _text(parts: tuple[int, ...]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.parallel.groups.world import World
@@ -21,14 +22,22 @@ from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
+from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import points_of
+from sciml_par.training.points.points import Points
 from sciml_par.training.train import train
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[Any]
 
 _SEED = 401
+_SMALL = 0.1
+"""The numerical error, relative to the deviation by the errors of the data, that no longer counts."""
+_LIMITED = (
+    f"the numerical errors of the unknowns are at most {_SMALL:.0%} of the deviations that the "
+    f"errors of the data give them"
+)
 _NO_FURTHER = "no method makes the residual at unseen points fall any further"
 
 
@@ -61,9 +70,26 @@ class Ladder:
 
     @property
     def met(self) -> bool:
-        """Whether the best result is known to meet the tolerance (collective)."""
+        """Whether the best result is known to meet the tolerance, or is limited by its data.
+
+        Collective.
+        """
         best = self.best
-        return self.decided(best is not None and best.error.relative <= self.tolerance)
+        within = best is not None and best.error.relative <= self.tolerance
+        return self.decided(within) or self.limited_by_data
+
+    @property
+    def limited_by_data(self) -> bool:
+        """Whether the numerical error of each unknown is small beside its deviation (collective).
+
+        Of unknown functions that is not known.
+        """
+        best, limited = self.best, False
+        alone = best is not None and self.fits_noise and not self.problem.unknown_functions
+        if best is not None and alone and self.world.communicator.rank == 0:
+            found = best.uncertainty()
+            limited = found.known and bool((found.numerical <= _SMALL * found.deviations).all())
+        return self.decided(limited)
 
     @property
     def fits_noise(self) -> bool:
@@ -105,18 +131,48 @@ class Ladder:
             folder = Path(self.checkpoint.folder) / part
             arguments["checkpoint"] = replace(self.checkpoint, folder=folder)
             arguments["resume"] = AUTO if self.resume else False
+        return self._tried(
+            lambda: train(
+                self.problem,
+                seed=self.seed if seed is None else seed,
+                precision=self.precision,
+                progress=False,
+                **arguments,
+            ),
+            fails=self.best is None or "checkpoint" in arguments,
+        )
+
+    def solved_in_windows(self, windows: Any, points: Points) -> Any:
+        """Solve for windows (collective); None, with a line, if that fails."""
+        # It imports TensorFlow, which is not to be there before `init`.
+        by_window: Any = import_module("sciml_par.training.estimate.by_window")
+        return self._tried(
+            lambda: by_window.solve_in_windows(
+                self.problem,
+                windows,
+                points,
+                seed=self.seed,
+                precision=self.precision,
+                world=self.world,
+            )
+        )
+
+    def result_of(self, solved: Any, *, estimate: bool) -> Result | None:
+        """Return what `train` makes of solved windows (collective); None, with a line, if not."""
+        return self._tried(
+            lambda: train_once(
+                solved.given, self.world, progress=False, estimate=estimate, known=solved.found
+            )
+        )
+
+    def _tried(self, make: Callable[[], Any], *, fails: bool = False) -> Any:
+        """Return what is made; None, with a line, if that fails, or its error if `fails`."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return train(
-                    self.problem,
-                    seed=self.seed if seed is None else seed,
-                    precision=self.precision,
-                    progress=False,
-                    **arguments,
-                )
+                return make()
         except (InputError, TrainingError) as failure:
-            if self.best is None or "checkpoint" in arguments:
+            if fails:
                 raise
             self.say("", one_line(failure), math.nan, "")
             return None
@@ -149,8 +205,9 @@ class Ladder:
         """
         assert self.best is not None
         met = self.met
-        why = "the tolerance is met" if met else why or _NO_FURTHER
-        text = f"{str(self.best.error).rstrip('.')}; {why}"
+        if met:
+            why = _LIMITED if self.limited_by_data else "the tolerance is met"
+        text = f"{str(self.best.error).rstrip('.')}; {why or _NO_FURTHER}"
         if self.world.communicator.rank > 0:
             return self.best
         if self.shown:

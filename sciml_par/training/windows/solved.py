@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
@@ -20,12 +21,27 @@ from sciml_par.training.preparation.remarks import solved_in_windows as in_windo
 from sciml_par.training.weights.loss_weights import LossWeights
 from sciml_par.training.weights.of_noise import DataFirst
 
+Array = npt.NDArray[Any]
 
-def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation:
+
+@dataclass(frozen=True)
+class Found:
+    """What `LeastSquares` has found: θ: [p], the terms of the loss there, [T], and its seconds."""
+
+    theta: Array
+    terms: Array
+    seconds: float
+
+
+def solved_in_windows(
+    ready: Preparation, everyone: Communicator, known: Found | None = None
+) -> Preparation:
     """Solve for the output layers of windows by `LeastSquares`, if that is asked for (collective).
 
     What is returned has the solution as initial parameters, and one step that keeps them. Anything
     else that a training can be stays as it is.
+
+    known : the solution, where it was found before.
     """
     if not all(everyone.allgather_object(_is_asked(ready))):
         return ready
@@ -40,19 +56,20 @@ def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation
             f"({seconds:.1f} s)"
         )
 
-    method: Any = phase.optimizer
-    # It imports TensorFlow, which is not to be there before `init`.
-    gauss_newton: Any = import_module("sciml_par.training.windows.gauss_newton")
-    solver = gauss_newton.WindowedGaussNewton(stack, everyone, method)
-    batch = stack.setups[0].feed.whole(0)
-    theta, terms = solver.solve(stack.parameters[0], batch, phase.steps, said)
-    stack.parameters[0] = theta
-    keep = Keep(terms=tuple(map(float, terms)))
+    if known is None:
+        # It imports TensorFlow, which is not to be there before `init`.
+        gauss_newton: Any = import_module("sciml_par.training.windows.gauss_newton")
+        solver = gauss_newton.WindowedGaussNewton(stack, everyone, phase.optimizer)
+        batch = stack.setups[0].feed.whole(0)
+        theta, terms = solver.solve(stack.parameters[0], batch, phase.steps, said)
+        known = Found(theta, terms, time.perf_counter() - began)
+    stack.parameters[0] = known.theta
+    keep = Keep(terms=tuple(map(float, known.terms)))
     return replace(
         ready,
         phases=(Phase(keep, 2),),
         notes=(*ready.notes, *notes),
-        seconds_solved=time.perf_counter() - began,
+        seconds_solved=known.seconds,
     )
 
 
