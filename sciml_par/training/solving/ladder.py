@@ -33,7 +33,7 @@ Array = npt.NDArray[Any]
 
 _SEED = 401
 _SMALL = 0.1
-"""The numerical error, relative to the deviation by the errors of the data, that no longer counts."""
+"""The numerical error that no longer counts, as a share of the deviation by the data."""
 _LIMITED = (
     f"the numerical errors of the unknowns are at most {_SMALL:.0%} of the deviations that the "
     f"errors of the data give them"
