@@ -76,7 +76,13 @@ class InWindows:
 
 
 def corrected_in_windows(
-    setup: MemberSetup, kept: Array, points: Any, *, seed: int, world: World
+    setup: MemberSetup,
+    kept: Array,
+    points: Any,
+    solved_by: LeastSquares | None,
+    *,
+    seed: int,
+    world: World,
 ) -> InWindows:
     """Return the correction of a network in windows of all ranks (collective).
 
@@ -89,7 +95,9 @@ def corrected_in_windows(
     richer = {**inner, "features": int(factor * inner["features"])}
     given = inner["scale"]
     richer["scale"] = None if given is None else factor**0.5 * given
-    solver, batch, stack, unseen = _prepared(setup, richer, points, seed=seed, world=world)
+    method = LeastSquares() if solved_by is None else LeastSquares(solver=solved_by.solver)
+    prepared = _prepared(setup, richer, points, method, seed=seed, world=world)
+    solver, batch, stack, unseen = prepared
     start = stack.parameters[0].copy()
     known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
     if len(known):
@@ -103,7 +111,13 @@ def corrected_in_windows(
 
 
 def _prepared(
-    setup: MemberSetup, richer: dict[str, Any], trained: Any, *, seed: int, world: World
+    setup: MemberSetup,
+    richer: dict[str, Any],
+    trained: Any,
+    method: LeastSquares,
+    *,
+    seed: int,
+    world: World,
 ) -> tuple[WindowedGaussNewton, Batch, Stack, Batch]:
     """Return the solver for a correction, its points, and points that it does not see."""
     networks: Any = import_module("sciml_par.networks")
@@ -145,7 +159,7 @@ def _prepared(
             return prepare(with_points_of_windows(arguments), world).stacks[0]
 
     stack, other = at(_SEED + seed), at(_SEED + seed + 1)
-    solver = WindowedGaussNewton(stack, world.communicator, LeastSquares(), base=model)
+    solver = WindowedGaussNewton(stack, world.communicator, method, base=model)
     batches: Sequence[Batch] = [each.setups[0].feed.whole(0) for each in (stack, other)]
     return solver, batches[0], stack, batches[1]
 

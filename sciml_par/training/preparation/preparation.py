@@ -69,7 +69,8 @@ class Preparation:
     strategy : weighs the loss, or None.
     notes : sentences about what was chosen for the user.
     problem_of : gives the problem of the member of a number, of all ranks, as far as it is known.
-    seconds_solved : that a solution before the first step took.
+    seconds_solved, solved_by : how long a solution before the first step took, and the optimizer
+        that found it.
     """
 
     settings: Settings
@@ -85,6 +86,7 @@ class Preparation:
     notes: tuple[str, ...]
     problem_of: Callable[[int], Problem]
     seconds_solved: float = 0.0
+    solved_by: Any = None
 
     @property
     def networks(self) -> list[Any]:

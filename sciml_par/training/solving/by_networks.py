@@ -36,7 +36,7 @@ _SHARE = 0.55
 """Of the time that is left, which the training of a network takes at most."""
 _OF_SECOND = 0.45
 """The time of the second network, relative to that of the first."""
-_LEAST_SHARE = 0.3
+_LEAST_SHARE = 0.15
 """Of all the time, which must be left for a further round."""
 _TARGET = 0.3
 """The residual, relative to that of u = 0 and to the tolerance, at which a first round ends."""

@@ -92,7 +92,8 @@ class WindowedGaussNewton:
             self._ranks,
             axis=strip_axis(self._stack),
             columns=(shape[1] + 1) * shape[2],
-            cutoff=self._method.cutoff_in(theta.dtype),
+            method=self._method,
+            dtype=theta.dtype,
         )
         together(self._ranks, lambda: check_windows(self._stack, normal.windows))
         weights, unknowns = normal.solve()

@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.training.optimizers.least_squares.least_squares import PETSC, LeastSquares
 from sciml_par.training.outcome.together import together
 from sciml_par.training.windows.bases import Basis, basis_of
 from sciml_par.training.windows.exchange import exchanged, summed
+from sciml_par.training.windows.petsc_solver import PetscSolver
 from sciml_par.training.windows.rows import WindowRows
 from sciml_par.training.windows.strip_layout import Layout, Strips, pairs_of
 from sciml_par.training.windows.strip_solver import StripSolver
@@ -38,18 +40,20 @@ class NormalEquations:
         *,
         axis: int,
         columns: int,
-        cutoff: float,
+        method: LeastSquares,
+        dtype: Any,
     ) -> None:
         self._rows, self._ranks, self._columns = rows, ranks, columns
         self._strips = Strips(partition, axis, rows, ranks)
-        self._bases = self._common_bases(cutoff)
+        self._bases = self._common_bases(method.cutoff_in(dtype))
         self._blocks = {k: (i, self._bases[k].of(a)) for k, (i, a) in rows.blocks.items()}
         counts = np.zeros(partition.count)
         for k in self._owned():
             counts[k] = len(self._bases[k].pivots)
         self._layout = Layout(self._strips, summed(counts, ranks).astype(int))
         blocks = self._blocks_of_owners()
-        self._solver = StripSolver(self._strips, self._layout, blocks, ranks)
+        solver = PetscSolver if method.solver == PETSC else StripSolver
+        self._solver = solver(self._strips, self._layout, blocks, ranks)
         self._border = self._of_unknowns()
 
     @property

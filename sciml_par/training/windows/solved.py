@@ -14,6 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.optimizers.keep import Keep
+from sciml_par.training.optimizers.least_squares.least_squares import PETSC
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import Preparation
@@ -44,6 +45,7 @@ def solved_in_windows(
     known : the solution, where it was found before.
     """
     if not all(everyone.allgather_object(_is_asked(ready))):
+        everyone.attempt(lambda: _refuse_petsc(ready))
         return ready
     (stack,), (phase,) = ready.stacks, ready.phases
     everyone.attempt(lambda: _check(ready))
@@ -70,12 +72,21 @@ def solved_in_windows(
         phases=(Phase(keep, 2),),
         notes=(*ready.notes, *notes),
         seconds_solved=known.seconds,
+        solved_by=phase.optimizer,
     )
 
 
 def _is_asked(ready: Preparation) -> bool:
     alone = ready.settings.mode == DATA and len(ready.stacks) == 1
     return alone and in_windows(ready.stacks[0], ready.phases)
+
+
+def _refuse_petsc(ready: Preparation) -> None:
+    if any(getattr(phase.optimizer, "solver", None) == PETSC for phase in ready.phases):
+        raise InputError(
+            "train: LeastSquares(solver='petsc') is for a network in Windows that all ranks train, "
+            "as the only optimizer; leave out solver=."
+        )
 
 
 def _check(ready: Preparation) -> None:
