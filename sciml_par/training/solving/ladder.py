@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
@@ -35,8 +36,8 @@ _SEED = 401
 _SMALL = 0.1
 """The numerical error that no longer counts, as a share of the deviation by the data."""
 _LIMITED = (
-    f"the numerical errors of the unknowns are at most {_SMALL:.0%} of the deviations that the "
-    f"errors of the data give them"
+    f"numerical errors are at most {_SMALL:.0%} of what the errors of the data leave open, for u "
+    f"and for each unknown"
 )
 _NO_FURTHER = "no method makes the residual at unseen points fall any further"
 
@@ -80,15 +81,20 @@ class Ladder:
 
     @property
     def limited_by_data(self) -> bool:
-        """Whether the numerical error of each unknown is small beside its deviation (collective).
+        """Whether numerical errors are small beside what the data leave open (collective).
 
-        Of unknown functions that is not known.
+        That of each unknown beside its deviation, and that of u beside its band; of unknown
+        functions it is not known.
         """
-        best, limited = self.best, False
-        alone = best is not None and self.fits_noise and not self.problem.unknown_functions
-        if best is not None and alone and self.world.communicator.rank == 0:
-            found = best.uncertainty()
+        limited = False
+        alone = self.fits_noise and not self.problem.unknown_functions
+        if self.best is not None and alone and self.world.communicator.rank == 0:
+            found, (x, inside) = self.best.uncertainty(), self.at
             limited = found.known and bool((found.numerical <= _SMALL * found.deviations).all())
+            if limited:
+                (lower, upper), u = found.bands(x[inside]), self.best.predict(x[inside]).mean
+                band = np.linalg.norm(upper - lower) / 2 / np.linalg.norm(u)
+                limited = bool(self.best.error.relative <= _SMALL * band)
         return self.decided(limited)
 
     @property

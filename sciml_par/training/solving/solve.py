@@ -47,8 +47,8 @@ def solve(
     three dimensions; windows that are split or get more features where the residual is largest;
     corrections of the best solution by further features; a network by `LevenbergMarquardt` whose
     points follow the residual, and a second one for its error where features cannot tell it.
-    Where unknowns are found from data with noise, the network alone is trained, until the numerical
-    error of each unknown is small beside its deviation.
+    Where unknowns are found from data with noise, the network alone is trained, until numerical
+    errors are a tenth of what the noise leaves open.
 
     On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
     equal share of the tolerance and of the remaining time, from the end of the one before. The
