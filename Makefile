@@ -150,12 +150,13 @@ test-all: test ## the same with every case of every product, on every number of 
 test-serial $(filter-out test-mpi-4,$(MPI_RUNS)): export XLA_FLAGS ?= \
     --xla_cpu_use_fusion_emitters=false
 
-# Two runs side by side, since the tests that start programs mostly wait. What the second one prints
-# comes at its end. Of either, pytest's code 5 is no failure: that none of its tests were chosen.
+# Two runs side by side, since the tests that start programs mostly wait. Some long files are in that
+# run as well, so that both take about as long. What it prints comes at its end. Of either, pytest's
+# code 5 is no failure: that none of its tests were chosen.
 SIDE_BY_SIDE = log=$$(mktemp); \
-	python -m pytest -p no:cacheprovider -m 'launches and $(1)' $(SELECTION) $(PYTEST_ARGS) \
-	    > "$$log" 2>&1 & programs=$$!; trap 'kill $$programs 2>/dev/null; rm -f "$$log"' EXIT INT; \
-	python -m pytest -m 'not launches and $(1)' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
+	python -m pytest -p no:cacheprovider -m '(launches or beside) and $(1)' $(SELECTION) \
+	    $(PYTEST_ARGS) > "$$log" 2>&1 & programs=$$!; trap 'kill $$programs 2>/dev/null; rm -f "$$log"' EXIT INT; \
+	python -m pytest -m 'not (launches or beside) and $(1)' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
 	wait $$programs; other=$$?; cat "$$log"; \
 	[ $$code -eq 0 ] || [ $$code -eq 5 -a $$other -eq 0 ] || exit 1; \
 	[ $$other -eq 0 ] || [ $$other -eq 5 -a $$code -eq 0 ]

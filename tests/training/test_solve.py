@@ -34,6 +34,8 @@ from sciml_par.training.solving import by_windows
 from sciml_par.training.solving import solve as module
 from sciml_par.training.solving.ladder import Ladder
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.mark.ranks(most=2, reason="more ranks show nothing else")
 def test_a_tolerance_is_met_and_the_estimate_is_true(capsys: pytest.CaptureFixture[str]):

@@ -40,6 +40,7 @@ from sciml_par.training import (
     train,
 )
 
+pytestmark = pytest.mark.beside
 once = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 
 
