@@ -74,6 +74,8 @@ class EnsemblePrediction:
     def error(self) -> Array:
         """The estimated error |e| of the mean at x, [n, m]; NaN where it is not known.
 
+        It is numerical: what errors of observed values do to u is in `Uncertainty.bands`.
+
         Of a loaded result, it is known at the evaluation points.
         """
         return self._predictor.error(self.x)

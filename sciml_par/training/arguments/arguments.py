@@ -20,19 +20,19 @@ class Arguments:
     problem: Problem
     network: Any
     points: Any
-    points_per_rank: Any
-    mode: Any
+    points_per_rank: Any = None
+    mode: Any = "data"
     optimizer: Any
     steps: Any
-    phases: Sequence[Any] | None
-    stop: Any
+    phases: Sequence[Any] | None = None
+    stop: Any = None
     keep: str
-    weights: Any
+    weights: Any = None
     seed: int
     precision: str
-    log_every: int | None
-    evaluation_points: int | None
-    evaluation_domain: Domain | None
+    log_every: int | None = None
+    evaluation_points: int | None = None
+    evaluation_domain: Domain | None = None
     grow: bool | None = None
 
 

@@ -83,19 +83,11 @@ def solve_in_windows(
         problem=problem,
         network=windows,
         points=points,
-        points_per_rank=None,
-        mode="data",
         optimizer=LeastSquares(),
         steps=LeastSquares.default_steps,
-        phases=None,
-        stop=None,
         keep="last",
-        weights=None,
         seed=seed,
         precision=precision,
-        log_every=None,
-        evaluation_points=None,
-        evaluation_domain=None,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

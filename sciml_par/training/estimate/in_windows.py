@@ -140,19 +140,11 @@ def _prepared(
             problem=setup.problem,
             network=network,
             points=_more_points(Points.of(trained), number, setup.problem.domain.dimension, drawn),
-            points_per_rank=None,
-            mode="data",
             optimizer=LeastSquares(),
             steps=1,
-            phases=None,
-            stop=None,
             keep="last",
-            weights=None,
             seed=_SEED + seed,
             precision="float64",
-            log_every=None,
-            evaluation_points=None,
-            evaluation_domain=None,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the training itself has said what there is to say

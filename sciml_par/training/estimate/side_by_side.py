@@ -104,19 +104,12 @@ def solve_side_by_side(
         problem=problem,
         network=candidates,
         points=points,
-        points_per_rank=None,
         mode=Ensemble(members=count, ranks_per_member=everyone.size, seeds=range(count)),
         optimizer=LeastSquares(),
         steps=steps,
-        phases=None,
-        stop=None,
         keep=LAST,
-        weights=None,
         seed=seed,
         precision=precision,
-        log_every=None,
-        evaluation_points=None,
-        evaluation_domain=None,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the training itself has said what there is to say
