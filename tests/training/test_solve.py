@@ -112,6 +112,15 @@ def test_an_inverse_problem_with_noise(capsys: pytest.CaptureFixture[str]):
     assert result.error.data_with_errors
 
 
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_a_network_that_ends_after_the_time_has_no_error() -> None:
+    problem = problem_by_name("inverse-diffusion", noise=0.05, initial=True, seed=0)
+    with pytest.warns(ResultWarning, match="no time was left to estimate it"):
+        result = solve(problem, seconds=1.0, progress=False)
+    assert not result.error.known
+
+
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_windows_without_time_do_not_begin_or_have_no_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(by_windows, "_WITH_ERROR", 1e9)

@@ -58,15 +58,21 @@ def climb_by_networks(ladder: Ladder) -> str | None:
     second: Result | None = None
     resolved = ladder.problem.domain.dimension <= MOST_DIMENSIONS
     while ladder.left() > (_LEAST_SHARE * ladder.seconds if first is not None else 0.0):
-        seconds, last = _SHARE * ladder.left(), first is not None
-        first = _trained(ladder, first, 0, seconds, last=last, estimate=resolved)
+        left, last = ladder.left(), first is not None
+        seconds = _SHARE * left
+        # Before, an estimate by features took so long.
+        before = 0.0 if ladder.best is None else np.nan_to_num(ladder.best.error.seconds)
+        estimate = ladder.decided(resolved and before < left - seconds)
+        first = _trained(ladder, first, 0, seconds, last=last, estimate=estimate)
         if first is None:
             return None
         known = ladder.decided(first.error.known)
         resolved = resolved and known
-        if not known:
+        if not known and ladder.left() > 0:
             second = _trained(ladder, second, 1, _OF_SECOND * seconds, last=last)
             first = first if second is None else _with_error(ladder, first, second)
+        elif not known:
+            first = with_error(first, ladder.no_time())
         ladder.keep("network", _size(ladder), first)
         why = None if ladder.met else climb_by_corrections(ladder)
         if ladder.met or why:

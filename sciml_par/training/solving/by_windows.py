@@ -12,7 +12,6 @@ import numpy as np
 
 from sciml_par._tensorflow import import_module
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.points.points import Points
@@ -83,9 +82,7 @@ def _conclude(ladder: Ladder, parts: tuple[int, ...], solved: Any, seconds: floa
     if estimate:
         ladder.keep("windows, and error", _text(parts), result)
         return
-    why = "no time was left to estimate it; give solve more seconds."
-    error = ErrorEstimate.not_known(ladder.problem.outputs, why)
-    ladder.keep("windows", _text(parts), with_error(result, error))
+    ladder.keep("windows", _text(parts), with_error(result, ladder.no_time()))
 
 
 def _least_seconds(parts: tuple[int, ...], outputs: int) -> float:

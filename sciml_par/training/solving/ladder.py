@@ -114,6 +114,11 @@ class Ladder:
         """Return the largest of the numbers of all ranks (collective)."""
         return max(self.world.communicator.allgather_object(seconds))
 
+    def no_time(self) -> ErrorEstimate:
+        """Return the error of a solution that there was no time to estimate (local)."""
+        why = "no time was left to estimate it; give solve more seconds."
+        return ErrorEstimate.not_known(self.problem.outputs, why)
+
     def solved(self, candidates: Candidates, like: Solved | None = None) -> list[Solved]:
         """Solve for all candidates, beginning with a solution (collective)."""
         return solve_side_by_side(
