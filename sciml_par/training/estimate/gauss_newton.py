@@ -47,19 +47,22 @@ class GaussNewton:
         self._residuals: Any = None
         self._communicator, self._method = communicator, LeastSquares()
 
-    def solve(self, theta: Array, batch: Batch, steps: int) -> Array:
-        """Return θ: [p] after so many steps, or fewer if the loss falls no further (collective)."""
+    def solve(self, theta: Array, batch: Batch, steps: int) -> tuple[Array, int]:
+        """Return θ: [p] after so many steps, and their number (collective).
+
+        After fewer, if the loss falls no further.
+        """
         if self._jacobian is None:
             together(self._communicator, lambda: self._trace(tf.constant(theta), batch))
-        loss, little = self._loss(theta, batch), 0
-        for _ in range(steps):
-            before = loss
+        loss, little, made = self._loss(theta, batch), 0, 0
+        while made < steps:
+            before, made = loss, made + 1
             theta, loss, size = self._step(theta, batch, before)
             # Whole steps that gain little have come to rounding, or to what the features can.
             little = little + 1 if size == 1.0 and loss > _LITTLE_GAIN * before else 0
             if not loss < LEAST_GAIN * before or little > 1:
                 break
-        return theta
+        return theta, made
 
     def _trace(self, theta: Any, batch: Batch) -> None:
         self._objective.prepare_jacobian(theta, batch)

@@ -45,6 +45,7 @@ class Solved:
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
     of_zero : the loss at unseen points of a network of zeros.
+    steps : how many were made.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Solved:
     before: float
     after: float
     of_zero: float
+    steps: int
 
     @property
     def size_of_own(self) -> int:
@@ -134,7 +136,8 @@ def _solved(
     """Solve for the networks of a stack, which share all that is traced."""
     method, feed = GaussNewton(stack, everyone), stack.setups[0].feed
     starts = list(stack.parameters)
-    ends = [method.solve(theta, feed.whole(0), steps) for theta in starts]
+    made = [method.solve(theta, feed.whole(0), steps) for theta in starts]
+    ends = [theta for theta, _ in made]
     before, after = (
         at_other_points([stack], [kept], points, settings=settings, group=everyone)[0]
         for kept in (starts, ends)
@@ -151,6 +154,7 @@ def _solved(
             before[j].validation_loss,
             after[j].validation_loss,
             after[j].zero_loss,
+            made[j][1],
         )
         for j, setup in enumerate(stack.setups)
     ]

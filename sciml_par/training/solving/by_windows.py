@@ -47,7 +47,10 @@ def climb_by_windows(ladder: Ladder) -> str | None:
     x, inside = ladder.at
     loss, u = _loss(ladder.best), ladder.best.predict(x[inside]).mean
     smaller = _COUNTS[d][0]
-    each = _least_seconds(parts_of(problem, smaller), problem.outputs)
+    # That a linear equation is solved for shows in the second step and the third.
+    each = max(ladder.most_steps - 2, 1) * _least_seconds(
+        parts_of(problem, smaller), problem.outputs
+    )
     concluded: tuple[tuple[int, ...], Any, float] | None = None
     for count in _COUNTS[d]:
         each *= (count / smaller) ** _GROWTH

@@ -64,6 +64,7 @@ class Ladder:
         self.drawn = _SEED + self.seed
         self.at = points_of(self.problem.domain, None)
         self._headed = False
+        self.most_steps = 1
 
     def decided(self, choice: bool) -> bool:
         """Return the first rank's choice (collective); others may have rounded errors otherwise."""
@@ -121,7 +122,7 @@ class Ladder:
 
     def solved(self, candidates: Candidates, like: Solved | None = None) -> list[Solved]:
         """Solve for all candidates, beginning with a solution (collective)."""
-        return solve_side_by_side(
+        found = solve_side_by_side(
             self.problem,
             candidates,
             steps=LeastSquares.default_steps,
@@ -130,6 +131,8 @@ class Ladder:
             world=self.world,
             like=like,
         )
+        self.most_steps = max(self.most_steps, *(each.steps for each in found))
+        return found
 
     def run(
         self, *, seed: int | None = None, part: str | None = None, **arguments: Any
