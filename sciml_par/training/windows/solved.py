@@ -106,3 +106,5 @@ def _check(ready: Preparation) -> None:
         )
     if not np.isfinite(stack.parameters).all():
         raise InputError("train: the initial weights of the network are not finite.")
+    if ready.phases[0].optimizer.solver == PETSC:
+        import_module("sciml_par.training.windows.petsc_solver").load_petsc()
