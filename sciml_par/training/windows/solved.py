@@ -81,8 +81,12 @@ def _is_asked(ready: Preparation) -> bool:
     return alone and in_windows(ready.stacks[0], ready.phases)
 
 
+def _with_petsc(ready: Preparation) -> bool:
+    return any(getattr(phase.optimizer, "solver", None) == PETSC for phase in ready.phases)
+
+
 def _refuse_petsc(ready: Preparation) -> None:
-    if any(getattr(phase.optimizer, "solver", None) == PETSC for phase in ready.phases):
+    if _with_petsc(ready):
         raise InputError(
             "train: LeastSquares(solver='petsc') is for a network in Windows that all ranks train, "
             "as the only optimizer; leave out solver=."
@@ -106,5 +110,5 @@ def _check(ready: Preparation) -> None:
         )
     if not np.isfinite(stack.parameters).all():
         raise InputError("train: the initial weights of the network are not finite.")
-    if ready.phases[0].optimizer.solver == PETSC:
+    if _with_petsc(ready):
         import_module("sciml_par.training.windows.petsc_solver").load_petsc()
