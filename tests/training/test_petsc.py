@@ -75,7 +75,7 @@ def test_unknowns_and_periodic_conditions() -> None:
 
 
 @needs_petsc
-def test_what_does_not_converge_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_converge_is_said() -> None:
     from petsc4py import PETSc
 
     chosen = {"windows_ksp_type": "cg", "windows_pc_type": "none", "windows_ksp_max_it": 2}

@@ -65,6 +65,8 @@ class Ladder:
         self.at = points_of(self.problem.domain, None)
         self._headed = False
         self.most_steps = 1
+        self._judged: Result | None = None
+        self._limited = False
 
     def decided(self, choice: bool) -> bool:
         """Return the first rank's choice (collective); others may have rounded errors otherwise."""
@@ -87,7 +89,9 @@ class Ladder:
         That of each unknown beside its deviation, and that of u beside its band; of unknown
         functions it is not known.
         """
-        limited = False
+        if self.best is self._judged:
+            return self._limited
+        self._judged, limited = self.best, False
         alone = self.fits_noise and not self.problem.unknown_functions
         if self.best is not None and alone and self.world.communicator.rank == 0:
             found, (x, inside) = self.best.uncertainty(), self.at
@@ -96,7 +100,8 @@ class Ladder:
                 (lower, upper), u = found.bands(x[inside]), self.best.predict(x[inside]).mean
                 band = np.linalg.norm(upper - lower) / 2 / np.linalg.norm(u)
                 limited = bool(self.best.error.relative <= _SMALL * band)
-        return self.decided(limited)
+        self._limited = self.decided(limited)
+        return self._limited
 
     @property
     def fits_noise(self) -> bool:

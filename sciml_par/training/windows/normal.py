@@ -62,7 +62,7 @@ class NormalEquations:
         return self._layout.size
 
     def solve(self) -> tuple[dict[int, Array], Array]:
-        """Return d: the weights of each window [c], and the unknowns [q] (collective).
+        """Return d: the weights of each window [c], and the unknowns [q] (collective, once).
 
         Zeros follow where a window has fewer weights than others.
         """
@@ -71,6 +71,8 @@ class NormalEquations:
         for _ in range(_REFINEMENTS):
             more, more_z = self._solved(r - self._times(y, z))
             y, z = y + more, z + more_z
+        if isinstance(self._solver, PetscSolver):
+            self._solver.free()
         parts = self._layout.split(y)
         weights = np.zeros((len(self._strips.owner_of_window), self._columns))
         for k in self._owned():

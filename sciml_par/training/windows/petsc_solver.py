@@ -108,6 +108,7 @@ class PetscSolver:
         else:
             factors.setType(petsc.PC.Type.CHOLESKY)
         self._ksp.setFromOptions()
+        self._matrix = matrix
         self._right, self._answer = matrix.createVecs()
         self._error = petsc.Error
         self._attempt(self._ksp.setUp)
@@ -127,6 +128,11 @@ class PetscSolver:
                 )
             answer[self._here, j] = self._answer.getArray()
         return summed(answer, self._ranks)
+
+    def free(self) -> None:
+        """Free the matrix and its factors (collective); petsc4py keeps those of several ranks."""
+        for each in (self._ksp, self._matrix, self._right, self._answer):
+            each.destroy()
 
     def _attempt(self, call: Any) -> None:
         try:
