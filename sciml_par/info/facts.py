@@ -16,7 +16,7 @@ from sciml_par.errors import SciMLParError
 from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
-from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
+from sciml_par.parallel.startup.cpu_threads import cores_of_this_process, thread_pools
 from sciml_par.parallel.startup.gpu_choice import visible_gpus
 from sciml_par.parallel.startup.options import tensor_float_32_is_on
 from sciml_par.parallel.tensors.memory import has_gpus
@@ -29,7 +29,13 @@ Facts = dict[str, Any]
 
 _NOT_INSTALLED = "not installed"
 _PACKAGES = ("TensorFlow", "Keras", "NumPy", "mpi4py", "CuPy", "llvmlite")
-_VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
 _PREFIXES = ("SCIML_PAR_", "NCCL_")
 
 
@@ -73,6 +79,7 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
         "host_number": world.host.world_ranks[0],  # it tells hosts with the same name apart
         "cores": sorted(cores_of_this_process()),
         "threads": world.threads,
+        "thread_pools": _thread_pools(),
         "launched": launched_size(environment),
         "versions": {"sciml_par": _own_version(), "Python": platform.python_version()}
         | {name: _version(name.lower()) for name in _PACKAGES},
@@ -94,6 +101,12 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
             if name in _VARIABLES or name.startswith(_PREFIXES)
         },
     }
+
+
+def _thread_pools() -> dict[str, int]:
+    """Return the threads of each BLAS and OpenMP library that the package uses."""
+    import_module("scipy.linalg.cython_blas")  # SciPy's own BLAS
+    return thread_pools()
 
 
 def _as_on_the_cpu(device: str) -> bool:

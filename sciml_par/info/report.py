@@ -103,6 +103,17 @@ def _ranks(ranks: Sequence[Rank], hosts: Sequence[list[int]]) -> Iterator[Row]:
         text = f"{rank_list(here)}: {used}{each}, on {counted(cores, 'core')}"
         slow = ": too many threads, so collectives will be slow" if sum(threads) > cores else ""
         yield ranks[here[0]]["host"], Text(text + slow, ODD if slow else "")
+        yield from _thread_pools([ranks[r]["thread_pools"] for r in here], cores)
+
+
+def _thread_pools(pools: Sequence[dict[str, int]], cores: int) -> Iterator[Row]:
+    """Return the threads of the BLAS and OpenMP libraries of the ranks of a host."""
+    for library in dict.fromkeys(name for of_rank in pools for name in of_rank):
+        threads = [of_rank.get(library, 0) for of_rank in pools]
+        text = f"{library}: {counted(max(threads), 'thread')}{' each' if len(pools) > 1 else ''}"
+        slow = sum(threads) > cores
+        text += ": too many threads, which wait for each other's cores" if slow else ""
+        yield "", Text(text, ODD if slow else "")
 
 
 def _gpus(ranks: Sequence[Rank], hosts: Sequence[list[int]], obstacle: str) -> Iterator[Row]:

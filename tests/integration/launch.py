@@ -27,6 +27,9 @@ SECONDS = 900.0
 # that Open MPI asks for (root, more ranks than cores) stay.
 _SET_BY_INIT = (
     "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
     "TF_NUM_INTRAOP_THREADS",
     "TF_NUM_INTEROP_THREADS",
     "TF_CPP_MIN_LOG_LEVEL",

@@ -224,6 +224,8 @@ NCCL, OLD = {"version": "2.30.7", "obstacle": ""}, {"version": "", "obstacle": "
         ),
         ({"host_number": 1}, "", "in all 2 ranks on 2 hosts"),
         ({"threads": 9}, "", "1 to 9 threads each, on 2 cores: too many threads"),
+        ({}, "", "openblas (numpy): 1 thread each mkl (scipy): 1 thread each GPUs"),
+        ({"thread_pools": {"mkl (scipy)": 4}}, "", "mkl (scipy): 4 threads each: too many threads"),
         ({"gpu": GPUS[0]}, "", "GPU-0000ffff: ranks 0 and 1 GPU 1, GPU-1111ffff: no rank"),
         ({"mpi_library": "Other"}, "", "library differs: Some MPI on rank 0; Other on rank 1"),
         ({"thread_level": "SINGLE"}, "", "SINGLE on rank 1, not MULTIPLE"),
@@ -244,6 +246,7 @@ def test_the_page_of_two_ranks_with_gpus(
     first = {
         **gather_facts(current_world(), {})["ranks"][0],
         **{"host": "node1", "cores": (0, 1), "threads": 1, "mpi_library": "Some MPI"},
+        **{"thread_pools": {"openblas (numpy)": 1, "mkl (scipy)": 1}},
         **{"visible": GPUS, "gpu": GPUS[0], "gpu_name": "H100", "tensorflow_on_gpu": True},
         **{"nccl": NCCL, "transport": "NCCL"},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from sciml_par.parallel.startup.cpu_threads import (
     cores_of_this_process,
@@ -12,6 +13,7 @@ from sciml_par.parallel.startup.cpu_threads import (
     limit_threads,
     requested_threads,
     share_of_cores,
+    thread_pools,
 )
 
 pytestmark = pytest.mark.ranks(most=1, reason="the hosts are made up")
@@ -82,15 +84,35 @@ def test_this_process_has_cores():
     assert cores_of_this_process()
 
 
-def test_limit_threads_keeps_what_the_user_has_set(monkeypatch):
+@pytest.fixture
+def pools():
+    """Two threads for each BLAS at the start of a test, and as many as before at its end."""
+    import scipy.linalg.cython_blas  # noqa: F401  # loads SciPy's own BLAS
+
+    with threadpool_limits(2, user_api="blas"):
+        yield lambda: {n for name, n in thread_pools().items() if name.startswith("openblas")}
+
+
+def test_limit_threads_keeps_what_the_user_has_set(monkeypatch, pools):
     monkeypatch.delitem(__import__("sys").modules, "tensorflow")
-    environment = {"TF_NUM_INTEROP_THREADS": "7"}
-    limit_threads(3, environment)
+    before = pools()
+    environment = {"TF_NUM_INTEROP_THREADS": "7", "OPENBLAS_NUM_THREADS": "2"}
+    limit_threads(1, environment)
+    assert pools() == before
     assert environment == {
-        "OMP_NUM_THREADS": "3",
-        "TF_NUM_INTRAOP_THREADS": "3",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "2",
+        "MKL_NUM_THREADS": "1",
+        "BLIS_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1",
         "TF_NUM_INTEROP_THREADS": "7",
     }
+
+
+def test_limit_threads_reaches_libraries_that_are_loaded(monkeypatch, pools):
+    monkeypatch.delitem(__import__("sys").modules, "tensorflow")
+    limit_threads(1, {})
+    assert pools() == {1}
 
 
 def test_too_late_for_tensorflow_is_a_warning():

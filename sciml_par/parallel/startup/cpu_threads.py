@@ -1,7 +1,8 @@
 """Each rank's share of the cores.
 
-Ranks that wait for each other spin. With more busy threads than cores, a two-microsecond allreduce
-takes milliseconds. So TensorFlow uses at most as many threads as the rank has cores.
+Ranks that wait for each other spin, and so do the threads of a BLAS. With more busy threads than
+cores, a two-microsecond allreduce takes milliseconds, and a small QR takes 0.3 s. So every pool of
+threads in the process gets at most the rank's share of the cores.
 """
 
 from __future__ import annotations
@@ -11,8 +12,16 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
 
 _TENSORFLOW_VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+_VARIABLES = {
+    "openmp": "OMP_NUM_THREADS",
+    "openblas": "OPENBLAS_NUM_THREADS",
+    "mkl": "MKL_NUM_THREADS",
+    "blis": "BLIS_NUM_THREADS",
+}
+"""The variable of each kind of pool, which a library reads when it is loaded."""
 
 
 def cores_of_this_process() -> frozenset[int]:
@@ -52,10 +61,33 @@ def requested_threads(environment: Mapping[str, str]) -> int | None:
 
 
 def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
-    """Make TensorFlow and OpenMP use `threads` threads in this process."""
-    environment.setdefault("OMP_NUM_THREADS", str(threads))
-    for variable in _TENSORFLOW_VARIABLES:
+    """Give every pool of this process `threads` threads, unless the user's variable says otherwise.
+
+    Libraries that are loaded later read the variables that this function sets.
+    """
+    set_by_user = {kind for kind, variable in _VARIABLES.items() if environment.get(variable)}
+    for variable in (*_VARIABLES.values(), *_TENSORFLOW_VARIABLES):
         environment.setdefault(variable, str(threads))
+    from threadpoolctl import ThreadpoolController
+
+    for pool in ThreadpoolController().lib_controllers:
+        if pool.internal_api not in set_by_user:
+            pool.set_num_threads(threads)
+    _limit_tensorflow(threads)
+
+
+def thread_pools() -> dict[str, int]:
+    """Return the threads of each loaded BLAS and OpenMP library, as {"openblas (numpy)": 2}."""
+    from threadpoolctl import threadpool_info
+
+    pools = {}
+    for pool in threadpool_info():
+        folder = Path(pool["filepath"]).parent.name.removesuffix(".libs")
+        pools[f"{pool['internal_api']} ({folder})"] = int(pool["num_threads"])
+    return pools
+
+
+def _limit_tensorflow(threads: int) -> None:
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None or not hasattr(tensorflow, "config"):
         return
@@ -67,5 +99,5 @@ def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
             "sciml_par.init() came after TensorFlow had started its threads: each rank may use "
             "all cores, which slows every collective. Call init() before the first tensor.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -22,6 +22,7 @@ from sciml_par.training.optimizers.least_squares.least_squares import (
     LeastSquares,
     least_squares,
 )
+from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.together import together
 from sciml_par.training.points.feed import Batch
 
@@ -52,8 +53,7 @@ class GaussNewton:
 
         After fewer, if the loss falls no further.
         """
-        if self._jacobian is None:
-            together(self._communicator, lambda: self._trace(tf.constant(theta), batch))
+        self._trace_once(theta, batch)
         loss, little, made = self._loss(theta, batch), 0, 0
         while made < steps:
             before, made = loss, made + 1
@@ -63,6 +63,10 @@ class GaussNewton:
             if not loss < LEAST_GAIN * before or little > 1:
                 break
         return theta, made
+
+    def _trace_once(self, theta: Array, batch: Batch) -> None:
+        if self._jacobian is None:
+            together(self._communicator, lambda: self._trace(tf.constant(theta), batch))
 
     def _trace(self, theta: Any, batch: Batch) -> None:
         self._objective.prepare_jacobian(theta, batch)
@@ -86,7 +90,12 @@ class GaussNewton:
         """Return J⁺ r over the rows of all ranks, at the places of θ: [p]."""
         factor = self.factor(theta, batch)
         cutoff = self._method.cutoff_in(theta.dtype)
-        solution = self._communicator.on_root(lambda: least_squares(factor, cutoff))
+
+        def solution_on_root() -> Array:
+            with threads(1):
+                return least_squares(factor, cutoff)
+
+        solution = self._communicator.on_root(solution_on_root)
         return self.spread(solution[None])[0]
 
     def spread(self, rows: Array) -> Array:
@@ -94,19 +103,25 @@ class GaussNewton:
         return np.asarray(self._layout.spread(tf.constant(rows)).numpy())
 
     def factor(self, theta: Array, batch: Batch) -> Array:
-        """Return R of [J r] = Q R over the rows of all ranks, on the first rank (collective)."""
+        """Return R of [J r] = Q R over the rows of all ranks, on the first rank (collective).
+
+        BLAS has one thread, so that the digits do not depend on the number of cores.
+        """
+        self._trace_once(theta, batch)
 
         def factor_here() -> Any:
             residuals, jacobian = self._jacobian(tf.constant(theta), batch)
             rows = np.concatenate([j.numpy() for j in jacobian], axis=1).T
             r = np.concatenate([each.numpy() for each in residuals])
-            return np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
+            with threads(1):
+                return np.linalg.qr(np.column_stack([rows, r]).astype(np.float64), mode="r")
 
         parts: list[Any] = self._communicator.allgather_object(
             together(self._communicator, factor_here)
         )
         if len(parts) > 1 and self._communicator.rank == 0:
-            return np.asarray(np.linalg.qr(np.vstack(parts), mode="r"))
+            with threads(1):
+                return np.asarray(np.linalg.qr(np.vstack(parts), mode="r"))
         return np.asarray(parts[0])
 
     def _loss(self, theta: Array, batch: Batch) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,18 @@ from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.gauss_newton import GaussNewton
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.evaluate import Solution
-from sciml_par.training.outcome.validation import at_other_points
+from sciml_par.training.outcome.together import together
+from sciml_par.training.outcome.validation import AtOtherPoints, at_other_points
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
-from sciml_par.training.preparation.preparation import prepare
+from sciml_par.training.preparation.preparation import Preparation, prepare
 
 Array = npt.NDArray[Any]
 
 _SEED, _CUTOFF = 613, 1e-12
+_MOST_OPERATIONS = 1e10
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ def solve_side_by_side(
         another minimum, or take many steps more.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
+    undivided = not _rows_are_divided(candidates, problem.outputs, everyone.size)
     arguments = Arguments(
         problem=problem,
         network=candidates,
@@ -115,49 +119,110 @@ def solve_side_by_side(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the training itself has said what there is to say
-        ready = prepare(arguments, world)
+        ready = prepare(arguments, world, undivided=undivided)
         if like is not None:
             known = like.end[like.size_of_own :]
             everyone.attempt(lambda: _fit(ready.stacks, like, points))
         if known is not None and len(known):
             for stack in ready.stacks:
                 stack.parameters[:, -len(known) :] = known
-        found = [
-            each
-            for stack in ready.stacks
-            for each in _solved(stack, steps, points, ready.settings, everyone)
-        ]
+        ends = _ends_on_all_ranks(ready, steps, points, everyone)
+    members = [(stack, j) for stack in ready.stacks for j in range(len(stack.setups))]
+    methods = {id(stack): GaussNewton(stack, ready.group) for stack in ready.stacks}
+    found = [
+        _solved(stack, j, methods[id(stack)], end)
+        for (stack, j), end in zip(members, ends, strict=True)
+    ]
     return sorted(found, key=lambda solved: solved.number)
 
 
-def _solved(
-    stack: Stack, steps: int, points: Points, settings: Settings, everyone: Communicator
-) -> list[Solved]:
-    """Solve for the networks of a stack, which share all that is traced."""
-    method, feed = GaussNewton(stack, everyone), stack.setups[0].feed
-    starts = list(stack.parameters)
-    made = [method.solve(theta, feed.whole(0), steps) for theta in starts]
-    ends = [theta for theta, _ in made]
+def _rows_are_divided(candidates: Candidates, outputs: int, ranks: int) -> bool:
+    """Return whether the ranks share the points of each candidate, instead of the candidates.
+
+    A candidate alone on its rank has the digits that it has on one rank. Its rows are divided only
+    where a QR factorization (5 q³ operations with 2.5 q rows) takes longer than a trace of the
+    equations, and there are too few candidates for all ranks.
+    """
+    q = candidates.features * outputs
+    return ranks > 1 and len(candidates.kinds) < ranks and 5.0 * q**3 > _MOST_OPERATIONS
+
+
+@dataclass(frozen=True)
+class _End:
+    """A candidate after its steps, without what only its rank can hold."""
+
+    theta: Array
+    steps: int
+    before: AtOtherPoints
+    after: AtOtherPoints
+
+
+def _ends_on_all_ranks(
+    ready: Preparation, steps: int, points: Points, everyone: Communicator
+) -> list[_End]:
+    """Solve for the candidates of all stacks, in their order (collective).
+
+    Ranks that do not share points solve for a part of the candidates each.
+    """
+    group = ready.group
+    share = slice(None)
+    if group.size < everyone.size:
+        count = sum(len(stack.setups) for stack in ready.stacks)
+        share = slice(*(count * (everyone.rank + k) // everyone.size for k in (0, 1)))
+
+    def solve_share() -> list[_End]:
+        members = [(stack, j) for stack in ready.stacks for j in range(len(stack.setups))][share]
+        found = []
+        for stack in ready.stacks:
+            numbers = [j for each, j in members if each is stack]
+            if numbers:
+                found += _ends(stack, numbers, steps, points, ready.settings, group)
+        return found
+
+    if group.size == everyone.size:
+        return solve_share()
+    parts: list[list[_End]] = everyone.allgather_object(together(everyone, solve_share))
+    return [end for part in parts for end in part]
+
+
+def _ends(
+    stack: Stack,
+    numbers: Sequence[int],
+    steps: int,
+    points: Points,
+    settings: Settings,
+    group: Communicator,
+) -> list[_End]:
+    """Solve for some networks of a stack, which share all that is traced (collective)."""
+    method, batch = GaussNewton(stack, group), stack.setups[0].feed.whole(0)
+    starts = [stack.parameters[j] for j in numbers]
+    made = [method.solve(theta, batch, steps) for theta in starts]
+    part = replace(stack, setups=tuple(stack.setups[j] for j in numbers))
     before, after = (
-        at_other_points([stack], [kept], points, settings=settings, group=everyone)[0]
-        for kept in (starts, ends)
+        at_other_points([part], [thetas], points, settings=settings, group=group)[0]
+        for thetas in (starts, [theta for theta, _ in made])
     )
     return [
-        Solved(
-            setup.number,
-            setup,
-            stack,
-            method,
-            setup.feed.whole(0),
-            starts[j],
-            ends[j],
-            before[j].validation_loss,
-            after[j].validation_loss,
-            after[j].zero_loss,
-            made[j][1],
-        )
-        for j, setup in enumerate(stack.setups)
+        _End(theta, count, *losses)
+        for (theta, count), losses in zip(made, zip(before, after, strict=True), strict=True)
     ]
+
+
+def _solved(stack: Stack, j: int, method: GaussNewton, end: _End) -> Solved:
+    setup = stack.setups[j]
+    return Solved(
+        setup.number,
+        setup,
+        stack,
+        method,
+        setup.feed.whole(0),
+        stack.parameters[j],
+        end.theta,
+        end.before.validation_loss,
+        end.after.validation_loss,
+        end.after.zero_loss,
+        end.steps,
+    )
 
 
 def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
@@ -174,7 +239,8 @@ def _fit(stacks: Sequence[Stack], like: Solved, points: Points) -> None:
     members = [each for s in stacks for each in zip(s.setups, s.parameters, strict=True)]
     for setup, theta in members:
         columns = columns_of(setup.network.model, x)
-        fitted = lstsq(columns, values, cond=_CUTOFF, lapack_driver="gelsy")[0].ravel()
+        with threads(1):
+            fitted = lstsq(columns, values, cond=_CUTOFF, lapack_driver="gelsy")[0].ravel()
         first = sum(np.asarray(each).size for each in setup.network.own_variables[:2])
         theta[first : first + fitted.size] = fitted
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.estimate.side_by_side import Solved, columns_of
+from sciml_par.training.optimizers.least_squares.on_host import threads
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +38,12 @@ def free_components(solved: Solved, communicator: Communicator) -> tuple[int, ..
     """
     x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
     factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
-    shares = communicator.on_root(lambda: _free_shares(factor, solved, x))
+
+    def shares_on_root() -> Array:
+        with threads(1):
+            return _free_shares(factor, solved, x)
+
+    shares = communicator.on_root(shares_on_root)
     return tuple(int(component) for component in np.flatnonzero(shares > _FREE))
 
 

@@ -171,10 +171,12 @@ def prepare(
     *,
     scattered: bool | None = None,
     growths: Sequence[Growth] = (),
+    undivided: bool = False,
 ) -> Preparation:
     """Check the arguments, see that the ranks agree, and make networks and points (collective).
 
     growths : as often are there more points, scattered where the method was left open.
+    undivided : whether each rank has all points, to train alone; the ranks still compare them.
     """
     everyone = world.communicator
     given, chosen = with_optimizer(given, everyone)
@@ -188,7 +190,8 @@ def prepare(
     domain = given.evaluation_domain
     run = describe_run(settings, phases, asked.stops, division, given.problem, domain)
     check_consistency(run, everyone)
-    group = training_group(division, world)
+    group = world.alone if undivided else training_group(division, world)
+    compared = everyone if undivided else group
     scattered = of_second_order(phases) if scattered is None else scattered
     members = MemberPreparation(
         given,
@@ -203,7 +206,8 @@ def prepare(
         scattered,
     )
     optimizers = describe_phases(phases)
-    setups, models, alike = _make_members(members, division, joined(optimizers), everyone)
+    described = joined(optimizers)
+    setups, models, alike = _make_members(members, division, described, compared, everyone)
     _tell(alike, everyone)
     stacks = make_stacks(setups, settings.precision)
     tried = everyone.attempt(lambda: _tried(stacks, members))
@@ -254,13 +258,17 @@ def _checked(given: Arguments, everyone: Communicator) -> _Asked:
 
 
 def _make_members(
-    members: MemberPreparation, division: Division, optimizers: Description, everyone: Communicator
+    members: MemberPreparation,
+    division: Division,
+    optimizers: Description,
+    compared: Communicator,
+    everyone: Communicator,
 ) -> tuple[list[MemberSetup], list[Description], list[str]]:
-    """Make this group's members, the same on all its ranks, and remarks on them (collective)."""
+    """Make this rank's members, equal on the ranks `compared`, and remarks (collective)."""
     group, ensemble = members.group, members.ensemble
     made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
     for model, _ in made:
-        check_consistency({**model, **optimizers}, group)
+        check_consistency({**model, **optimizers}, compared)
     setups, models = [], []
     for model, setup in made:
         of_setup = {
@@ -271,7 +279,7 @@ def _make_members(
         models.append(model | of_setup)
         setups.append(setup)
         # The same seed gives the same weights; different machines may still round apart.
-        broadcast_variables(setup.network.trainable_variables, communicator=group)
+        broadcast_variables(setup.network.trainable_variables, communicator=compared)
     everyone.attempt(lambda: refuse_shared_models(setups))
     alike: list[str] = []
     if ensemble is not None:
