@@ -4,6 +4,8 @@
 #   PYTHON=/path/to/python     the interpreter that makes .venv (default: the first that suits)
 #   MPI_SIZES="2 3 4"          the numbers of ranks of test-mpi
 #   PYTEST_ARGS="-k name"      passed on to pytest
+#   MPI_TIMEOUT=1800           end each run of test-mpi after so many seconds (default: never; each
+#                              test has a limit, and so has a collective that makes no progress)
 
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
@@ -22,7 +24,7 @@ MPI_SUITES_3 := tests/parallel $(patsubst %,--ignore=tests/parallel/test_%.py,na
 MPI_SUITES_4 := $(patsubst %,tests/parallel/test_%.py,adasum agreement alltoall collectives \
     gradients groups join shared_memory transports world) \
     tests/training/test_rank_invariance.py tests/horovod/test_process_sets.py
-MPI_TIMEOUT ?= 1800
+MPI_TIMEOUT ?=
 PYTEST_ARGS ?=
 comma := ,
 BENCHMARKS ?= $(sort $(wildcard benchmarks/[a-z]*.py))
@@ -43,7 +45,11 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 # --foreground lets Ctrl-C reach mpirun. Where there is no timeout command (macOS), pytest's own
 # limit for every test remains.
-TIMEOUT := $(if $(shell command -v timeout),timeout --foreground -k 10 $(MPI_TIMEOUT))
+TIMEOUT := $(if $(MPI_TIMEOUT),$(if $(shell command -v timeout),timeout --foreground -k 10 $(MPI_TIMEOUT)))
+
+# After a command under TIMEOUT: says that it was the limit that has ended it, if so.
+OR_SAY_LATE = || { code=$$?; case $$code in 124|137) echo "error: ended after the $(MPI_TIMEOUT) s of \
+	MPI_TIMEOUT. A busy or slow machine may need more: make MPI_TIMEOUT=7200 $@" >&2;; esac; exit $$code; }
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -153,10 +159,10 @@ test-serial $(filter-out test-mpi-4,$(MPI_RUNS)): export XLA_FLAGS ?= \
 # Two runs side by side, since the tests that start programs mostly wait. Some long files are in that
 # run as well, so that both take about as long. What it prints comes at its end. Of either, pytest's
 # code 5 is no failure: that none of its tests were chosen.
-SIDE_BY_SIDE = log=$$(mktemp); \
+SIDE_BY_SIDE = log=$$(mktemp); $(2) \
 	python -m pytest -p no:cacheprovider -m '(launches or beside) and $(1)' $(SELECTION) \
 	    $(PYTEST_ARGS) > "$$log" 2>&1 & programs=$$!; trap 'kill $$programs 2>/dev/null; rm -f "$$log"' EXIT INT; \
-	python -m pytest -m 'not (launches or beside) and $(1)' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
+	$(2) python -m pytest -m 'not (launches or beside) and $(1)' $(SELECTION) $(PYTEST_ARGS); code=$$?; \
 	wait $$programs; other=$$?; cat "$$log"; \
 	[ $$code -eq 0 ] || [ $$code -eq 5 -a $$other -eq 0 ] || exit 1; \
 	[ $$other -eq 0 ] || [ $$other -eq 5 -a $$code -eq 0 ]
@@ -171,29 +177,32 @@ test-serial: $(STAMP) ## the tests in one process, and beside them those that st
 test-mpi: $(STAMP) ## the parallel suites under mpirun (test-mpi-3: on three ranks alone)
 	$(call MAKE_EACH,$(MPI_RUNS))
 
-# Ranks share the cores, hence one thread each; they would write the same cache, hence none.
+# The one place that sets threads. The two runs side by side are one rank each, which takes all
+# cores; the long tests compute in both. Programs that the tests launch do not see the variable.
+ONE_THREAD_EACH := OMP_NUM_THREADS=1
+
+# The ranks would write the same cache, hence none.
 MPI_PYTEST = -q -p no:cacheprovider
-$(MPI_RUNS): export OMP_NUM_THREADS := 1
 $(MPI_RUNS): test-mpi-%: $(STAMP)
 	@echo "== tests on $* ranks"
 	$(TIMEOUT) $(MPIRUN) -np $* python -m pytest $(MPI_PYTEST) \
-	    $(or $(MPI_SUITES),$(MPI_SUITES_$*),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS)
+	    $(or $(MPI_SUITES),$(MPI_SUITES_$*),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS) \
+	    $(OR_SAY_LATE)
 
 # Of the hostile programs, sentences are looked at on one rank and numbers on two; SELECTION=--all
 # looks at all on both.
 test-long: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
-test-long: export OMP_NUM_THREADS := 1
 test-long: $(STAMP) ## what takes longer: hostile programs, faults, fuzzing, whole products
 	@echo "== long tests in one process, and those that start programs"
-	@$(call SIDE_BY_SIDE,(long or repeated) and not large)
+	@$(call SIDE_BY_SIDE,(long or repeated) and not large,$(ONE_THREAD_EACH))
 	@echo "== long tests on two ranks"
 	$(TIMEOUT) $(MPIRUN) -np 2 python -m pytest $(MPI_PYTEST) -m 'long and not large' \
-	    tests/adversaries $(or $(MPI_SUITES),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS)
+	    tests/adversaries $(or $(MPI_SUITES),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS) \
+	    $(OR_SAY_LATE)
 
 # As many ranks as there are GPUs that init finds; without one, the sentence that says so.
 COUNT_GPUS = from _by_size import default_ranks; print(default_ranks("gpu"))
 .PHONY: test-gpu
-test-gpu: export OMP_NUM_THREADS := 1
 test-gpu: $(STAMP) ## prove this machine's GPUs: facts, tests, figures (GPUS=N: on N ranks)
 	@set -eu; gpus=$${GPUS:-$$(cd benchmarks && python -c '$(COUNT_GPUS)')}; \
 	run="$(TIMEOUT) $(MPIRUN) -np $$gpus"; pytest="python -m pytest $(MPI_PYTEST) -m gpu"; \
