@@ -18,7 +18,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.error_by_window import ErrorByWindow
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.members.stack import Stack
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.points.in_boxes import InBoxes
 from sciml_par.training.points.make_feed import make_feed
@@ -63,15 +63,26 @@ class SolvedInWindows:
 
     def __call__(self, x: Array) -> Array:
         """Return u at x: [n, d] -> [n, m] (local)."""
-        return self._solution(x)
+        return self.solution()(x)
 
     def quantity(self, f: Callable[..., Any], x: Array) -> Array:
         """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
-        return self._solution.quantity(f, x)
+        return self.solution().quantity(f, x)
 
     @property
-    def _solution(self) -> Solution:
-        return Solution(self.stack.problem, self.stack.network, self.stack.layout, self.found.theta)
+    def end(self) -> Array:
+        """The parameters, [p]."""
+        return self.found.theta
+
+    @property
+    def last(self) -> LastStep:
+        """The last step of Gauss–Newton."""
+        return self.found.last
+
+    def solution(self, theta: Array | None = None) -> Solution:
+        """Return u, by default with the parameters that solve for it (local)."""
+        at = self.found.theta if theta is None else theta
+        return Solution(self.stack.problem, self.stack.network, self.stack.layout, at)
 
 
 def solve_in_windows(
@@ -96,8 +107,8 @@ def solve_in_windows(
     ranks, method = world.communicator, LeastSquares()
     solver = WindowedGaussNewton(stack, ranks, method)
     batch = stack.setups[0].feed.whole(0)
-    theta, terms = solver.solve(stack.parameters[0], batch, LeastSquares.default_steps)
-    found = Found(theta, terms, time.perf_counter() - began)
+    theta, terms, last = solver.solve(stack.parameters[0], batch, LeastSquares.default_steps)
+    found = Found(theta, terms, last, time.perf_counter() - began)
     model: Any = stack.network.model
     unseen = Points.of(with_boundary.points).with_changes(
         interior=_SEEN * model.partition.count, seed=_SEED + seed

@@ -19,6 +19,7 @@ from sciml_par.training.loss.objective import field_of, jacobians_of
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.least_squares.least_squares import (
     LEAST_GAIN,
+    LastStep,
     LeastSquares,
     least_squares,
 )
@@ -47,22 +48,23 @@ class GaussNewton:
         self._residuals: Any = None
         self._communicator, self._method = communicator, LeastSquares()
 
-    def solve(self, theta: Array, batch: Batch, steps: int) -> tuple[Array, int]:
-        """Return θ: [p] after so many steps, and their number (collective).
+    def solve(self, theta: Array, batch: Batch, steps: int) -> tuple[Array, int, LastStep]:
+        """Return θ: [p] after so many steps, their number, and the last one (collective).
 
         After fewer, if the loss falls no further.
         """
         if self._jacobian is None:
             together(self._communicator, lambda: self._trace(tf.constant(theta), batch))
         loss, little, made = self._loss(theta, batch), 0, 0
+        step = LastStep(np.zeros_like(theta), 1.0)
         while made < steps:
             before, made = loss, made + 1
-            theta, loss, size = self._step(theta, batch, before)
+            theta, loss, step = self._step(theta, batch, before)
             # Whole steps that gain little have come to rounding, or to what the features can.
-            little = little + 1 if size == 1.0 and loss > _LITTLE_GAIN * before else 0
+            little = little + 1 if step.size == 1.0 and loss > _LITTLE_GAIN * before else 0
             if not loss < LEAST_GAIN * before or little > 1:
                 break
-        return theta, made
+        return theta, made, step
 
     def _trace(self, theta: Any, batch: Batch) -> None:
         self._objective.prepare_jacobian(theta, batch)
@@ -71,16 +73,16 @@ class GaussNewton:
             for function in (self._objective.jacobian, self._objective.residuals)
         )
 
-    def _step(self, theta: Array, batch: Batch, before: float) -> tuple[Array, float, float]:
-        """Return θ after a step, its loss, and the size of the step, of which 1 is the whole."""
+    def _step(self, theta: Array, batch: Batch, before: float) -> tuple[Array, float, LastStep]:
+        """Return θ after a step, the loss there, and the step."""
         direction = self._direction(theta, batch)
         for halvings in range(self._method.halvings):
             size = 0.5**halvings
             moved = (theta - size * direction).astype(theta.dtype)
             loss = self._loss(moved, batch)
             if loss < before:
-                return moved, loss, size
-        return theta, before, 0.0
+                return moved, loss, LastStep(direction, size)
+        return theta, before, LastStep(direction, 0.0)
 
     def _direction(self, theta: Array, batch: Batch) -> Array:
         """Return J⁺ r over the rows of all ranks, at the places of θ: [p]."""

@@ -21,7 +21,7 @@ from sciml_par.training.arguments.settings import LAST, Settings
 from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.gauss_newton import GaussNewton
 from sciml_par.training.members.stack import MemberSetup, Stack
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.feed import Batch
@@ -45,7 +45,7 @@ class Solved:
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
     of_zero : the loss at unseen points of a network of zeros.
-    steps : how many were made.
+    steps, last : how many were made, and the last one.
     """
 
     number: int
@@ -59,6 +59,7 @@ class Solved:
     after: float
     of_zero: float
     steps: int
+    last: LastStep
 
     @property
     def size_of_own(self) -> int:
@@ -137,7 +138,7 @@ def _solved(
     method, feed = GaussNewton(stack, everyone), stack.setups[0].feed
     starts = list(stack.parameters)
     made = [method.solve(theta, feed.whole(0), steps) for theta in starts]
-    ends = [theta for theta, _ in made]
+    ends = [theta for theta, *_ in made]
     before, after = (
         at_other_points([stack], [kept], points, settings=settings, group=everyone)[0]
         for kept in (starts, ends)
@@ -154,7 +155,7 @@ def _solved(
             before[j].validation_loss,
             after[j].validation_loss,
             after[j].zero_loss,
-            made[j][1],
+            *made[j][1:],
         )
         for j, setup in enumerate(stack.setups)
     ]

@@ -14,6 +14,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
+from sciml_par.training.estimate.convergence import if_converged
 from sciml_par.training.estimate.estimate import (
     MOST_DIMENSIONS,
     OF_ZERO,
@@ -161,6 +162,7 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     if ladder.decided(doubtful):
         error = _by_second(ladder, stage)
     assert error is not None
+    error = if_converged(error, found, ladder.at, free)
     result = ladder.run(
         network=stage.candidates.only(found.number),
         points=stage.candidates.points,
