@@ -157,6 +157,13 @@ def _obstacle(problem: Problem) -> str | None:
     """Return why no estimate can be made, if so."""
     if math.isnan(problem.domain.volume) or not problem.residuals:
         return "it takes points that were not trained on, and only given points are known here."
+    if problem.unknown_functions:
+        names = " and ".join(problem.unknown_functions)
+        return (
+            f"the error of the unknown function {names} is part of it, which random features for u "
+            f"do not see; compare networks of several seeds, as with "
+            f"mode=Ensemble(members=2)."
+        )
     return None
 
 

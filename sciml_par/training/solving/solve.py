@@ -117,7 +117,7 @@ def solve(
 
 def _climbed(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
-    if ladder.fits_noise:
+    if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
         return climb_by_networks(ladder)
     why = climb_by_features(ladder)
     for climb in (
