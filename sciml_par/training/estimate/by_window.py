@@ -86,9 +86,19 @@ class SolvedInWindows:
 
 
 def solve_in_windows(
-    problem: Problem, windows: Any, points: Points, *, seed: int, precision: str, world: World
+    problem: Problem,
+    windows: Any,
+    points: Points,
+    *,
+    seed: int,
+    precision: str,
+    world: World,
+    start: Callable[[Array], Array] | None = None,
 ) -> SolvedInWindows:
-    """Solve for a network in windows, and see its residual at other points (collective)."""
+    """Solve for a network in windows, and see its residual at other points (collective).
+
+    start : u at x: [n, d] -> [n, m], of which each window begins with the value in its middle.
+    """
     began = time.perf_counter()
     given = Arguments(
         problem=problem,
@@ -107,7 +117,16 @@ def solve_in_windows(
     ranks, method = world.communicator, LeastSquares()
     solver = WindowedGaussNewton(stack, ranks, method)
     batch = stack.setups[0].feed.whole(0)
-    theta, terms, last = solver.solve(stack.parameters[0], batch, LeastSquares.default_steps)
+    theta = stack.parameters[0].copy()
+    if start is not None and problem.ansatz is None:
+        layout, partition = stack.layout, stack.network.model.partition
+        _, bias = layout.linear or ()
+        first, middles = sum(layout.sizes[:bias]), np.mean(partition.boxes(), axis=0)
+        low, high = np.min(partition.boxes()[0], axis=0), np.max(partition.boxes()[1], axis=0)
+        # The network may see scaled coordinates.
+        middles = problem.domain.lower + (middles - low) / (high - low) * problem.domain.extent
+        theta[first : first + layout.sizes[bias]] = start(middles).ravel()
+    theta, terms, last = solver.solve(theta, batch, LeastSquares.default_steps)
     found = Found(theta, terms, last, time.perf_counter() - began)
     model: Any = stack.network.model
     unseen = Points.of(with_boundary.points).with_changes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import prepare
 
 Array = npt.NDArray[Any]
+Function = Callable[[Array], Array]
 
 _SEED, _CUTOFF = 613, 1e-12
 
@@ -44,7 +45,7 @@ class Solved:
     method, batch : what solved for it, and the points on this rank.
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
-    of_zero : the loss at unseen points of a network of zeros.
+    of_zero : the loss at unseen points of a network of zeros, or at the start if it is not finite.
     steps, last : how many were made, and the last one.
     """
 
@@ -92,6 +93,7 @@ def solve_side_by_side(
     world: World,
     known: Array | None = None,
     like: Solved | None = None,
+    start: Function | None = None,
 ) -> list[Solved]:
     """Solve for all candidates by `LeastSquares` on all ranks together (collective).
 
@@ -101,6 +103,7 @@ def solve_side_by_side(
         and unknowns; by default their own.
     like : a solution with other features to begin with. From zeros, Gauss–Newton steps may end in
         another minimum, or take many steps more.
+    start : u at x: [n, d] -> [n, m], to begin with where there is no other solution.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
     arguments = Arguments(
@@ -119,24 +122,37 @@ def solve_side_by_side(
         ready = prepare(arguments, world)
         if like is not None:
             known = like.end[like.size_of_own :]
-            everyone.attempt(lambda: _fit(ready.stacks, like, points))
+            everyone.attempt(lambda: _fit(ready.stacks, like.network_values, points))
+        elif start is not None:
+            everyone.attempt(lambda: _fit(ready.stacks, start, points))
         if known is not None and len(known):
             for stack in ready.stacks:
                 stack.parameters[:, -len(known) :] = known
+        begun = None if like is not None or candidates.base is not None else start is not None
         found = [
             each
             for stack in ready.stacks
-            for each in _solved(stack, steps, points, ready.settings, everyone)
+            for each in _solved(stack, steps, points, ready.settings, everyone, begun)
         ]
     return sorted(found, key=lambda solved: solved.number)
 
 
 def _solved(
-    stack: Stack, steps: int, points: Points, settings: Settings, everyone: Communicator
+    stack: Stack,
+    steps: int,
+    points: Points,
+    settings: Settings,
+    everyone: Communicator,
+    begun: bool | None,
 ) -> list[Solved]:
-    """Solve for the networks of a stack, which share all that is traced."""
+    """Solve for the networks of a stack, which share all that is traced.
+
+    begun : whether u has a start; None of those that begin with another solution.
+    """
     method, feed = GaussNewton(stack, everyone), stack.setups[0].feed
     starts = list(stack.parameters)
+    if begun is not None:
+        starts = [method.begin(theta, feed.whole(0), steps, given=begun) for theta in starts]
     made = [method.solve(theta, feed.whole(0), steps) for theta in starts]
     ends = [theta for theta, *_ in made]
     before, after = (
@@ -154,11 +170,15 @@ def _solved(
             ends[j],
             before[j].validation_loss,
             after[j].validation_loss,
-            after[j].zero_loss,
+            _or(after[j].zero_loss, before[j].validation_loss),
             *made[j][1:],
         )
         for j, setup in enumerate(stack.setups)
     ]
+
+
+def _or(value: float, other: float) -> float:
+    return value if math.isfinite(value) else other
 
 
 def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
@@ -166,12 +186,13 @@ def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
     return np.asarray(stack.network.apply(own, tf.constant(x, theta.dtype)).numpy(), np.float64)
 
 
-def _fit(stacks: Sequence[Stack], like: Solved, points: Points) -> None:
-    """Let the features of all stacks begin with the values of another solution (local)."""
+def _fit(stacks: Sequence[Stack], function: Function, points: Points) -> None:
+    """Let the features of all stacks begin with the values of a function of x (local)."""
     from scipy.linalg import lstsq
 
-    x = like.setup.problem.domain.sample(int(points.interior), seed=_SEED, method="sobol")
-    values = like.network_values(x)
+    domain = stacks[0].problem.domain
+    x = domain.sample(int(points.interior), seed=_SEED, method="sobol")
+    values = function(x)
     members = [each for s in stacks for each in zip(s.setups, s.parameters, strict=True)]
     for setup, theta in members:
         columns = columns_of(setup.network.model, x)
