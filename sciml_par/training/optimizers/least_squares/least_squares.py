@@ -35,6 +35,13 @@ LEAST_GAIN = 0.99
 """A step that leaves more than this share of the loss is the last one."""
 
 
+class LastStep(NamedTuple):
+    """The last direction of Gauss–Newton, [p], and the share of it that was taken."""
+
+    direction: Array
+    size: float
+
+
 class State(NamedTuple):
     """Attributes: the last |step|, [M]; whether no step lowers the loss any more, [M]."""
 
