@@ -133,13 +133,17 @@ def solve_side_by_side(
             for stack in ready.stacks:
                 stack.parameters[:, -len(known) :] = known
         begun = None if like is not None or candidates.base is not None else start is not None
-        ends = _ends_on_all_ranks(ready, steps, points, begun, everyone)
-    members = [(stack, j) for stack in ready.stacks for j in range(len(stack.setups))]
-    methods = {id(stack): GaussNewton(stack, ready.group) for stack in ready.stacks}
-    found = []
-    for (stack, j), end in zip(members, ends, strict=True):
-        setup, method = stack.setups[j], methods[id(stack)]
-        found.append(Solved(setup.number, setup, stack, method, setup.feed.whole(0), *end))
+        methods = [GaussNewton(stack, ready.group) for stack in ready.stacks]
+        ends = _ends_on_all_ranks(ready, methods, steps, points, begun, everyone)
+    members = [
+        (stack, setup, method)
+        for stack, method in zip(ready.stacks, methods, strict=True)
+        for setup in stack.setups
+    ]
+    found = [
+        Solved(setup.number, setup, stack, method, setup.feed.whole(0), *end)
+        for (stack, setup, method), end in zip(members, ends, strict=True)
+    ]
     return sorted(found, key=lambda solved: solved.number)
 
 
@@ -167,7 +171,12 @@ class _End(NamedTuple):
 
 
 def _ends_on_all_ranks(
-    ready: Preparation, steps: int, points: Points, begun: bool | None, everyone: Communicator
+    ready: Preparation,
+    methods: Sequence[GaussNewton],
+    steps: int,
+    points: Points,
+    begun: bool | None,
+    everyone: Communicator,
 ) -> list[_End]:
     """Solve for the candidates of all stacks, in their order (collective).
 
@@ -180,10 +189,10 @@ def _ends_on_all_ranks(
 
     def solve_share() -> list[_End]:
         found = []
-        for stack in ready.stacks:
+        for stack, method in zip(ready.stacks, methods, strict=True):
             numbers = [j for each, j in members if each is stack]
             if numbers:
-                found += _ends(stack, numbers, steps, points, begun, ready)
+                found += _ends(stack, method, numbers, steps, points, begun, ready)
         return found
 
     if ready.group.size == everyone.size:
@@ -194,6 +203,7 @@ def _ends_on_all_ranks(
 
 def _ends(
     stack: Stack,
+    method: GaussNewton,
     numbers: Sequence[int],
     steps: int,
     points: Points,
@@ -204,7 +214,7 @@ def _ends(
 
     begun : whether u has a start; None of those that begin with another solution.
     """
-    method, batch = GaussNewton(stack, ready.group), stack.setups[0].feed.whole(0)
+    batch = stack.setups[0].feed.whole(0)
     starts = [stack.parameters[j] for j in numbers]
     if begun is not None:
         starts = [method.begin(theta, batch, steps, given=begun) for theta in starts]
