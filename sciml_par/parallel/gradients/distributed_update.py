@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.gradients.copied_optimizers import marked_name
 from sciml_par.parallel.gradients.optimizer_state import build
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction, key_of
+from sciml_par.parallel.groups.world import current_world
 
 # The other base class is that of the given optimizer, see `DistributedOptimizer`.
 if TYPE_CHECKING:
@@ -28,22 +31,36 @@ THE_OTHER_WAY_ROUND = (
 )
 
 
+OPTIONS = ("_reduction", "_backward_passes", "_average_passes", "_count_passes")
+"""The attributes of a distributed optimizer's class that are its options."""
+
+
 class DistributedUpdate(_Optimizer):
     """An optimizer that updates with the gradients of all ranks.
 
     Derived classes route the optimizer's update through `_update`. Each `DistributedOptimizer` has
     a separate class with its options as attributes, so that `from_config` keeps them.
+    `copied_optimizers.py` tells how the plain class's `from_config` does.
     """
 
     _reduction: GradientReduction
     _backward_passes: int
     _average_passes: bool
     _count_passes: bool
+    _distribute: Callable[[Any, dict[str, Any]], Any]
+    """Makes a plain optimizer a distributed one by options."""
+
     _take_state: Callable[[], bool] | None = None
     """Copies the state of the original optimizer, once this one has the variables."""
 
+    _local_unknown = False
+    """Whether it is a copy of an optimizer with local variables, which are another model's."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._begin_passes()
+
+    def _begin_passes(self) -> None:
         self._passes: GradientPasses | None = None
         if self._backward_passes > 1:
             self._passes = GradientPasses(self._backward_passes, average=self._average_passes)
@@ -51,6 +68,35 @@ class DistributedUpdate(_Optimizer):
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient by `variable` on this rank from now on."""
         self._reduction = self._reduction.with_local(variable)
+        self._local_unknown = False
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the plain optimizer's configuration, with the options' digest in the name."""
+        config = super().get_config()
+        name = marked_name(config["name"], self.__class__, self._options(), type(self)._distribute)
+        return config | {"name": name}
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in OPTIONS}
+
+    def __copy__(self) -> Any:
+        return type(self).from_config(self.get_config())
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        options = self._options()
+        reduction = options["_reduction"]
+        if reduction.local or reduction.communicator not in (None, current_world().communicator):
+            raise InputError(
+                "DistributedOptimizer: an optimizer with local variables or for some of the ranks "
+                "cannot be pickled, because another process has neither. Pickle the plain "
+                "optimizer, and call DistributedOptimizer where it is loaded."
+            )
+        options["_reduction"] = replace(reduction.without_variables(), communicator=None)
+        config = super().get_config()
+        return _unpickled, (type(self)._distribute, self.__class__, config, options)
 
     def _update(
         self,
@@ -80,6 +126,12 @@ class DistributedUpdate(_Optimizer):
             inner.iterations.assign_add(1)
 
     def _check_variables(self, variables: Sequence[Any]) -> None:
+        if self._local_unknown:
+            raise InputError(
+                "DistributedOptimizer: this is a copy of an optimizer with local variables, which "
+                "belong to another model. Call register_local_var with this model's, or create "
+                "the optimizer by PartialDistributedOptimizer."
+            )
         inner: Any = getattr(self, "inner_optimizer", self)
         if getattr(inner, "global_clipnorm", None) and any(
             map(self._reduction.is_local, variables)
@@ -109,6 +161,10 @@ class DistributedUpdate(_Optimizer):
                 reduced[i] = dense + tf.cast(verdict, dense.dtype)
                 break
         return reduced
+
+
+def _unpickled(distribute: Any, plain: Any, config: dict[str, Any], options: Any) -> Any:
+    return distribute(plain.from_config(config), options)
 
 
 def _zero_if_finite(gradients: Sequence[Gradient]) -> Any:

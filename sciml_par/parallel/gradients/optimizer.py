@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.gradients.distributed_update import THE_OTHER_WAY_ROUND, DistributedUpdate
+from sciml_par.parallel.gradients.distributed_update import (
+    OPTIONS,
+    THE_OTHER_WAY_ROUND,
+    DistributedUpdate,
+)
 from sciml_par.parallel.gradients.keras2_update import Keras2Update
 from sciml_par.parallel.gradients.optimizer_state import (
     copy_of,
@@ -97,30 +102,37 @@ def DistributedOptimizer(
         device=device,
         where="DistributedOptimizer",
     ).with_local(*local_variables)
-    distributed = _distributed_copy(
-        optimizer,
-        _reduction=reduction,
-        _backward_passes=int(backward_passes_per_step),
-        _average_passes=average_aggregated_gradients,
-        _count_passes=count_passes,
+    if isinstance(optimizer, DistributedUpdate):
+        reduction = replace(reduction, local=reduction.local | optimizer._reduction.local)
+    options = (
+        reduction,
+        int(backward_passes_per_step),
+        average_aggregated_gradients,
+        count_passes,
     )
-    take_over(optimizer, distributed)
+    return _distribute(optimizer, dict(zip(OPTIONS, options, strict=True)))
+
+
+def _distribute(optimizer: Any, options: dict[str, Any]) -> Any:
+    """Return a distributed optimizer with the state of `optimizer`."""
+    keras, source = keras_of(optimizer), optimizer
+    mixed = keras is not None and keras.mixed_precision.global_policy().name == "mixed_float16"
+    if mixed and not hasattr(optimizer, "inner_optimizer"):
+        inner = copy_of(optimizer, optimizer.__class__)
+        optimizer = keras.mixed_precision.LossScaleOptimizer(inner)
+    distributed = copy_of(optimizer, _distributed_class(optimizer, options))
+    if is_of_keras_3(source):
+        distributed._begin_passes()
+    else:
+        take_over(source, distributed)
     return distributed
 
 
-def _distributed_copy(optimizer: Any, **options: Any) -> Any:
-    keras = keras_of(optimizer)
-    mixed = keras is not None and keras.mixed_precision.global_policy().name == "mixed_float16"
-    if mixed and not hasattr(optimizer, "inner_optimizer"):
-        inner = copy_of(optimizer, type(optimizer))
-        optimizer = keras.mixed_precision.LossScaleOptimizer(inner)
-    return copy_of(optimizer, _distributed_class(optimizer, options))
-
-
 def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
-    plain: Any = type(optimizer)
+    plain: Any = optimizer.__class__  # of one that is distributed already, the plain class, too
     update = Keras3Update if is_of_keras_3(optimizer) else Keras2Update
     attributes = {
+        "_distribute": staticmethod(_distribute),
         "__module__": plain.__module__,
         "__qualname__": plain.__qualname__,
         "__doc__": plain.__doc__,
@@ -131,10 +143,6 @@ def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
 
 
 def _check_optimizer(optimizer: Any) -> None:
-    if isinstance(optimizer, DistributedUpdate):
-        raise InputError(
-            "DistributedOptimizer: this optimizer is distributed already; use it directly."
-        )
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         raise InputError(
             f"DistributedOptimizer: expected a Keras optimizer; got {type(optimizer).__name__} of "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from numbers import Real
 from typing import Any
 
@@ -84,6 +84,20 @@ class GradientReduction:
     def with_local(self, *variables: Any) -> GradientReduction:
         """Return this reduction without the gradients by `variables`."""
         return replace(self, local=self.local | {key_of(variable) for variable in variables})
+
+    def without_variables(self) -> GradientReduction:
+        """Return this reduction for another model, whose variables are others."""
+        groups = self.groups if is_integer(self.groups) else None
+        return replace(self, groups=groups, local=frozenset())
+
+    def settings(self) -> dict[str, Any]:
+        """Return what has to be equal on all ranks, in values that print alike there."""
+        group, kind = self.communicator, self.compression
+        return {
+            **{each.name: getattr(self.without_variables(), each.name) for each in fields(self)},
+            "compression": kind and f"{kind.__module__}.{kind.__qualname__}",
+            "communicator": group and tuple(group.world_ranks),
+        }
 
     def is_local(self, variable: Any) -> bool:
         """Return whether the gradient of `variable` is not reduced."""
