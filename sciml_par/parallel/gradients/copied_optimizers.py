@@ -33,8 +33,10 @@ def is_marked(optimizer: Any) -> bool:
     return _MARK in str(getattr(optimizer, "name", ""))
 
 
-def marked_name(name: str, plain: type, options: Options, distribute: Distribute) -> str:
-    """Return the name for a configuration, after which `plain.from_config` knows the options."""
+def marked_config(config: dict[str, Any], options: Options) -> dict[str, Any]:
+    """Return a configuration with the mark; from now on `from_config` knows the options."""
+    if "name" not in config:  # a LossScaleOptimizer of Keras 2
+        return config
     reduction = options["_reduction"]
     settings = {**options, **reduction.settings(), "_reduction": None}
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:8]
@@ -42,14 +44,19 @@ def marked_name(name: str, plain: type, options: Options, distribute: Distribute
     if world is not None:
         known = world.kept.setdefault(_KNOWN, {})
         known[digest] = options | {"_reduction": reduction.without_variables()}
-        owner: Any = next(base for base in plain.__mro__ if "from_config" in vars(base))
-        if not isinstance(vars(owner)["from_config"], _FromConfig):
-            owner.from_config = _FromConfig(vars(owner)["from_config"].__func__, distribute)
-    return f"{name}{_MARK}{digest}{_LOCAL if reduction.local else ''}"
+    name = plain_name(config["name"])
+    return config | {"name": f"{name}{_MARK}{digest}{_LOCAL if reduction.local else ''}"}
+
+
+def keep_copies_distributed(plain: type, distribute: Distribute) -> None:
+    """Let `from_config` of a class of optimizers make copies of distributed ones distributed."""
+    owner: Any = next(base for base in plain.__mro__ if "from_config" in vars(base))
+    if not isinstance(vars(owner)["from_config"], _FromConfig):
+        owner.from_config = _FromConfig(vars(owner)["from_config"].__func__, distribute)
 
 
 class _FromConfig(classmethod):  # type: ignore[type-arg]
-    """A class's `from_config` that makes copies of distributed optimizers distributed."""
+    """A class's `from_config`, which acts on the mark."""
 
     def __init__(self, original: Callable[..., Any], distribute: Distribute) -> None:
         def from_config(cls: Any, config: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:

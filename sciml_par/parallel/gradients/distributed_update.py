@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.gradients.copied_optimizers import marked_name
+from sciml_par.parallel.gradients.copied_optimizers import marked_config
 from sciml_par.parallel.gradients.optimizer_state import build
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction, key_of
 from sciml_par.parallel.groups.world import current_world
@@ -72,9 +72,7 @@ class DistributedUpdate(_Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the plain optimizer's configuration, with the options' digest in the name."""
-        config = super().get_config()
-        name = marked_name(config["name"], self.__class__, self._options(), type(self)._distribute)
-        return config | {"name": name}
+        return marked_config(super().get_config(), self._options())
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in OPTIONS}

@@ -10,6 +10,7 @@ from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.gradients.copied_optimizers import keep_copies_distributed
 from sciml_par.parallel.gradients.distributed_update import (
     OPTIONS,
     THE_OTHER_WAY_ROUND,
@@ -58,7 +59,8 @@ def DistributedOptimizer(
 
     Parameters
     ----------
-    optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied. Put a
+    optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied; its other
+        attributes, such as a schedule, are shared (Keras 2: created from `get_config`). Put a
         `LossScaleOptimizer` inside, never around: so the ranks decide together whether a step has
         overflowed. If the global policy is "mixed_float16", another optimizer is wrapped in one
         first, as in `compile`; a custom loop must then call `scale_loss`.
@@ -75,17 +77,18 @@ def DistributedOptimizer(
     -------
     An optimizer of a class derived from that of `optimizer`, with the additional method
     `register_local_var(variable)`. A model saved with it has the plain optimizer, and loads without
-    sciml_par.
+    sciml_par; the optimizer's name there ends with ".distributed-" and a digest of the options.
 
     Raises
     ------
     InputError
-        `optimizer` is not a Keras optimizer or is already distributed; an option is outside its
-        range.
+        `optimizer` is not a Keras optimizer; an option is outside its range.
 
     Notes
     -----
-    Incomplete sums of passes are not saved.
+    A distributed `optimizer` gets these options instead of its own. Copies of the result reduce as
+    well, also those by configuration (`clone_model`, `copy.deepcopy` of a model, `load_model` in
+    the same program). Incomplete sums of passes are not saved.
     """
     _check_optimizer(optimizer)
     checked_integer(
@@ -130,6 +133,7 @@ def _distribute(optimizer: Any, options: dict[str, Any]) -> Any:
 
 def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
     plain: Any = optimizer.__class__  # of one that is distributed already, the plain class, too
+    keep_copies_distributed(plain, _distribute)
     update = Keras3Update if is_of_keras_3(optimizer) else Keras2Update
     attributes = {
         "_distribute": staticmethod(_distribute),

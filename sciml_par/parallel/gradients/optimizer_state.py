@@ -145,7 +145,8 @@ def _with_attributes_of(optimizer: Any, into: Any) -> Any:
 def _from_config_of(optimizer: Any, into: Any) -> Any:
     try:
         config = optimizer.get_config()
-        config["name"] = plain_name(config["name"])
+        if "name" in config:
+            config["name"] = plain_name(config["name"])
         rate = raw_learning_rate(optimizer)
         if callable(rate):
             config["learning_rate"] = rate

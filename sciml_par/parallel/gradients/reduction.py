@@ -16,7 +16,7 @@ from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.groups.world import current_world, present_world
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum
 from sciml_par.parallel.tensors.compression import Compressor, ScalingAndCompression
 from sciml_par.parallel.tensors.packing import shape_digest
@@ -92,11 +92,12 @@ class GradientReduction:
 
     def settings(self) -> dict[str, Any]:
         """Return what has to be equal on all ranks, in values that print alike there."""
-        group, kind = self.communicator, self.compression
+        group, kind, world = self.communicator, self.compression, present_world()
+        everyone = world is not None and group is world.communicator
         return {
             **{each.name: getattr(self.without_variables(), each.name) for each in fields(self)},
             "compression": kind and f"{kind.__module__}.{kind.__qualname__}",
-            "communicator": group and tuple(group.world_ranks),
+            "communicator": None if group is None or everyone else tuple(group.world_ranks),
         }
 
     def is_local(self, variable: Any) -> bool:
