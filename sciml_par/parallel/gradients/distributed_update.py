@@ -50,9 +50,6 @@ class DistributedUpdate(_Optimizer):
     _distribute: Callable[[Any, dict[str, Any]], Any]
     """Makes a plain optimizer a distributed one by options."""
 
-    _take_state: Callable[[], bool] | None = None
-    """Copies the state of the original optimizer, once this one has the variables."""
-
     _local_unknown = False
     """Whether it is a copy of an optimizer with local variables, which are another model's."""
 
@@ -106,7 +103,7 @@ class DistributedUpdate(_Optimizer):
     ) -> Any:
         """Call `apply` with the gradients of all ranks, or the sums of n passes (collective)."""
         self._check_variables(variables)
-        if self._passes is not None or self._take_state is not None:
+        if self._passes is not None:
             build(self, variables)
 
         def update(gradients: list[Gradient]) -> Any:

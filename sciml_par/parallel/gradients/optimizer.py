@@ -22,7 +22,6 @@ from sciml_par.parallel.gradients.optimizer_state import (
     is_of_keras_3,
     is_optimizer,
     keras_of,
-    take_over,
 )
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction
 from sciml_par.parallel.groups.communicator import Communicator
@@ -60,7 +59,7 @@ def DistributedOptimizer(
     Parameters
     ----------
     optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied; its other
-        attributes, such as a schedule, are shared (Keras 2: created from `get_config`). Put a
+        attributes, such as a schedule, are shared. Put a
         `LossScaleOptimizer` inside, never around: so the ranks decide together whether a step has
         overflowed. If the global policy is "mixed_float16", another optimizer is wrapped in one
         first, as in `compile`; a custom loop must then call `scale_loss`.
@@ -118,16 +117,13 @@ def DistributedOptimizer(
 
 def _distribute(optimizer: Any, options: dict[str, Any]) -> Any:
     """Return a distributed optimizer with the state of `optimizer`."""
-    keras, source = keras_of(optimizer), optimizer
+    keras = keras_of(optimizer)
     mixed = keras is not None and keras.mixed_precision.global_policy().name == "mixed_float16"
     if mixed and not hasattr(optimizer, "inner_optimizer"):
         inner = copy_of(optimizer, optimizer.__class__)
         optimizer = keras.mixed_precision.LossScaleOptimizer(inner)
     distributed = copy_of(optimizer, _distributed_class(optimizer, options))
-    if is_of_keras_3(source):
-        distributed._begin_passes()
-    else:
-        take_over(source, distributed)
+    distributed._begin_passes()
     return distributed
 
 

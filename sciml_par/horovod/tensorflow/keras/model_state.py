@@ -49,7 +49,11 @@ def check_model(model: Any) -> None:
         local = isinstance(layer, keras.layers.BatchNormalization) and not isinstance(
             layer, SyncBatchNormalization
         )
-        if local and getattr(layer, "synchronized", False) and current_world().communicator.size > 1:
+        if (
+            local
+            and getattr(layer, "synchronized", False)
+            and current_world().communicator.size > 1
+        ):
             raise InputError(
                 f"The layer «{layer.name}» is a BatchNormalization(synchronized=True), which "
                 f"knows the replicas of tf.distribute, but no ranks. Use "
