@@ -58,6 +58,7 @@ def copy_of(optimizer: Any, into: Any) -> Any:
     """
     copy = into.__new__(into)
     copies: dict[int, Any] = {id(optimizer): copy}
+    trained = set(map(id, getattr(optimizer, "_trainable_variables", ())))
     skipped = _OF_THE_FIRST
     if is_of_keras_3(optimizer):
         _begin_like(optimizer, copy, copies)
@@ -68,7 +69,7 @@ def copy_of(optimizer: Any, into: Any) -> Any:
             return copies[id(value)]
         if is_optimizer(value):
             new = copy_of(value, value.__class__)
-        elif isinstance(value, tf.Variable):
+        elif isinstance(value, tf.Variable) and id(value) not in trained:
             name = value.name.partition(":")[0]
             new = tf.Variable(value, trainable=value.trainable, name=name)
         elif isinstance(value, list | set) or type(value) is tuple:
@@ -85,11 +86,11 @@ def copy_of(optimizer: Any, into: Any) -> Any:
         return new
 
     def fill(source: Any, target: Any) -> None:
-        # Keras 2's LossScaleOptimizer asks its inner optimizer for attributes.
-        first = ("_optimizer", "_trackable")
-        for name, value in sorted(vars(source).items(), key=lambda item: item[0] not in first):
-            if name.startswith("_trainable_variables"):
-                vars(target)[name] = value  # the model's, which are not to be tracked
+        # Keras 2's LossScaleOptimizer passes the tracking of its attributes on to the inner one.
+        untracked = ("_trackable", "_trainable_variables", "_trainable_variables_indices")
+        for name, value in sorted(vars(source).items(), key=lambda item: item[0] != "_trackable"):
+            if name in untracked:
+                vars(target)[name] = copied(value)
             elif name in ("name", "_name"):
                 setattr(target, name, plain_name(value))
             elif not name.startswith("_self_") and name not in skipped:
