@@ -328,6 +328,8 @@ def test_an_optimizer_without_configuration():
     assert float(before) == pytest.approx(-2 * mean)  # the second rate is 1
     assert [float(v) for v in optimizer.variables] == pytest.approx([2.0, 2.0, -2 * mean])
     assert [float(v) for v in plain.variables] == [1.0, 7.0, 0.0]
+    with pytest.raises(InputError, match="Weighted cannot be copied.*all arguments"):
+        copy.copy(optimizer)
     assert len(optimizer._variables) == 3 and optimizer.factors["last"][0] is optimizer.variables[1]
 
 

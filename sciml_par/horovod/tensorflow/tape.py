@@ -61,9 +61,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
 
 def _unconnected(fourth: Any, by_name: Any) -> Any:
     """Return `unconnected_gradients`, which TensorFlow's tape has where Horovod has a flag."""
-    if by_name is None and not isinstance(fourth, bool):
-        return fourth
-    return "none" if by_name is None else by_name
+    return by_name or ("none" if isinstance(fourth, bool) else fourth)
 
 
 @not_converted  # AutoGraph changes `locals`

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sciml_par.parallel.groups.world import present_world
@@ -30,20 +31,22 @@ def plain_name(name: str) -> str:
 
 def is_marked(optimizer: Any) -> bool:
     """Return whether a plain optimizer is the copy of a distributed one with unknown options."""
-    return _MARK in str(getattr(optimizer, "name", ""))
+    plain = not hasattr(optimizer, "register_local_var")
+    return plain and _MARK in str(getattr(optimizer, "name", ""))
 
 
 def marked_config(config: dict[str, Any], options: Options) -> dict[str, Any]:
     """Return a configuration with the mark; from now on `from_config` knows the options."""
     if "name" not in config:  # a LossScaleOptimizer of Keras 2
         return config
-    reduction = options["_reduction"]
-    settings = {**options, **reduction.settings(), "_reduction": None}
-    digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:8]
-    world = present_world()
+    reduction, world = options["_reduction"], present_world()
+    general, group = reduction.without_variables(), reduction.communicator
+    everyone = group is None or (world is not None and group is world.communicator)
+    settings = {"_reduction": replace(general, communicator=None)}
+    ranks = None if everyone else group.world_ranks
+    digest = hashlib.sha256(repr((options | settings, ranks)).encode()).hexdigest()[:8]
     if world is not None:
-        known = world.kept.setdefault(_KNOWN, {})
-        known[digest] = options | {"_reduction": reduction.without_variables()}
+        world.kept.setdefault(_KNOWN, {})[digest] = options | {"_reduction": general}
     name = plain_name(config["name"])
     return config | {"name": f"{name}{_MARK}{digest}{_LOCAL if reduction.local else ''}"}
 

@@ -31,10 +31,6 @@ THE_OTHER_WAY_ROUND = (
 )
 
 
-OPTIONS = ("_reduction", "_backward_passes", "_average_passes", "_count_passes")
-"""The attributes of a distributed optimizer's class that are its options."""
-
-
 class DistributedUpdate(_Optimizer):
     """An optimizer that updates with the gradients of all ranks.
 
@@ -47,8 +43,11 @@ class DistributedUpdate(_Optimizer):
     _backward_passes: int
     _average_passes: bool
     _count_passes: bool
+    _options: dict[str, Any]
+    """The four attributes above by name, as `_distribute` takes them."""
+
     _distribute: Callable[[Any, dict[str, Any]], Any]
-    """Makes a plain optimizer a distributed one by options."""
+    """Makes a plain optimizer a distributed one."""
 
     _local_unknown = False
     """Whether it is a copy of an optimizer with local variables, which are another model's."""
@@ -58,9 +57,8 @@ class DistributedUpdate(_Optimizer):
         self._begin_passes()
 
     def _begin_passes(self) -> None:
-        self._passes: GradientPasses | None = None
-        if self._backward_passes > 1:
-            self._passes = GradientPasses(self._backward_passes, average=self._average_passes)
+        number, average = self._backward_passes, self._average_passes
+        self._passes = GradientPasses(number, average=average) if number > 1 else None
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient by `variable` on this rank from now on."""
@@ -69,29 +67,32 @@ class DistributedUpdate(_Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the plain optimizer's configuration, with the options' digest in the name."""
-        return marked_config(super().get_config(), self._options())
-
-    def _options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in OPTIONS}
+        return marked_config(super().get_config(), self._options | {"_reduction": self._reduction})
 
     def __copy__(self) -> Any:
-        return type(self).from_config(self.get_config())
+        try:
+            return type(self).from_config(self.get_config())
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise InputError(
+                f"DistributedOptimizer: {self.__class__.__name__} cannot be copied by its "
+                f"configuration ({error}). Give the class a get_config with all arguments of its "
+                f"constructor, or create another optimizer."
+            ) from error
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.__copy__()
 
     def __reduce__(self) -> Any:
-        options = self._options()
-        reduction = options["_reduction"]
-        if reduction.local or reduction.communicator not in (None, current_world().communicator):
+        reduction, group = self._reduction, self._reduction.communicator
+        if reduction.local or not (group is None or group is current_world().communicator):
             raise InputError(
                 "DistributedOptimizer: an optimizer with local variables or for some of the ranks "
                 "cannot be pickled, because another process has neither. Pickle the plain "
                 "optimizer, and call DistributedOptimizer where it is loaded."
             )
-        options["_reduction"] = replace(reduction.without_variables(), communicator=None)
-        config = super().get_config()
-        return _unpickled, (type(self)._distribute, self.__class__, config, options)
+        general = replace(reduction.without_variables(), communicator=None)
+        options = self._options | {"_reduction": general}
+        return _unpickled, (self._distribute, self.__class__, super().get_config(), options)
 
     def _update(
         self,

@@ -12,7 +12,6 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.copied_optimizers import keep_copies_distributed
 from sciml_par.parallel.gradients.distributed_update import (
-    OPTIONS,
     THE_OTHER_WAY_ROUND,
     DistributedUpdate,
 )
@@ -106,13 +105,13 @@ def DistributedOptimizer(
     ).with_local(*local_variables)
     if isinstance(optimizer, DistributedUpdate):
         reduction = replace(reduction, local=reduction.local | optimizer._reduction.local)
-    options = (
-        reduction,
-        int(backward_passes_per_step),
-        average_aggregated_gradients,
-        count_passes,
-    )
-    return _distribute(optimizer, dict(zip(OPTIONS, options, strict=True)))
+    options = {
+        "_reduction": reduction,
+        "_backward_passes": int(backward_passes_per_step),
+        "_average_passes": average_aggregated_gradients,
+        "_count_passes": count_passes,
+    }
+    return _distribute(optimizer, options)
 
 
 def _distribute(optimizer: Any, options: dict[str, Any]) -> Any:
@@ -131,7 +130,8 @@ def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
     plain: Any = optimizer.__class__  # of one that is distributed already, the plain class, too
     keep_copies_distributed(plain, _distribute)
     update = Keras3Update if is_of_keras_3(optimizer) else Keras2Update
-    attributes = {
+    attributes = options | {
+        "_options": options,
         "_distribute": staticmethod(_distribute),
         "__module__": plain.__module__,
         "__qualname__": plain.__qualname__,
@@ -139,7 +139,7 @@ def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
         # Keras saves an object under the name and the registration of its __class__.
         "__class__": property(lambda self: plain),
     }
-    return type(plain)(plain.__name__, (update, plain), attributes | options)
+    return type(plain)(plain.__name__, (update, plain), attributes)
 
 
 def _check_optimizer(optimizer: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -16,7 +16,7 @@ from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.world import current_world, present_world
+from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum
 from sciml_par.parallel.tensors.compression import Compressor, ScalingAndCompression
 from sciml_par.parallel.tensors.packing import shape_digest
@@ -89,16 +89,6 @@ class GradientReduction:
         """Return this reduction for another model, whose variables are others."""
         groups = self.groups if is_integer(self.groups) else None
         return replace(self, groups=groups, local=frozenset())
-
-    def settings(self) -> dict[str, Any]:
-        """Return what has to be equal on all ranks, in values that print alike there."""
-        group, kind, world = self.communicator, self.compression, present_world()
-        everyone = world is not None and group is world.communicator
-        return {
-            **{each.name: getattr(self.without_variables(), each.name) for each in fields(self)},
-            "compression": kind and f"{kind.__module__}.{kind.__qualname__}",
-            "communicator": None if group is None or everyone else tuple(group.world_ranks),
-        }
 
     def is_local(self, variable: Any) -> bool:
         """Return whether the gradient of `variable` is not reduced."""

@@ -92,13 +92,7 @@ class DistributedGradientTape:
         self._reduction = self._reduction.with_local(source)
 
     @not_converted
-    def gradient(
-        self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        unconnected_gradients: Any = "none",
-    ) -> Any:
+    def gradient(self, target: Any, sources: Any, *args: Any, **options: Any) -> Any:
         """Return the gradient of `target` with respect to `sources`, reduced (collective).
 
         Parameters and result are those of `tf.GradientTape.gradient`.
@@ -108,7 +102,7 @@ class DistributedGradientTape:
         CollectiveMismatchError
             The ranks do not have gradients by the same sources.
         """
-        local = self._tape.gradient(target, sources, output_gradients, unconnected_gradients)
+        local = self._tape.gradient(target, sources, *args, **options)
         return tf.nest.pack_sequence_as(local, self._reduced(local, sources))
 
     @not_converted
@@ -136,11 +130,7 @@ class DistributedGradientTape:
 
     @not_converted
     def get_local_and_global_gradients(
-        self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        unconnected_gradients: Any = "none",
+        self, target: Any, sources: Any, *args: Any, **options: Any
     ) -> tuple[list[Gradient], list[Gradient]]:
         """Return the gradients in two lists, otherwise as `gradient` (collective).
 
@@ -148,7 +138,7 @@ class DistributedGradientTape:
         -------
         The gradients by the local sources and those by all others, each in the order of `sources`.
         """
-        local = self._tape.gradient(target, sources, output_gradients, unconnected_gradients)
+        local = self._tape.gradient(target, sources, *args, **options)
         own: list[Gradient] = []
         reduced: list[Gradient] = []
         for gradient, source in zip(

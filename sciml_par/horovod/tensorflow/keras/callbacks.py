@@ -115,16 +115,17 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         if self.broadcast_done:
             return
         complete, variables = self._shared_variables(build_optimizer=not at_the_latest)
-        kinds = [(list(variable.shape), str(variable.dtype)) for variable in variables]
+        kinds = [f"{variable.dtype} {list(variable.shape)}" for variable in variables]
         group = current_world().communicator
         everyone = group.allgather_object((complete, kinds))
         complete = all(theirs for theirs, _ in everyone)
-        other = [number for number, (_, theirs) in enumerate(everyone) if theirs != everyone[0][1]]
+        other = next((rank for rank, (_, ours) in enumerate(everyone) if ours != everyone[0][1]), 0)
         # Other ranks may create theirs in the first batch. Afterwards a difference is an error.
         if other and (complete or at_the_latest):
+            texts = [f"rank {rank} has {everyone[rank][1]}" for rank in (0, other)]
             raise group.mismatch_error(
-                f"{type(self).__name__}: expected models of the same variables on all ranks; rank "
-                f"0 has {_text(everyone[0][1])}, rank {other[0]} {_text(everyone[other[0]][1])}."
+                f"{type(self).__name__}: expected models of the same variables on all ranks; "
+                f"{' and '.join(texts)}."
             )
         if variables and not other:
             self._transfer(variables)
@@ -269,10 +270,6 @@ def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
                 raise InputError(
                     f"MetricAverageCallback: metric «{name}» on rank {number} is not a number."
                 )
-
-
-def _text(kinds: list[tuple[list[int], str]]) -> str:
-    return f"{len(kinds)} ({', '.join(f'{dtype} {shape}' for shape, dtype in kinds[:8])})"
 
 
 def _endings(weights_only: bool) -> tuple[str, ...]:
