@@ -32,7 +32,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
     ) -> None:
         super().__init__(tape, op, **gradient_options(locals()))
 
-    def gradient(  # type: ignore[override]
+    def gradient(
         self,
         target: Any,
         sources: Any,
@@ -45,7 +45,7 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
         zeros = _unconnected(use_generic_names, unconnected_gradients)
         return super().gradient(target, sources, output_gradients, zeros)
 
-    def get_local_and_global_gradients(  # type: ignore[override]
+    def get_local_and_global_gradients(
         self,
         target: Any,
         sources: Any,

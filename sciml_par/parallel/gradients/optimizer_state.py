@@ -59,12 +59,13 @@ def copy_of(optimizer: Any, into: Any) -> Any:
     copy = into.__new__(into)
     copies: dict[int, Any] = {id(optimizer): copy}
     trained = set(map(id, getattr(optimizer, "_trainable_variables", ())))
-    skipped = _OF_THE_FIRST
+    skipped: tuple[str, ...] = _OF_THE_FIRST
     if is_of_keras_3(optimizer):
         _begin_like(optimizer, copy, copies)
         skipped += _OF_KERAS_3
 
     def copied(value: Any) -> Any:
+        kind: Any
         if id(value) in copies:
             return copies[id(value)]
         if is_optimizer(value):
@@ -78,7 +79,8 @@ def copy_of(optimizer: Any, into: Any) -> Any:
         elif isinstance(value, dict):
             new = {key: copied(item) for key, item in value.items()}
         elif type(value).__name__ == "_DynamicLossScaleState":  # of Keras 2
-            new = type(value).__new__(type(value))
+            kind = type(value)
+            new = kind.__new__(kind)
             fill(value, new)
         else:
             return value
