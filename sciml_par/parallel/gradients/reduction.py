@@ -85,6 +85,11 @@ class GradientReduction:
         """Return this reduction without the gradients by `variables`."""
         return replace(self, local=self.local | {key_of(variable) for variable in variables})
 
+    def without_variables(self) -> GradientReduction:
+        """Return this reduction for another model, whose variables are others."""
+        groups = self.groups if is_integer(self.groups) else None
+        return replace(self, groups=groups, local=frozenset())
+
     def is_local(self, variable: Any) -> bool:
         """Return whether the gradient of `variable` is not reduced."""
         return key_of(variable) in self.local

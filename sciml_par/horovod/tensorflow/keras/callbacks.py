@@ -14,6 +14,11 @@ from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
 )
+from sciml_par.horovod.tensorflow.keras.model_state import (
+    agree_on_predictions,
+    check_model,
+    optimizers_of,
+)
 from sciml_par.horovod.tensorflow.keras_version import (
     OfOneKeras,
     keras_of_tensorflow,
@@ -40,9 +45,10 @@ Logs = dict[str, Any] | None
 
 
 class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
-    """Broadcast the weights and the optimizer's state at the start of training (collective).
+    """Broadcast weights and the states of all optimizers at the start of training (collective).
 
-    If the model gets its weights only from the first batch, they are broadcast after that batch.
+    Variables that only the first batch creates are broadcast after that batch. Layers then get
+    rank `root_rank`'s vocabularies and constants, and the ranks compare what their models predict.
 
     Parameters
     ----------
@@ -53,7 +59,8 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
     Raises
     ------
     InputError
-        `local_variables` are not variables.
+        `local_variables` are not variables; the models predict differently with equal weights, or
+        have no variables; the optimizer or a layer would work on each rank alone.
     CollectiveMismatchError
         The ranks' models have different weights.
 
@@ -67,6 +74,8 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         self.root_rank = root_rank
         self.device = device
         self.broadcast_done = False
+        self._trained = False
+        self._sent: set[int] = set()
         self._local: list[Any] = []
         for variable in _as_list(local_variables):
             self.register_local_var(variable)
@@ -81,43 +90,82 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         self._local.append(variable)
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        self._broadcast_once()
+        check_model(self.model)
+        self._broadcast(at_the_latest=False)
 
     # Not at the end of a batch: Keras would then wait for the result of each one.
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self._broadcast_once()
+        if self._trained:
+            self._broadcast(at_the_latest=True)
+        self._trained = True
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        self._broadcast_once()
+        self._broadcast(at_the_latest=True)
 
-    def _broadcast_once(self) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
+        if not self.broadcast_done and self._trained:
+            raise InputError(
+                f"{type(self).__name__}: the training has ended without a broadcast, because the "
+                f"model «{self.model.name}» and its optimizers hold no variables. Let the layers "
+                f"be attributes of the model."
+            )
+
+    def _broadcast(self, *, at_the_latest: bool) -> None:
+        """Broadcast the variables that exist, and finish once no others can follow."""
         if self.broadcast_done:
             return
+        complete, variables = self._shared_variables(build_optimizer=not at_the_latest)
+        kinds = [f"{variable.dtype} {list(variable.shape)}" for variable in variables]
         group = current_world().communicator
-        # Ranks that disagree about it would wait for each other forever.
-        if not all(group.allgather_object(bool(self.model.built))):
-            return
-        variables = self._shared_variables()
+        everyone = group.allgather_object((complete, kinds))
+        complete = all(theirs for theirs, _ in everyone)
+        other = next((rank for rank, (_, ours) in enumerate(everyone) if ours != everyone[0][1]), 0)
+        # Other ranks may create theirs in the first batch. Afterwards a difference is an error.
+        if other and (complete or at_the_latest):
+            texts = [f"rank {rank} has {everyone[rank][1]}" for rank in (0, other)]
+            raise group.mismatch_error(
+                f"{type(self).__name__}: expected models of the same variables on all ranks; "
+                f"{' and '.join(texts)}."
+            )
+        if variables and not other:
+            self._transfer(variables)
+            self._sent |= {id(variable) for variable in variables}
+        self.broadcast_done = complete or (at_the_latest and bool(self._weights()))
+        if self.broadcast_done:
+            compare = not self._local and session_of_keras() is None
+            agree_on_predictions(self.model, self.root_rank, compare=compare)
+
+    def _transfer(self, variables: list[Any]) -> None:
         session = session_of_keras()
         if session is not None:
             session.run(broadcast_variables(variables, self.root_rank))
-        else:
-            values = [tf.convert_to_tensor(variable) for variable in variables]
-            received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
-            for variable, value in zip(variables, received, strict=True):
-                variable.assign(value)
-        self.broadcast_done = True
+            return
+        values = [tf.convert_to_tensor(variable) for variable in variables]
+        received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
+        for variable, value in zip(variables, received, strict=True):
+            variable.assign(value)
 
-    def _shared_variables(self) -> list[Any]:
-        """Return the weights and the optimizer's state without those of local variables."""
+    def _weights(self) -> list[Any]:
+        """Return the model's weights, and those that only its optimizers know."""
+        trained = [getattr(each, "_trainable_variables", ()) for each in optimizers_of(self.model)]
+        weights = [*self.model.weights, *(variable for some in trained for variable in some)]
+        return list({id(_backend(weight)): weight for weight in weights}.values())
+
+    def _shared_variables(self, *, build_optimizer: bool) -> tuple[bool, list[Any]]:
+        """Return whether no others can follow, and those weights and states not yet sent."""
         model, own = self.model, {id(_backend(variable)) for variable in self._local}
-        build(model.optimizer, model.trainable_variables)
-        local = [weight for weight in model.weights if id(_backend(weight)) in own]
-        state = state_of(model.optimizer)
-        return [
-            *(weight for weight in model.weights if id(_backend(weight)) not in own),
+        optimizers = optimizers_of(model)
+        if model.built and build_optimizer and model.optimizer is not None:
+            build(model.optimizer, model.trainable_variables)
+        complete = model.built and all(getattr(each, "built", True) for each in optimizers)
+        weights = self._weights()
+        local = [weight for weight in weights if id(_backend(weight)) in own]
+        state = [variable for optimizer in optimizers for variable in state_of(optimizer)]
+        variables = [
+            *(weight for weight in weights if id(_backend(weight)) not in own),
             *(v for v in state if not any(_is_state_of(weight, v) for weight in local)),
         ]
+        return complete, [each for each in variables if id(each) not in self._sent]
 
 
 class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
