@@ -82,7 +82,10 @@ _TRACING = (
 )
 
 
-_MISMATCH = re.compile(r"The ranks of «.*?» did not ask for the same .*?depends on it\.", re.DOTALL)
+_MISMATCH = re.compile(
+    r"The ranks of «[^»]*» (did not ask for the same .*?depends on it|train with .*?every rank)\.",
+    re.DOTALL,
+)
 
 
 def found_mismatch(text: str) -> str | None:
