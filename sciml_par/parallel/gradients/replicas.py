@@ -55,7 +55,7 @@ def compare_when_due(
     Returns the operations for which the next collective of a graph must wait.
     """
     group = group or current_world().communicator
-    shared = [each for each in variables if _is_comparable(_backend(each))]
+    shared = comparable(variables)
     if group.size == 1 or not shared or os.environ.get("SCIML_PAR_REPLICAS", "") == "0":
         return []
     counter, first = _counter(shared, group), optimizer is not None
@@ -180,19 +180,23 @@ def _backend(variable: Any) -> Any:
     return getattr(variable, "_value", variable)
 
 
-def _is_comparable(variable: Any) -> bool:
-    return (
-        isinstance(variable, tf.Variable)
-        and variable.dtype.is_floating
-        and variable.shape.is_fully_defined()
-    )
+def comparable(variables: Sequence[Any]) -> list[Any]:
+    """Return the variables of real numbers among `variables`, which may be tensors."""
+    backends = [(each, _backend(each)) for each in variables]
+    return [
+        each
+        for each, inner in backends
+        if isinstance(inner, tf.Variable)
+        and inner.dtype.is_floating
+        and inner.shape.is_fully_defined()
+    ]
 
 
 def _sums(x: Any) -> Any:
-    """Return Σ x_i², Σ x_i and Σ x_i cos i; differences of the last two estimate ‖x − y‖."""
+    """Return the sum of squares, the sum, and the sum of the first half of all elements."""
     flat = tf.reshape(x, [-1])
-    waves = tf.cos(tf.range(flat.shape[0], dtype=flat.dtype))
-    return tf.stack([tf.reduce_sum(flat * flat), tf.reduce_sum(flat), tf.reduce_sum(flat * waves)])
+    parts = (flat * flat, flat, flat[: flat.shape[0] // 2])
+    return tf.stack([tf.reduce_sum(part) for part in parts])
 
 
 def _counter(variables: Sequence[Any], group: Communicator) -> Any:
