@@ -35,6 +35,7 @@ from sciml_par.parallel.startup.gpu_choice import (
     sharing_is_allowed,
     visible_gpus,
 )
+from sciml_par.parallel.startup.launcher_environment import warn_of_copies
 from sciml_par.parallel.startup.load_mpi import load_mpi
 from sciml_par.parallel.startup.nccl import set_up_transport
 from sciml_par.parallel.startup.options import (
@@ -122,6 +123,7 @@ def init(
     world.gpu = gpu.entry if gpu else None
     enter(world)
     atexit.register(shutdown)
+    warn_of_copies(os.environ)
     _supervise(world, patience, silence)
     world.transport = _connect_gpus(world, gpu, index)
     import_module("tensorflow", quiet=quiet)
