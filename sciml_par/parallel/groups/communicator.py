@@ -36,8 +36,8 @@ Array = npt.NDArray[Any]
 _LONG_BYTES = 1 << 20
 """The shortest array of an object that travels by itself."""
 
-_PART_BYTES = 1 << 30
-"""The longest part of it, since old MPIs count elements with 32 bits."""
+_PART_BYTES = 1 << 26
+"""The longest part of it in one transfer; some MPIs are slower with longer ones."""
 
 
 class Communicator:
@@ -307,6 +307,7 @@ class Communicator:
             sizes = [each.nbytes for each in arrays]
             everyone = self.control.allgather((pickled, sizes))
             parts = [self._arrays_of(rank, n, arrays) for rank, (_, n) in enumerate(everyone)]
+            parts[self.rank] = [each.copy() for each in arrays]
         return _unpickled({rank: text for rank, (text, _) in enumerate(everyone)}, parts)
 
     @hidden_from_autograph
@@ -348,13 +349,11 @@ class Communicator:
 
     def _arrays_of(self, root: int, sizes: Sequence[int], arrays: Sequence[Array]) -> list[Array]:
         """Return the long arrays in the object of rank `root` (collective)."""
-        mine = self.rank == root
-        found = [arrays[i] if mine else np.empty(n, np.uint8) for i, n in enumerate(sizes)]
-        for each in found:
+        received = [np.empty(n, np.uint8) for n in sizes] if self.rank != root else list(arrays)
+        for each in received:
             for begin in range(0, each.nbytes, _PART_BYTES):
                 self.control.Bcast(each[begin : begin + _PART_BYTES], root=root)
-        # What this rank gathers from itself is a copy as well.
-        return [each.copy() if mine else each for each in found]
+        return received
 
     @hidden_from_autograph
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
