@@ -147,10 +147,12 @@ class DistributedUpdate(_Optimizer):
             g for g, v in zip(gradients, variables, strict=True) if self._reduction.is_local(v)
         ]
         if not local or not hasattr(self, "inner_optimizer"):
-            return self._reduction.reduce(gradients, variables)
+            return self._reduction.reduce(gradients, variables, optimizer=self)
         # An overflow in a local gradient must stop the step on all ranks.
         verdict = _zero_if_finite(local)
-        *reduced, verdict = self._reduction.reduce([*gradients, verdict], [*variables, verdict])
+        *reduced, verdict = self._reduction.reduce(
+            [*gradients, verdict], [*variables, verdict], optimizer=self
+        )
         for i, gradient in enumerate(reduced):
             if gradient is not None:
                 dense = tf.convert_to_tensor(gradient)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_of
 from sciml_par.horovod.tensorflow.functions import broadcast_variables
@@ -22,10 +24,14 @@ from sciml_par.horovod.tensorflow.keras.model_state import (
 from sciml_par.horovod.tensorflow.keras_version import (
     OfOneKeras,
     keras_of_tensorflow,
+    number_of,
     session_of_keras,
 )
 from sciml_par.parallel import current_world, fused_broadcast, rank
+from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
 from sciml_par.parallel.gradients.optimizer_state import build, state_of
+from sciml_par.parallel.gradients.replicas import comparable, compare
+from sciml_par.parallel.requests.signature import AT_EPOCH_END
 
 # A callback needs Keras when it is defined.
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ else:
     keras = keras_of_tensorflow()
 
 __all__ = [
+    "BackupAndRestore",
     "BestModelCheckpoint",
     "BroadcastGlobalVariablesCallback",
     "LearningRateScheduleCallback",
@@ -49,6 +56,8 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
 
     Variables that only the first batch creates are broadcast after that batch. Layers then get
     rank `root_rank`'s vocabularies and constants, and the ranks compare what their models predict.
+    At the end of each epoch the ranks check that they have trained on as many batches as the others
+    and have equal weights, learning rates and settings, if the optimizer is a distributed one.
 
     Parameters
     ----------
@@ -62,7 +71,7 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         `local_variables` are not variables; the models predict differently with equal weights, or
         have no variables; the optimizer or a layer would work on each rank alone.
     CollectiveMismatchError
-        The ranks' models have different weights.
+        The ranks' models have different weights, or the ranks do not end an epoch together.
 
     Notes
     -----
@@ -74,9 +83,9 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         self.root_rank = root_rank
         self.device = device
         self.broadcast_done = False
-        self._trained = False
         self._sent: set[int] = set()
         self._local: list[Any] = []
+        self._batches = 0
         for variable in _as_list(local_variables):
             self.register_local_var(variable)
 
@@ -95,15 +104,16 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
 
     # Not at the end of a batch: Keras would then wait for the result of each one.
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        if self._trained:
+        if self._batches:
             self._broadcast(at_the_latest=True)
-        self._trained = True
+        self._batches = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._broadcast(at_the_latest=True)
+        _compare_after(epoch, self._batches, self.model, self._local)
 
     def on_train_end(self, logs: Logs = None) -> None:
-        if not self.broadcast_done and self._trained:
+        if not self.broadcast_done and self._batches:
             raise InputError(
                 f"{type(self).__name__}: the training has ended without a broadcast, because the "
                 f"model «{self.model.name}» and its optimizers hold no variables. Let the layers "
@@ -169,7 +179,11 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
 
 
 class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
-    """Average the metrics of an epoch over the ranks: m = (1/P) Σ_r m_r (collective).
+    """Average the metrics of an epoch over the ranks: m = Σ_r n_r m_r / Σ_r n_r (collective).
+
+    n_r is the number of rows from which Keras computed the loss on rank r, in the training or, for
+    metrics «val_…», in the validation. So the loss is that over all data, and so is each metric
+    that is a mean over rows. Without a loss of Keras all ranks have the same n_r.
 
     All later callbacks of the list, the progress bar and the history get the averages. Put it
     before EarlyStopping, ReduceLROnPlateau and checkpoints of the best model: then all ranks make
@@ -188,16 +202,74 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
     def __init__(self, device: str = "") -> None:
         super().__init__()
         self.device = device
+        self._rows: dict[bool, float | None] = {}  # by whether it is the validation
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._rows = {}
+
+    # Keras counts the rows of the validation with the same variable.
+    def on_test_begin(self, logs: Logs = None) -> None:
+        self._rows[False] = _rows_of(self.model)
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        self._rows[True] = _rows_of(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         metrics = {} if logs is None else logs
+        self._rows.setdefault(False, _rows_of(self.model))
         mine = {name: np.asarray(metrics[name]) for name in sorted(metrics)}
         # As objects: Keras 2 may be in a graph of TensorFlow 1, where tensors have no values yet.
-        everyone = current_world().communicator.allgather_object(mine)
+        gathered = current_world().communicator.allgather_object((mine, self._rows))
+        everyone = [theirs for theirs, _ in gathered]
         _check_metrics(everyone)
         for name, each in mine.items():
-            value = np.mean([theirs[name].astype(np.float64) for theirs in everyone], axis=0)
+            rows = [theirs.get(name.startswith("val_")) for _, theirs in gathered]
+            value = _mean([theirs[name] for theirs in everyone], rows)
             metrics[name] = float(value) if each.ndim == 0 else value
+
+
+class BackupAndRestore(OfOneKeras, keras.callbacks.BackupAndRestore):
+    """`keras.callbacks.BackupAndRestore` for all ranks: rank 0 writes, all continue (collective).
+
+    Give it to all ranks. If a training was interrupted, the next `fit` begins on every rank with
+    the epoch, the weights and the optimizer's state of the last backup.
+
+    Parameters
+    ----------
+    backup_dir : the folder of the backup, which rank 0 alone reads and writes.
+    **options : as for `keras.callbacks.BackupAndRestore`.
+
+    Raises
+    ------
+    InputError
+        The program uses Keras 2.
+    """
+
+    def __init__(self, backup_dir: Any, **options: Any) -> None:
+        if not keras.__version__.startswith("3"):
+            raise InputError("BackupAndRestore: expected Keras 3; unset TF_USE_LEGACY_KERAS.")
+        super().__init__(backup_dir, **options)
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_begin(logs)
+        group = current_world().communicator
+        self.model._initial_epoch = group.broadcast_object(self.model._initial_epoch)
+        broadcast = BroadcastGlobalVariablesCallback(0)
+        broadcast.set_model(self.model)
+        broadcast.on_train_begin()
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_batch_end(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_epoch_end(epoch, logs)
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_end(logs)
 
 
 class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
@@ -253,6 +325,39 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if rank() == 0:
             super().on_epoch_end(epoch, logs)
+
+
+def _compare_after(epoch: int, batches: int, model: Any, local: Sequence[Any]) -> None:
+    """Raise an error on all ranks if they do not end an epoch together and alike (collective)."""
+    optimizer = model.optimizer
+    if not isinstance(optimizer, DistributedUpdate) or session_of_keras() is not None:
+        return
+    reduction, own = optimizer._reduction, {id(_backend(variable)) for variable in local}
+    group = reduction.communicator or current_world().communicator
+    shared = [
+        variable
+        for variable in model.trainable_variables
+        if id(_backend(variable)) not in own and not reduction.is_local(variable)
+    ]
+    when = f"{AT_EPOCH_END}{epoch + 1}, after {counted(batches, 'step')}"
+    if group.size > 1:
+        compare(comparable(shared), optimizer, group, when=when)
+
+
+def _rows_of(model: Any) -> float | None:
+    """Return the number of rows in the mean that is the model's loss; None if it is unknown."""
+    for metric in getattr(model, "metrics", ()):
+        if metric.name == "loss" and hasattr(metric, "count"):
+            return number_of(metric.count)
+    return None
+
+
+def _mean(values: Sequence[np.ndarray], rows: Sequence[float | None]) -> Any:
+    weights = [0.0 if n is None else n for n in rows]
+    if None in rows or not sum(weights):
+        weights = [1.0] * len(values)
+    terms = [n * value.astype(np.float64) for n, value in zip(weights, values, strict=True) if n]
+    return np.sum(terms, axis=0) / sum(weights)
 
 
 def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
