@@ -16,8 +16,19 @@ from trainings import bits, quick, stop_at, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP
-from sciml_par.problems import Interval, Problem, laplacian, poisson, problem_by_name
+from sciml_par.networks import MLP, RandomFeatures
+from sciml_par.problems import (
+    Box,
+    Initial,
+    Interval,
+    Neumann,
+    Problem,
+    Time,
+    derivative,
+    laplacian,
+    poisson,
+    problem_by_name,
+)
 from sciml_par.training import (
     Adam,
     Checkpoint,
@@ -244,3 +255,21 @@ def test_what_does_not_fit_is_refused_on_all_ranks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sizes, "free_memory", lambda: 1000)
     with pytest.raises(InputError, match="solver='qr' needs about .* and .* are free"):
         small(problem(), optimizer=LevenbergMarquardt(solver="qr"), steps=3)
+
+
+def test_insulated_sides_over_time_leave_the_exact_solution() -> None:
+    ell = Box([0, 0], [1, 2]) | Box([1, 0], [2, 1])
+    heating = Problem(
+        ell * Time(0, 1),
+        lambda T, x: derivative(T, x, "t") - laplacian(T, x, over="space") - 1,
+        conditions=[Neumann(0.0, on=["left", "right", "bottom", "top"]), Initial(0.0)],
+        exact=lambda x: x[:, 2:],
+    )
+    result = small(
+        heating,
+        network=partial(RandomFeatures, features=60, scale=1.0),
+        optimizer=LeastSquares(),
+        steps=1,
+        points=Points(600, method="grid"),  # some of its lines run along the inward edge
+    )
+    assert result.members[0].on_own_domain.relative_l2_error < 1e-3

@@ -195,7 +195,7 @@ class ConditionSet:
 
     def _holding(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         x, normals = self._candidates.draw(rng)
-        chosen = self._condition.holds_at(x, self._candidates.domain)
+        chosen = self._condition.holds_at(x, self._candidates.domain, normals)
         return x[chosen], normals[chosen]
 
 
