@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import bits, quick, stop_at, tiny
+from trainings import bits, quick, stop_at, tiny, warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -273,3 +273,23 @@ def test_insulated_sides_over_time_leave_the_exact_solution() -> None:
         points=Points(600, method="grid"),  # some of its lines run along the inward edge
     )
     assert result.members[0].on_own_domain.relative_l2_error < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:.*is not known:RuntimeWarning")
+def test_a_linear_fit_that_leaves_much_of_the_right_side_says_so(tmp_path: Path) -> None:
+    fit = partial(
+        small, problem(k=3), optimizer=LeastSquares(), steps=1, points=200, estimate=False
+    )
+    coarse = partial(RandomFeatures, features=6, scale=2.0, seed=1)
+    with warned("of the right side is left") as said:
+        result = fit(network=coarse)
+    assert len(said) == (sp.rank() == 0)
+    member = result.members[0]
+    assert 0.02 < member.share_left < 0.7 and member.on_own_domain.relative_l2_error > 0.01
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    result.save(folder)
+    sp.barrier()
+    assert Result.load(folder, problem=problem(k=3)).members[0].found_little
+    with warned("of the right side is left") as said:
+        fine = fit(network=partial(RandomFeatures, features=80, scale=8.0))
+    assert not said and fine.members[0].share_left < 0.01
