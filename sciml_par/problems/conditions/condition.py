@@ -16,7 +16,7 @@ from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import finite_array
-from sciml_par.problems.checks.functions import check_takes
+from sciml_par.problems.checks.functions import holds_at
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
@@ -333,15 +333,7 @@ class Condition(ByName):
         return chosen
 
     def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> npt.NDArray[np.bool_]:
-        check_takes(predicate, "x", what=f"{type(self).__name__}: {what}")
-        chosen = np.asarray(predicate(x))
-        if chosen.shape != (len(x),) or chosen.dtype != np.bool_:
-            raise InputError(
-                f"{type(self).__name__}: {what} must return booleans of shape [{len(x)}] for "
-                f"points of shape {list(x.shape)}, got {chosen.dtype} of shape "
-                f"{list(chosen.shape)}; write for example lambda x: x[:, 0] == 0"
-            )
-        return chosen
+        return holds_at(predicate, x, type(self).__name__, what)
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
         """Return the error for a condition that holds at none of `tried` points (local)."""
