@@ -4,6 +4,8 @@ from typing import Any
 
 import lazy_loader
 
+from sciml_par import _log_level as _log_level
+
 _attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 

@@ -101,6 +101,8 @@ def write_member(member: Member) -> Entry:
         "uncertainty": write_linearized(member.linearized),
         "observations": write_observations(member.observations),
         "growths": [each._asdict() for each in member.growths],
+        "sizes": dict(member.sizes),
+        "most_left": member.most_left,
         "unknowns": _write_unknowns(member),
         "unknown_functions": [_write_function(each) for each in member.functions],
         "per_rank": [
@@ -142,6 +144,8 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
         linearized=read_linearized(entry.get("uncertainty"), arrays[WEIGHTS], number),
         observations=read_observations(entry.get("observations", ()), seen, number),
         growths=tuple(Growth(**each) for each in entry.get("growths", ())),
+        sizes=entry.get("sizes", {}),
+        **({"most_left": entry["most_left"]} if "most_left" in entry else {}),
     )
 
 

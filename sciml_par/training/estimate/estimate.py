@@ -210,7 +210,8 @@ def estimate_by(
     # Of the prediction itself, whose rounding in single precision the correction does not see.
     e = corrected - prediction.u
     seconds = time.perf_counter() - began
-    relative, absolute = sizes_of(e[inside], corrected[inside], free)
+    means = problem.means(prediction.x[inside])
+    relative, absolute = sizes_of(means * e[inside], means * corrected[inside], free)
     share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
     step = step_size(solved, prediction.x[inside], free) if solved.last.size < 1.0 else 0.0
     why = None

@@ -124,6 +124,8 @@ def _member(
         form=form_of(problem, settings.precision),
         field=fields[0],
         growths=ready.identity.growths,
+        sizes=setup.sizes,
+        most_left=(ready.solved_by or ready.phases[-1].optimizer).most_left,
     )
 
 

@@ -95,6 +95,7 @@ class LeastSquares(Optimizer):
     default_steps: ClassVar[int] = 30
     second_order: ClassVar[bool] = True
     least_squares: ClassVar[bool] = True
+    most_left: ClassVar[float] = 0.01
     needs: ClassVar[type[Known]] = LinearJacobian
 
     _: KW_ONLY
