@@ -8,6 +8,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     drawn = _drawn(members, labels)
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
     if _can_be_drawn(drawn):
-        save_figure(plot_predictions(drawn, title=title), folder, "prediction")
+        save_figure(_predictions(members, drawn, title), folder, "prediction")
     if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")
     if all(in_space_and_time(each) for each in drawn):
@@ -93,9 +94,17 @@ def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:
     if not _can_be_drawn(drawn):
         return found
     picture = io.BytesIO()
-    plot_predictions(drawn).savefig(picture, format="png", dpi=_DOTS)
+    _predictions(members, drawn).savefig(picture, format="png", dpi=_DOTS)
     code = base64.b64encode(picture.getvalue()).decode()
     return f'{found}<img alt="prediction" src="data:image/png;base64,{code}">'
+
+
+def _predictions(
+    members: Sequence[Member], drawn: Sequence[Prediction], title: str | None = None
+) -> Any:
+    """Draw the predictions, with the measured values if all members solve one problem."""
+    one = len({member.problem for member in members}) == 1
+    return plot_predictions(drawn, title=title, observed=members[0].observations if one else ())
 
 
 def _drawn(members: Sequence[Member], labels: Sequence[str]) -> list[Prediction]:
