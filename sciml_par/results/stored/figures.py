@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.bands import plot_bands
 from sciml_par.evaluation.figures.bodies import in_space, plot_body
 from sciml_par.evaluation.figures.errors import plot_errors
@@ -23,7 +24,12 @@ from sciml_par.evaluation.figures.planes import plot_flow, vector_of
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.evaluation.figures.scatters import can_be_scattered
-from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
+from sciml_par.evaluation.figures.slices import (
+    in_plane_and_time,
+    in_space_and_time,
+    plot_slices,
+    plot_times,
+)
 from sciml_par.evaluation.figures.unknowns import plot_unknowns
 from sciml_par.evaluation.figures.windows import plot_windows
 from sciml_par.results.linearized_bands import linearized_uncertainty
@@ -56,8 +62,8 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     single member with a strategy of weights has a figure of these weights. In more than two
     dimensions, there are the loss and, if an exact solution or an estimated error is known, the
     predicted over the exact values and the estimated error. A field over space and time also has
-    slices at several times, a vector field in the plane, such as a velocity, streamlines, and a
-    field in space the body, cut open. A field in windows whose error is known has these windows and
+    slices or maps at several times, a vector field in the plane, such as a velocity, streamlines,
+    and a field in space the body, cut open. A field in windows whose error is known has these windows and
     the error in each of them. A single member whose data have known errors has bands, and intervals
     of the unknowns in pairs.
     """
@@ -73,6 +79,8 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(_predictions(members, drawn, title), folder, "prediction")
     if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")
+    if in_plane_and_time(drawn[0]):
+        save_figure(plot_times(drawn, title=title), folder, "times")
     if all(in_space_and_time(each) for each in drawn):
         save_figure(plot_slices(drawn, title=title), folder, "slices")
     if vector_of(drawn[0]) is not None:
@@ -83,6 +91,25 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     if windows and in_full and drawn[0].dimension == _DRAWN_DIMENSIONS and windows.known:
         given = windows.lower, windows.upper, windows.error
         save_figure(plot_windows(drawn[0], *given, title=title), folder, "windows")
+
+
+def figure_of(members: Sequence[Member], *, mode: str, title: str | None) -> Any:
+    """Return the figure that shows most of the predictions."""
+    if not all(isinstance(member.prediction, Prediction) for member in members):
+        raise InputError("Result.plot: the predictions are on rank 0; call it there.")
+    drawn = _drawn(members, labels_of(members, mode=mode))
+    if in_plane_and_time(drawn[0]):
+        return plot_times(drawn, title=title)
+    if in_space(drawn[0]):
+        return plot_body(drawn, title=title)
+    if all(in_space_and_time(each) for each in drawn):
+        return plot_slices(drawn, title=title)
+    if _can_be_drawn(drawn):
+        return _predictions(members, drawn, title)
+    raise InputError(
+        f"Result.plot: a figure has no room for {drawn[0].dimension} coordinates; draw "
+        f"result.predict(x) at points of a line or a plane."
+    )
 
 
 def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:
