@@ -9,7 +9,7 @@ from typing import Any
 
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.world import World
+from sciml_par.parallel.groups.world import World, current_world
 from sciml_par.results.result import Result
 from sciml_par.results.uncertainty import Uncertainty
 from sciml_par.training.arguments.arguments import Arguments, texts_of
@@ -113,8 +113,11 @@ def _run(
     """Make the steps, and show the progress on rank 0 (collective)."""
     shown = progress and everyone.rank == 0
     with Reporter(meeting.steps_asked, shown=shown) as reporter:
-        for note in ready.notes:
-            reporter.note(note)
+        told = current_world().kept.setdefault("notes of trainings", set())
+        for note in ready.notes if shown else ():
+            if note not in told:  # once a process, not in each training of a loop
+                reporter.note(note)
+                told.add(note)
         reporter.begin(meeting.done)
         all_records = ready.settings.log_every is not None
         first = [

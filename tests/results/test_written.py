@@ -163,7 +163,7 @@ def test_files_are_read_back(plane: Any, tmp_path: Path) -> None:
 
 
 def test_a_quantity_with_components_is_a_vector_of_a_mesh(plane: Any, tmp_path: Path) -> None:
-    flow = {"flow": lambda u, x: gradient(u, x), "size": lambda u, x: u(x) ** 2}
+    flow = {"flow": gradient, "size": lambda u, x: u(x) ** 2}
     path = plane.write(tmp_path / "flow.vtu", on=5, quantities=flow)
     mesh = pyvista.read(path)
     x = np.asarray(mesh.points)

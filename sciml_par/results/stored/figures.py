@@ -63,9 +63,9 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     dimensions, there are the loss and, if an exact solution or an estimated error is known, the
     predicted over the exact values and the estimated error. A field over space and time also has
     slices or maps at several times, a vector field in the plane, such as a velocity, streamlines,
-    and a field in space the body, cut open. A field in windows whose error is known has these windows and
-    the error in each of them. A single member whose data have known errors has bands, and intervals
-    of the unknowns in pairs.
+    and a field in space the body, cut open. A field in windows whose error is known has these
+    windows and the error in each of them. A single member whose data have known errors has
+    bands, and intervals of the unknowns in pairs.
     """
     labels = labels_of(members, mode=mode)
     if any(len(member.losses) > _FEW for member in members):
