@@ -182,6 +182,8 @@ class Member:
         the condition gives where that is larger.
     fits : how well observations with noise are fitted, as `sciml_par.results.DataFit`, by the names
         of their terms.
+    held_out : √((1/N) Σ_i |r(x_i)|²) over the values that are held out, by the names of their
+        terms, in units of u or, where it is known, of the deviation of their errors.
     unknown_values : what it found of the unknowns of its problem.
     term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
@@ -198,7 +200,8 @@ class Member:
     most_left : the share of the right side, the root of `zero_loss`, above which what is left of it
         at other points is worth a remark; it depends on the optimizer.
     observations : the data of `linearized` for figures, on rank 0 and on the ranks that trained
-        it; of more than 2,000 a random part.
+        it; of more than 2,000 a random part. Without `linearized`, all observations of u, of the
+        first member alone.
     """
 
     number: int
@@ -228,6 +231,7 @@ class Member:
     zero_loss: float = math.nan
     misfits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     fits: Mapping[str, DataFit] = dataclasses.field(default_factory=dict)
+    held_out: Mapping[str, float] = dataclasses.field(default_factory=dict)
     unknown_values: UnknownValues = dataclasses.field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     functions: tuple[Any, ...] = ()
@@ -238,7 +242,7 @@ class Member:
     growths: tuple[Growth, ...] = ()
     sizes: Mapping[str, float] = dataclasses.field(default_factory=dict)
     most_left: float = _MOST_LEFT
-    observations: tuple[Observed, ...] = ()
+    observations: tuple[Observed, ...] = dataclasses.field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.term_weights.size:

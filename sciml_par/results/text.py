@@ -68,16 +68,21 @@ def unknowns_text(members: Sequence[Member]) -> str:
 def fits_text(members: Sequence[Member]) -> str:
     """Return "χ²/n of 'observations' 0.97; σ of 'v' 0.012" of one model, or the ranges."""
     if len(members) == 1:
-        return _shown(filter(None, (fit.text(n) for n, fit in members[0].fits.items())), most=8)
+        held = members[0].held_out.items()
+        texts = [fit.text(n) for n, fit in members[0].fits.items()]
+        texts += [f"error at held-out {name!r} {error:.3g}" for name, error in held]
+        return _shown(filter(None, texts), most=8)
     ranges: dict[str, list[float]] = {}
     for member in members:
+        for name, error in member.held_out.items():
+            ranges.setdefault(f"error at held-out {name!r}", []).append(error)
         for name, fit in member.fits.items():
             ranges.setdefault(f"χ²/n of {name!r}", []).append(fit.chi_square)
             for j, each in enumerate(fit.deviation):
                 of = f", {j}" if len(fit.deviation) > 1 else ""
                 ranges.setdefault(f"σ of {name!r}{of}", []).append(each)
-    texts = {what: _range_of(values, "{:.3g}") for what, values in ranges.items()}
-    return _shown((f"{what} {text}" for what, text in texts.items() if text), most=8)
+    shown = {what: _range_of(values, "{:.3g}") for what, values in ranges.items()}
+    return _shown((f"{what} {text}" for what, text in shown.items() if text), most=8)
 
 
 def sizes_text(sizes: Mapping[str, float]) -> str:

@@ -98,6 +98,8 @@ class Condition(ByName):
     """Over how many rows χ² sums, if it is statistical."""
     number_of_values: int = 0
     """How many numbers are known with errors: measured values, or those of a prior."""
+    held_out: Condition | None = None
+    """The values that are not trained on, by which `train` chooses the weights that it keeps."""
     coupled: bool = False
     """Whether all points are one row of the loss, since their errors are correlated."""
     selects: ClassVar[tuple[str, ...]] = ()

@@ -95,6 +95,7 @@ def write_member(member: Member) -> Entry:
         "relative_l2_error": _as_json(own.relative_l2_error),
         "relative_l2_error_on_evaluation_domain": _as_json(seen.relative_l2_error),
         "misfits": list(member.misfits.items()),
+        "held_out": dict(member.held_out),
         "fits": {name: _written(fit, _OF_FIT) for name, fit in member.fits.items()},
         "field": asdict(member.form),
         "error": _write_error(member.error),
@@ -133,6 +134,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
             for each in entry["per_rank"]
         ),
         misfits=dict(entry["misfits"]),
+        held_out=entry.get("held_out", {}),
         fits={n: DataFit(**_read(e, _OF_FIT)) for n, e in entry.get("fits", {}).items()},
         unknown_values=_read_unknowns(entry["unknowns"], history),
         functions=tuple(
