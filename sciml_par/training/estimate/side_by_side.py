@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -30,6 +31,7 @@ from sciml_par.training.preparation.preparation import prepare
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]
+Ended = Callable[[], str | None]
 
 _SEED, _CUTOFF = 613, 1e-12
 
@@ -94,6 +96,7 @@ def solve_side_by_side(
     known: Array | None = None,
     like: Solved | None = None,
     start: Function | None = None,
+    ended: Ended | None = None,
 ) -> list[Solved]:
     """Solve for all candidates by `LeastSquares` on all ranks together (collective).
 
@@ -104,6 +107,12 @@ def solve_side_by_side(
     like : a solution with other features to begin with. From zeros, Gauss–Newton steps may end in
         another minimum, or take many steps more.
     start : u at x: [n, d] -> [n, m], to begin with where there is no other solution.
+    ended : returns the signal by which this rank is asked to end, if any.
+
+    Raises
+    ------
+    TrainingError
+        A rank was asked to end; on all ranks.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
     arguments = Arguments(
@@ -132,7 +141,7 @@ def solve_side_by_side(
         found = [
             each
             for stack in ready.stacks
-            for each in _solved(stack, steps, points, ready.settings, everyone, begun)
+            for each in _solved(stack, steps, points, ready.settings, everyone, begun, ended)
         ]
     return sorted(found, key=lambda solved: solved.number)
 
@@ -144,6 +153,7 @@ def _solved(
     settings: Settings,
     everyone: Communicator,
     begun: bool | None,
+    ended: Ended | None,
 ) -> list[Solved]:
     """Solve for the networks of a stack, which share all that is traced.
 
@@ -153,7 +163,10 @@ def _solved(
     starts = list(stack.parameters)
     if begun is not None:
         starts = [method.begin(theta, feed.whole(0), steps, given=begun) for theta in starts]
-    made = [method.solve(theta, feed.whole(0), steps) for theta in starts]
+    made = []
+    for theta in starts:
+        _check_ended(ended, everyone)
+        made.append(method.solve(theta, feed.whole(0), steps))
     ends = [theta for theta, *_ in made]
     before, after = (
         at_other_points([stack], [kept], points, settings=settings, group=everyone)[0]
@@ -175,6 +188,13 @@ def _solved(
         )
         for j, setup in enumerate(stack.setups)
     ]
+
+
+def _check_ended(ended: Ended | None, everyone: Communicator) -> None:
+    """Raise on all ranks if one of them is asked to end (collective)."""
+    asked = everyone.allgather_object(ended()) if ended is not None else []
+    for signal in filter(None, asked):
+        raise TrainingError(f"{signal} has ended it.")
 
 
 def _or(value: float, other: float) -> float:

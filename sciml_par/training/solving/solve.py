@@ -122,9 +122,12 @@ def solve(
         resume=bool(resume),
         start=begin,
     )
-    if in_slabs(problem, world):
-        return solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
-    return ladder.end(_climbed(ladder))
+    with ladder.live():
+        if in_slabs(problem, world):
+            why = solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
+        else:
+            why = _climbed(ladder)
+    return ladder.end(why)
 
 
 def _climbed(ladder: Ladder) -> str | None:
