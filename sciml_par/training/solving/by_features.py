@@ -187,7 +187,9 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
         ladder.keep("features, and error", stage.text(), with_error(result, error))
     if ladder.decided(not found.of_zero > 0.0):
         return "no other method can tell more"
-    return "no other method can decide between these" if none else None
+    # Further methods lower the residual of what is determined, such as the gradient.
+    ends = none and ladder.decided(share <= ladder.tolerance)
+    return "no other method can decide between these" if ends else None
 
 
 def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
