@@ -429,6 +429,8 @@ def _front(width: float = 0.002) -> Problem:
         ({"tolerance": 1e-6, "precision": "float32"}, "float64"),
         ({"precision": "half"}, "precision"),
         ({"seconds": 0}, "seconds"),
+        ({"start": "zero"}, "expected start to be a number"),
+        ({"start": float("nan")}, "start is not finite"),
     ],
 )
 def test_what_cannot_be_asked_for(arguments, words):
