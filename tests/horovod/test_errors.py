@@ -253,7 +253,7 @@ def test_packages_of_other_frameworks_say_what_to_use(framework):
     [
         ("broadcast_parameters", "broadcast_variables"),
         ("allreduce_async_", "leave _async out"),
-        ("broadcast_", "broadcast returns the result"),
+        ("allreduce_", "allreduce returns the result"),
     ],
 )
 def test_names_of_pytorch_say_what_to_use(name, advice):
