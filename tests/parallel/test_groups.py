@@ -117,7 +117,7 @@ def test_an_exchange_of_what_pickle_cannot_write():
 
 def test_on_root_with_a_result_that_pickle_cannot_write():
     with pytest.raises(InputError, match="got an object of type tuple"):
-        WORLD.on_root(lambda: lambda: None)
+        WORLD.on_root(threading.Lock)
 
 
 @pytest.mark.parametrize(

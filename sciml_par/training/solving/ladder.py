@@ -128,11 +128,15 @@ class Ladder:
         """Return the remaining seconds, by the clock of the slowest rank (collective)."""
         return self.seconds - self.longest(time.perf_counter() - self._began)
 
-    def share_of(self, loss: float, of_zero: float) -> float:
-        """Return the residual relative to that at the start: u = 0 or a better constant (local)."""
+    def at_start(self, of_zero: float) -> float:
+        """Return the loss at the start: that of u = 0, or of a better constant (local)."""
         least = ROUNDING**2 * of_zero  # of a constant that is the solution
-        begin = np.fmin(of_zero, np.fmax(self.start_loss, least))
-        return float(np.sqrt(np.float64(loss) / begin)) if begin > 0 else math.nan
+        return float(np.fmin(of_zero, np.fmax(self.start_loss, least)))
+
+    def share_of(self, loss: float, of_zero: float) -> float:
+        """Return the residual relative to that at the start (local)."""
+        begin = self.at_start(of_zero)
+        return math.sqrt(loss / begin) if begin > 0 else math.nan
 
     def longest(self, seconds: float) -> float:
         """Return the largest of the numbers of all ranks (collective)."""
