@@ -4,13 +4,16 @@ from typing import Any
 
 import lazy_loader
 
+from sciml_par import _log_level as _log_level
+from sciml_par._other_names import names_of
+
 _attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
     """Import a name at its first use, or say in which package of this one it is."""
     try:
-        return _attribute(name)
+        return names_of(__name__, _attribute)(name)
     except AttributeError:
         if name in __all__ or name.startswith("_"):  # raised by what was imported, or a probe
             raise

@@ -80,13 +80,35 @@ _ATTRIBUTES = {
     "fit train": "use train(problem, steps=…), which returns the result",
     "solve": "use solve(problem), a function of sciml_par",
     "predict": "train and solve return a result, which predicts: train(problem).predict(x)",
-    "loss losses loss_history losshistory": "result.history[0] has the losses of the first member",
+    "losses loss_history losshistory": "result.history[0] has the losses of the first member",
     "model network net": "use result.networks[0]",
     "field derivative gradient": _HERE["operator"],
     "summary": "use result.print()",
-    "plot saveplot save_weights": "use result.save(folder), which writes numbers, weights and "
-    "figures",
+    "saveplot save_weights": "use result.save(folder), which writes numbers, weights and figures",
     "load_weights restore": "use Result.load(folder), or resume=True of train",
+}
+_CLASSES = {
+    "Rectangle Hypercube Cuboid Square Cube Cartesian": "a box is Box([0, 0], [1, 1])",
+    "Disk Disc Circle Sphere Hypersphere": "a disc or a ball is Ball([0, 0], 1)",
+    "Triangle": "a triangle is Polygon([[0, 0], [1, 0], [0, 1]])",
+    "TimeDomain GeometryXTime TimeInterval": "space and time are Interval(0, 1) * Time(0, 1)",
+    "CSGUnion CSGDifference CSGIntersection": "domains are combined by |, - and &",
+    "DirichletBC FixedValue": "use Dirichlet(0.0, on='left')",
+    "NeumannBC FixedFlux": "use Neumann(0.0, on='left')",
+    "RobinBC": "use Robin(alpha, beta, value, on='left'), alpha u + beta n·∇u = value",
+    "Convection ConvectionBC": "−k n·∇T = h (T − T₀) is Robin(h, k, h * T0, on='left')",
+    "PeriodicBC": "use Periodic('x')",
+    "OperatorBC": "use Condition(lambda u, x: …, on='left')",
+    "PointSetBC PointSetOperatorBC": "use Observations(x, u)",
+    "IC InitialCondition": "use Initial(lambda x: …)",
+    "PDE TimePDE IDE Equation": "use Problem(domain, lambda u, x: …, conditions=[…])",
+    "FNN PFNN DNN FCN FeedForward FullyConnected": "use MLP(inputs, outputs, width=20, depth=3) of "
+    "sciml_par.networks",
+    "Model Trainer PINN Solver": "use train(problem, …) or solve(problem) of sciml_par",
+    "EarlyStopping": "use stop=NoProgress(2000) of train",
+    "ModelCheckpoint": "use checkpoint=Checkpoint(folder, every=1000) of train",
+    "Variable": "an unknown number is Unknown(1.0), in Problem(…, unknowns={'D': Unknown(1.0)})",
+    "grad Gradient": "use derivative(u, x, 'x') of sciml_par.problems",
 }
 _CHOSEN_BY_SOLVE = ("network", "points", "optimizer", "steps", "weights", "phases", "stop")
 _SOLVE = "solve chooses network, points, optimizer and steps; train(problem, …) takes them"
@@ -98,9 +120,27 @@ def _by_word(table: dict[str, str]) -> dict[str, str]:
 
 
 _ADVICE, _OF_ATTRIBUTES = _by_word(_HERE), _by_word(_ATTRIBUTES)
+_OF_CLASSES = _by_word(_CLASSES)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+def names_of(package: str, attribute: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package that refuses names of other packages with those here.
+
+    It raises ImportError, since Python replaces the text of an AttributeError of `from … import`.
+    """
+
+    def named(name: str) -> Any:
+        try:
+            return attribute(name)
+        except AttributeError:
+            if name not in _OF_CLASSES:
+                raise
+        raise ImportError(f"{package} has no {name!r}; {_OF_CLASSES[name]}.")
+
+    return named
 
 
 class OtherAttributes:

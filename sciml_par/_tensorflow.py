@@ -18,12 +18,11 @@ from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sciml_par._log_level import ALL, IS_OURS, LOG_LEVEL, ONLY_FATAL
+
 __all__ = ["hidden_from_autograph", "import_module", "is_recorded", "tf"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-_ALL, _ONLY_FATAL = "0", "3"
 
 
 def import_module(name: str, *, quiet: bool = True) -> ModuleType:
@@ -79,9 +78,10 @@ def _quiet_start(quiet: bool) -> Iterator[None]:
     """Import TensorFlow within as `import_module` does."""
     with contextlib.ExitStack() as stack:
         if not quiet:
-            os.environ.setdefault(_LOG_LEVEL, _ALL)  # so that no import within is quiet
-        elif os.environ.get(_LOG_LEVEL) != _ALL:
-            os.environ[_LOG_LEVEL] = _ONLY_FATAL
+            if IS_OURS or LOG_LEVEL not in os.environ:
+                os.environ[LOG_LEVEL] = ALL  # so that no import within is quiet
+        elif os.environ.get(LOG_LEVEL) != ALL:
+            os.environ[LOG_LEVEL] = ONLY_FATAL
             stack.enter_context(_standard_error_held_back())
         stack.enter_context(_never_collected())
         yield

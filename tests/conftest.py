@@ -20,8 +20,8 @@ import selection
 import sciml_par
 import sciml_par.parallel as sp
 from sciml_par.parallel import current_world
+from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.parallel.supervision import end_job, error_report, watchdog
-from sciml_par.programs.launcher_environment import launched_rank
 
 _GRACE_SECONDS = 60.0
 """How long a rank on which a test has failed waits for the others to finish that test. They may be

@@ -46,6 +46,7 @@ from sciml_par.training import (
     NoProgress,
     Points,
 )
+from sciml_par.training.optimizers.convert import as_optimizer
 
 UNIT = Interval(0, 1)
 X = np.zeros((3, 1), "float32")
@@ -177,10 +178,43 @@ def test_methods_of_results() -> None:
         sp.training.Result.load("x", mesh=1)
     with pytest.raises(AttributeError, match=r"Result has no attribute 'model'; use result.netw"):
         _ = result.model
-    with pytest.raises(AttributeError, match=r"Result has no attribute 'loss'; result.history"):
-        _ = result.loss
+    with pytest.raises(AttributeError, match=r"Result has no attribute 'losses'; result.history"):
+        _ = result.losses
+    assert result.loss == result.members[0].kept_loss and result.relative_l2_error > 0
+    if sp.rank() == 0:
+        assert result.plot(title="u").axes[0].get_xlabel() == "$x$"
+    assert result.predict(0.5).mean.shape == (1, 1)
     u = problem().field(result.networks[0])  # as the sentence says
     assert derivative(u, np.array([[0.5]], "float32"), 0).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "says"),
+    [
+        (
+            "problems",
+            "Rectangle",
+            r"has no 'Rectangle'; a box is Box\(\[0, 0\], \[1, 1\]\)",
+        ),
+        ("problems", "DirichletBC", r"use Dirichlet\(0.0, on='left'\)"),
+        ("problems", "Convection", r"is Robin\(h, k, h \* T0, on='left'\)"),
+        ("networks", "FNN", r"use MLP\(inputs, outputs, width=20, depth=3\)"),
+        ("training", "EarlyStopping", r"use stop=NoProgress\(2000\)"),
+    ],
+)
+def test_classes_of_other_packages(package: str, name: str, says: str) -> None:
+    with pytest.raises(ImportError, match=says):
+        exec(f"from sciml_par.{package} import {name}")
+    with pytest.raises(ImportError, match=says):
+        exec(f"from sciml_par import {name}")
+    assert not hasattr(getattr(sp, package), "Nonsense")
+
+
+def test_optimizers_go_by_their_names() -> None:
+    for name, kind in (("adam", Adam), ("L-BFGS", LBFGS), ("lm", LevenbergMarquardt)):
+        assert type(as_optimizer(name)) is kind
+    with pytest.raises(InputError, match="or one of 'auto', 'adam', .* got 'adm'"):
+        train(optimizer="adm", steps=1)
 
 
 def test_warnings_point_to_the_line_of_the_user() -> None:

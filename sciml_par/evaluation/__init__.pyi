@@ -18,6 +18,7 @@ from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
 from .figures.scaling import plot_scaling as plot_scaling
 from .figures.slices import plot_slices as plot_slices
+from .figures.slices import plot_times as plot_times
 from .figures.unknowns import plot_unknowns as plot_unknowns
 from .figures.windows import plot_windows as plot_windows
 from .metrics.communication_model import CommunicationModel as CommunicationModel

@@ -18,10 +18,10 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.parallel.startup.cpu_threads import cores_of_this_process, thread_pools
 from sciml_par.parallel.startup.gpu_choice import visible_gpus
+from sciml_par.parallel.startup.launcher_environment import launched_size
 from sciml_par.parallel.startup.options import tensor_float_32_is_on
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.transports.cupy_binding import load_nccl
-from sciml_par.programs.launcher_environment import launched_size
 
 T = TypeVar("T")
 Facts = dict[str, Any]
@@ -45,11 +45,6 @@ def ranks_by(values: Iterable[T]) -> dict[T, list[int]]:
     for rank, value in enumerate(values):
         ranks.setdefault(value, []).append(rank)
     return ranks
-
-
-def launched_apart(ranks: int, launched: int | None) -> bool:
-    """Return whether the launcher started several processes that do not know each other."""
-    return ranks == 1 and (launched or 1) > 1
 
 
 def gather_facts(world: World, environment: Mapping[str, str]) -> Facts:

@@ -12,13 +12,17 @@ from pathlib import Path
 
 from sciml_par._files import draft_of, write_text
 from sciml_par.errors import OutputError
-from sciml_par.info.facts import Facts, gather_facts, launched_apart
+from sciml_par.info.facts import Facts, gather_facts
 from sciml_par.info.report import print_facts, print_outcomes
 from sciml_par.info.self_test import Outcome, self_test
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.startup.init import init
+from sciml_par.parallel.startup.launcher_environment import (
+    launched_apart,
+    launched_rank,
+    launched_size,
+)
 from sciml_par.programs.exit_codes import run
-from sciml_par.programs.launcher_environment import launched_rank, launched_size
 from sciml_par.programs.options import only_rank_0_prints
 
 _PROGRAM = "sciml-par"

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from sciml_par._terminal import console
 from sciml_par._text import counted, rank_list
-from sciml_par.info.facts import Facts, launched_apart, ranks_by
+from sciml_par.info.facts import Facts, ranks_by
 from sciml_par.info.self_test import COUNT, Outcome
+from sciml_par.parallel.startup.launcher_environment import launched_apart
 
 GOOD, ODD, BAD = "green", "yellow", "bold red"
 """What a text reports, as its colour on a terminal."""

@@ -62,6 +62,18 @@ def checked_outputs(outputs: Any, domain: Domain) -> tuple[str, ...]:
     return names
 
 
+def checked_where(where: Any, outputs: tuple[str, ...]) -> dict[str, Any]:
+    """Return where components mean something, by name."""
+    good = where is None or isinstance(where, Mapping)
+    found = dict(where or {}) if good else {}
+    if not good or not all(name in outputs and callable(found[name]) for name in found):
+        raise InputError(
+            f"Problem: where must be a dictionary of functions x: [n, d] -> booleans [n] by the "
+            f"names of outputs, {', '.join(outputs)}; got {where!r}"
+        )
+    return found
+
+
 def checked_network_outputs(number: Any, *, outputs: int, ansatz: Any) -> int:
     """Return the number of components of the network, by default that of the field."""
     if number is None:

@@ -24,9 +24,10 @@ from sciml_par.problems._arguments import (
     checked_outputs,
     checked_term_weights,
     checked_unknowns,
+    checked_where,
     unique,
 )
-from sciml_par.problems.checks.functions import values_at
+from sciml_par.problems.checks.functions import holds_at, values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.in_time import Before
 from sciml_par.problems.domains.domain import Domain
@@ -91,6 +92,10 @@ class Problem(OtherAttributes, ByName):
         Residuals, the ansatz and derivatives still use x. By default inputs are scaled if a
         coordinate exceeds ±10 or a side is shorter than 0.1, and the network is one of
         `sciml_par.networks` whose embedding has no periods in units of x; see `for_network`.
+    where : dict of str to callable, optional
+        Where components mean something, x: [n, d] -> booleans [n] by their names, as on one side of
+        an `Interface` each. Elsewhere they are any smooth extension: neither the error nor whether
+        the solution is determined is judged there. See `means`.
     unknowns : dict of str to Unknown, UnknownFunction or float
         Numbers and functions to find together with the solution. A residual, a condition or the
         function of a condition gets those that it names as arguments, by keyword, as in
@@ -131,12 +136,14 @@ class Problem(OtherAttributes, ByName):
         ansatz: AnsatzFunction | None = None,
         network_outputs: int | None = None,
         input_scaling: bool | None = None,
+        where: Mapping[str, Callable[[Any], Any]] | None = None,
         unknowns: Mapping[str, Unknown | UnknownFunction | float] | None = None,
         name: str = "",
     ) -> None:
         check_kinds(domain, exact, ansatz, input_scaling)
         self._domain, self._name, self._exact = domain, str(name), exact
         self._output_names = checked_outputs(outputs, domain)
+        self._where = checked_where(where, self._output_names)
         self._ansatz = None if ansatz is None else Ansatz(ansatz)
         self._network_outputs = checked_network_outputs(
             network_outputs, outputs=self.outputs, ansatz=self._ansatz
@@ -201,6 +208,14 @@ class Problem(OtherAttributes, ByName):
     def output_names(self) -> tuple[str, ...]:
         """Names of the components, m of them."""
         return self._output_names
+
+    def means(self, x: FloatArray) -> npt.NDArray[np.bool_]:
+        """Return where the components mean something, x: [n, d] -> [n, m]; see `where` (local)."""
+        found = np.ones((len(x), self.outputs), np.bool_)
+        for j, name in enumerate(self._output_names):
+            if name in self._where:
+                found[:, j] = holds_at(self._where[name], x, f"Problem: where[{name!r}]")
+        return found
 
     @property
     def network_outputs(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sciml_par.programs.launcher_environment import launched_rank
+from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.results.stored.folder import claim_folder, claim_numbered_folder
 
 

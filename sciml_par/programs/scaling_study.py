@@ -25,8 +25,8 @@ from sciml_par._files import write_text
 from sciml_par._terminal import console, prints_to_terminal
 from sciml_par._text import counted, listed
 from sciml_par.errors import OutputError
+from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.programs.launcher import launch
-from sciml_par.programs.launcher_environment import launched_rank
 from sciml_par.programs.options import (
     add_options,
     add_output_options,

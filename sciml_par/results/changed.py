@@ -21,6 +21,7 @@ _UNKNOWN: Any = {
     "zero_loss": math.nan,
     "misfits": {},
     "fits": {},
+    "held_out": {},
     "error": None,
     "linearized": None,
 }

@@ -34,6 +34,9 @@ _FALL = 10.0
 """By which the loss must have fallen before, for the best weights to be those of a training."""
 _ENOUGH_STEPS, _MISSED = 60, 0.5
 _NO_DECREASE = "no further decrease"
+_MOST_LEFT, _OF_LINEAR = 0.5**0.5, 0.01
+"""Shares of the right side that are worth a remark when they are left, and of linear methods, which
+solve in the first step."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,8 @@ class Member:
         the condition gives where that is larger.
     fits : how well observations with noise are fitted, as `sciml_par.results.DataFit`, by the names
         of their terms.
+    held_out : √((1/N) Σ_i |r(x_i)|²) over the values that are held out, by the names of their
+        terms, in units of u or, where it is known, of the deviation of their errors.
     unknown_values : what it found of the unknowns of its problem.
     term_weights : what a strategy has multiplied the terms by in the steps after `loss_steps`, [s,
         T], which `losses` and `term_losses` do not hold; [s, 0] where there was no strategy.
@@ -190,8 +195,13 @@ class Member:
     error : the estimate of its error, or None.
     linearized : how the errors of its data move its parameters, or None.
     growths : the points that were added on the way. Losses before and after do not compare.
+    sizes : what residuals were divided by in the loss, by the names of their terms; empty where
+        their units did not ask for it.
+    most_left : the share of the right side, the root of `zero_loss`, above which what is left of it
+        at other points is worth a remark; it depends on the optimizer.
     observations : the data of `linearized` for figures, on rank 0 and on the ranks that trained
-        it; of more than 2,000 a random part.
+        it; of more than 2,000 a random part. Without `linearized`, all observations of u, of the
+        first member alone.
     """
 
     number: int
@@ -221,6 +231,7 @@ class Member:
     zero_loss: float = math.nan
     misfits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     fits: Mapping[str, DataFit] = dataclasses.field(default_factory=dict)
+    held_out: Mapping[str, float] = dataclasses.field(default_factory=dict)
     unknown_values: UnknownValues = dataclasses.field(default_factory=lambda: NO_UNKNOWNS)
     term_weights: FloatArray = dataclasses.field(default_factory=lambda: np.empty((0, 0)))
     functions: tuple[Any, ...] = ()
@@ -229,7 +240,9 @@ class Member:
     error: ErrorEstimate | None = None
     linearized: Linearized | None = None
     growths: tuple[Growth, ...] = ()
-    observations: tuple[Observed, ...] = ()
+    sizes: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    most_left: float = _MOST_LEFT
+    observations: tuple[Observed, ...] = dataclasses.field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.term_weights.size:
@@ -313,17 +326,27 @@ class Member:
 
     @property
     def found_little(self) -> bool:
-        """Whether more than half of the loss of a network of zeros is left at the end.
+        """Whether more of the right side is left at the end than the optimizer should leave.
 
-        False before 60 steps, unless no step lowered the loss any further, as of `LeastSquares`;
-        False if that loss is zero, so that u = 0 is a solution, and if the member is over-fitted.
-        What the noise of observations leaves is in both losses, and is not counted.
+        That is `most_left`, or half of the loss of a network of zeros where the error is known.
+        False before 60 steps, unless no step lowered the loss any further or one step is a whole
+        solution, as of `LeastSquares`; and if the member is over-fitted.
+        """
+        known = self.error is not None and self.error.known
+        ended = self._has_ended or self.most_left <= _OF_LINEAR
+        most = _MOST_LEFT if known else self.most_left
+        return bool(ended and not self.over_fitted and self.share_left > most)
+
+    @property
+    def share_left(self) -> float:
+        """The share of the right side that is left at other points; NaN where u = 0 is a solution.
+
+        It is the root of the loss over that of a network of zeros. What the noise of observations
+        leaves is in both losses, and is not counted.
         """
         noise = sum(fit.loss for fit in self.fits.values() if not fit.too_large)
         left, at_first = self.validation_loss - noise, self.zero_loss - noise
-        return bool(
-            self._has_ended and at_first > 0 and not self.over_fitted and left > at_first / 2
-        )
+        return math.sqrt(max(left, 0.0) / at_first) if at_first > 0 else math.nan
 
     @property
     def _has_ended(self) -> bool:

@@ -211,18 +211,18 @@ class Predictor:
 
     def points(self, x: Any) -> Array:
         """Return points as [n, d], in the precision of the weights."""
-        d = self.dimension
+        d, unread = self.dimension, np.empty((0, 0, 0))
         try:
             given = with_gaps(x)
             # Of complex numbers NumPy would drop the imaginary parts.
-            points = np.empty(()) if np.iscomplexobj(given) else np.asarray(given, np.float64)
+            points = unread if np.iscomplexobj(given) else np.asarray(given, np.float64)
         except (TypeError, ValueError):
-            points = np.empty(())
-        if points.ndim == 1 and d == 1:
-            points = points[:, None]
+            points = unread
+        if points.ndim < 2 and d == 1:
+            points = points.reshape(-1, 1)
         if points.ndim != 2 or points.shape[1] != d:
             what = f"a {type(x).__name__} that NumPy does not read as real numbers"
-            shape = list(np.shape(points)) if points.ndim else what
+            shape = what if points is unread else list(np.shape(points))
             point = f" One point is [[{', '.join(['0.5'] * d)}]]." if points.ndim == 1 else ""
             raise InputError(
                 f"{self.where}: expected points x of the shape [n, {d}], a row for each; got "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
@@ -97,6 +98,20 @@ class Result(OtherAttributes):
         return unknown or ErrorEstimate.not_known(outputs, why)
 
     @property
+    def loss(self) -> float:
+        """The loss of the weights that predict; of an ensemble the largest of its members."""
+        return max(member.kept_loss for member in self.members)
+
+    @property
+    def relative_l2_error(self) -> float:
+        """‖u − u*‖/‖u*‖ at the points of the evaluation; of an ensemble the largest of its members.
+
+        Dimensionless; NaN where the exact solution u* is not known.
+        """
+        errors = [member.on_own_domain.relative_l2_error for member in self.members]
+        return max(errors, key=lambda error: (not math.isnan(error), error))
+
+    @property
     def remarks(self) -> list[str]:
         """Remarks on members that did not simply finish, a sentence each."""
         return remarks(self.members, mode=self.mode)
@@ -127,6 +142,23 @@ class Result(OtherAttributes):
         if self.communicator is None or self.communicator.rank == 0:
             print_table(self.members, mode=self.mode)
 
+    def plot(self, *, title: str | None = None) -> Any:
+        """Return a figure of the solution, which `save` writes as well (local).
+
+        Returns
+        -------
+        A matplotlib.figure.Figure, for ``result.plot().savefig("u.png")``; over space and time the
+        solution at four times.
+
+        Raises
+        ------
+        InputError
+            The predictions are on rank 0 alone, or have more coordinates than a figure can show.
+        """
+        from sciml_par.results.stored.figures import figure_of  # it imports Matplotlib
+
+        return figure_of(self.members, mode=self.mode, title=title)
+
     @by_name
     def predict(
         self, x: Any, *, batch_size: int | None = None, interval: float | None = None
@@ -141,7 +173,7 @@ class Result(OtherAttributes):
 
         Parameters
         ----------
-        x : the points, [n, d], as an array or a list of rows; [n] where d = 1.
+        x : the points, [n, d], as an array or a list of rows; [n] or one number where d = 1.
         batch_size : points computed at a time; by default those of 262,144 values of all members.
             The memory grows with it, not with n.
         interval : a probability, such as 0.95, for `lower` and `upper`. Of one model they are the
@@ -315,7 +347,8 @@ class Result(OtherAttributes):
         path : the file.
         on : a grid as for `to_xarray`, points [n, d], or for meshes a meshio.Mesh or the path of a
             mesh that meshio reads. A .pvd takes those of space, without the time.
-        quantities, interval : as for `to_dataframe`.
+        quantities, interval : as for `to_dataframe`. A mesh has a vector [n, 3] of each quantity of
+            two or three components.
         times : of a .pvd, in increasing order; by default eleven over the domain's interval.
         domain : a `Domain`; cells with corners outside are left out, and grids are NaN there.
         overwrite : whether an existing file is replaced.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from sciml_par._text import counted, listed
@@ -24,7 +24,7 @@ _RISE = 2.0  # as a multiple of the best loss: what is worth a remark
 _KEPT = {"best": "the weights of {} are kept", "last": "the last weights are kept, as was asked"}
 _MOST_STACKS = 3
 _UNITS = (
-    "where u or a term of the equation is far from 1 in size, write the problem in units in which "
+    "Where u or a term of the equation is far from 1 in size, write the problem in units in which "
     "they are about 1"
 )
 _MANY = 1e6  # more than this is written as a power of ten
@@ -68,16 +68,27 @@ def unknowns_text(members: Sequence[Member]) -> str:
 def fits_text(members: Sequence[Member]) -> str:
     """Return "χ²/n of 'observations' 0.97; σ of 'v' 0.012" of one model, or the ranges."""
     if len(members) == 1:
-        return _shown(filter(None, (fit.text(n) for n, fit in members[0].fits.items())), most=8)
+        held = members[0].held_out.items()
+        texts = [fit.text(n) for n, fit in members[0].fits.items()]
+        texts += [f"error at held-out {name!r} {error:.3g}" for name, error in held]
+        return _shown(filter(None, texts), most=8)
     ranges: dict[str, list[float]] = {}
     for member in members:
+        for name, error in member.held_out.items():
+            ranges.setdefault(f"error at held-out {name!r}", []).append(error)
         for name, fit in member.fits.items():
             ranges.setdefault(f"χ²/n of {name!r}", []).append(fit.chi_square)
             for j, each in enumerate(fit.deviation):
                 of = f", {j}" if len(fit.deviation) > 1 else ""
                 ranges.setdefault(f"σ of {name!r}{of}", []).append(each)
-    texts = {what: _range_of(values, "{:.3g}") for what, values in ranges.items()}
-    return _shown((f"{what} {text}" for what, text in texts.items() if text), most=8)
+    shown = {what: _range_of(values, "{:.3g}") for what, values in ranges.items()}
+    return _shown((f"{what} {text}" for what, text in shown.items() if text), most=8)
+
+
+def sizes_text(sizes: Mapping[str, float]) -> str:
+    """Return what residuals are divided by in the loss."""
+    divided = listed([f"{name!r} by {size:.2g}" for name, size in sizes.items()])
+    return f"the loss divides residuals by their sizes in the units of the problem, {divided}"
 
 
 def _loss_text(members: Sequence[Member]) -> str:
@@ -129,6 +140,7 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
     }
     found = [say(_who(which, mode), which) for say, which in told.items() if which]
     found += [f"{_who([m], mode)}: {_grown(m)}." for m in members if m.growths]
+    found += list(dict.fromkeys(f"{sizes_text(m.sizes)}." for m in members if m.sizes))
     found += _of_linearized(members)
     return [*found, *_one_after_the_other(members)]
 
@@ -206,9 +218,14 @@ def _grown(member: Member) -> str:
 
 def _found_little(who: str, members: Sequence[Member]) -> str:
     loss, zero = _range(members, "validation_loss"), _range(members, "zero_loss")
+    shares = _range(members, "share_left", "{:.0%}")
+    little = all(m.share_left**2 > 0.5 for m in members)
     return (
         f"{who}: the loss at other points is {loss}, and that of a network of zeros is {zero}: "
-        f"little of the solution has been found, or there is none. Train longer; {_UNITS}."
+        + ("little of the solution has been found, or there is none" if little else "")
+        + ("" if little else f"{shares} of the right side is left, so that u may be as wrong")
+        + f". {_UNITS}; otherwise train longer, or take more features, a larger network, or more "
+        f"points."
     )
 
 
@@ -221,7 +238,7 @@ def _missed(who: str, members: Sequence[Member]) -> str:
         f"{who}: the condition{'' if one else 's'} {which} {'is' if one else 'are'} missed by "
         f"{ratios} times the size of what {'it is' if one else 'they are'} about, u or its slope: "
         f"no solution has all conditions, or other terms of the loss outweigh "
-        f"{'it' if one else 'them'}. Train longer, or give larger weights; {_UNITS}."
+        f"{'it' if one else 'them'}. {_UNITS}; otherwise train longer, or give larger weights."
     )
 
 

@@ -256,10 +256,11 @@ def remarks_on(found: Linearized, names: Sequence[str]) -> list[str]:
     if found.dependence > _DEPENDENT and not remarks:
         remarks.append(
             f"! the deviations change by {100 * found.dependence:.0f} % where the equation may be "
-            f"violated ten times less, and are not to be trusted: the network is too small to "
-            f"satisfy the equation for other values of the unknowns (take a wider one), the "
-            f"observations have too large a weight=, or more than the unknowns is left open, as an "
-            f"initial condition that is not given, or a function without a prior."
+            f"violated ten times less, and are not to be trusted: u or a residual is far from 1 "
+            f"in size (write the problem in units in which they are about 1), the network is too "
+            f"small to satisfy the equation for other values of the unknowns (take a wider one), "
+            f"the observations have too large a weight=, or more than the unknowns is left open, "
+            f"as an initial condition that is not given, or a function without a prior."
         )
     return remarks
 

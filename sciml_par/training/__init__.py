@@ -2,4 +2,7 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from sciml_par._other_names import names_of
+
+_attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = names_of(__name__, _attribute)

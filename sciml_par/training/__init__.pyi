@@ -2,6 +2,7 @@ from ._results import Member as Member
 from ._results import Result as Result
 from .arguments.ensemble import Ensemble as Ensemble
 from .checkpoints.checkpoint import Checkpoint as Checkpoint
+from .fit import fit as fit
 from .loop.stops import NoProgress as NoProgress
 from .loop.stops import TargetLoss as TargetLoss
 from .loop.stops import WallTime as WallTime

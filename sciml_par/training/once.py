@@ -9,7 +9,7 @@ from typing import Any
 
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.groups.world import World
+from sciml_par.parallel.groups.world import World, current_world
 from sciml_par.results.result import Result
 from sciml_par.results.uncertainty import Uncertainty
 from sciml_par.training.arguments.arguments import Arguments, texts_of
@@ -21,12 +21,14 @@ from sciml_par.training.estimate.estimate import Correction
 from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
 from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.growth import GrowthWatcher, check_grow
+from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
 from sciml_par.training.outcome.outcome import Outcome, outcomes_of
 from sciml_par.training.preparation.consistency import common_domain
 from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
+from sciml_par.training.run.holdout import HoldoutWatcher
 from sciml_par.training.run.meeting import Meeting, Watcher, failure_text
 from sciml_par.training.run.progress import Reporter
 from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
@@ -79,7 +81,10 @@ def train_once(
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         growing = GrowthWatcher(ready, arguments, world, saver)
         # Before callbacks and checkpoints, which see what the training continues with.
-        watchers = [growing, CallbackWatcher(called, everyone), *saver]
+        judging = [HoldoutWatcher(ready.stops.progress, ready.group)]
+        if not any(holds_out(stack.problem) for stack in ready.stacks):
+            judging = []
+        watchers = [growing, *judging, CallbackWatcher(called, everyone), *saver]
         _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)
@@ -108,8 +113,11 @@ def _run(
     """Make the steps, and show the progress on rank 0 (collective)."""
     shown = progress and everyone.rank == 0
     with Reporter(meeting.steps_asked, shown=shown) as reporter:
-        for note in ready.notes:
-            reporter.note(note)
+        told = current_world().kept.setdefault("notes of trainings", set())
+        for note in ready.notes if shown else ():
+            if note not in told:  # once a process, not in each training of a loop
+                reporter.note(note)
+                told.add(note)
         reporter.begin(meeting.done)
         all_records = ready.settings.log_every is not None
         first = [

@@ -78,8 +78,8 @@ def train(
         the domain, both ends included.
     mode : "data", "ensemble" or an `Ensemble`.
     optimizer, steps : `Adam()` by default, and how many updates of the weights: 30,000, and 1,000
-        of `LevenbergMarquardt`, which may end before. With "auto" it is chosen by the numbers of
-        parameters and residuals and the precision, and said.
+        of `LevenbergMarquardt`, which may end before. Or its name, as "adam" or "lm", for its
+        defaults. "auto" chooses it by the numbers of parameters and residuals and the precision.
     phases : in their place, pairs (optimizer, steps), one after the other.
     stop : `TargetLoss`, `NoProgress`, `WallTime`, or several of these; None makes all steps.
     callbacks : functions f(progress), called between chunks of steps, or `Callback` objects.

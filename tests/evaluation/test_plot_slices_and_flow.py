@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import Prediction, plot_body, plot_flow, plot_slices
+from sciml_par.evaluation import Prediction, plot_body, plot_flow, plot_slices, plot_times
 
 
 def grid(nx=21, nt=11):
@@ -130,3 +130,26 @@ def test_a_body_has_three_coordinates_of_space():
     for wrong in (flow(), body(coordinates=("x", "y", "t"))):
         with pytest.raises(InputError, match="three coordinates of space"):
             plot_body([wrong])
+
+
+def over_time(*, coordinates=("x", "y", "t"), exact=True):
+    line, times = np.linspace(0, 1, 5), np.linspace(0, 2, 7)
+    x = np.stack(np.meshgrid(line, line, times, indexing="ij"), axis=-1).reshape(-1, 3)
+    u = (x[:, 0] + x[:, 2])[:, None]
+    inside = np.linalg.norm(x[:, :2] - 0.5, axis=1) > 0.1
+    known = u + 0.01 if exact else None
+    return Prediction(
+        "prediction", x, u, u_exact=known, inside=inside, coordinates=coordinates, fields=("u",)
+    )
+
+
+def test_a_field_over_a_plane_and_time_is_drawn_at_four_times():
+    figure = plot_times([over_time()])
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles[0] == "$u$, $t = 0$" and titles[3] == "$u$, $t = 2$" and len(titles) == 8
+    values, errors = (figure.axes[i].collections[0].get_array() for i in (1, 5))
+    np.testing.assert_allclose(np.ptp(values), 1.0)
+    np.testing.assert_allclose(np.median(np.asarray(errors)), 0.01)
+    assert len(plot_times([over_time(exact=False)]).axes) == 4 + 1
+    with pytest.raises(InputError, match="third is named"):
+        plot_times([over_time(coordinates=("x", "y", "z"))])

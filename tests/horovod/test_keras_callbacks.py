@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.horovod.tensorflow.keras import DistributedOptimizer
 from sciml_par.horovod.tensorflow.keras import callbacks as hvd
 
 pytestmark = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
@@ -78,6 +79,116 @@ def test_broadcast_waits_for_a_model_without_weights():
 def test_broadcast_refuses_what_is_no_variable():
     with pytest.raises(InputError, match="local_variables"):
         hvd.BroadcastGlobalVariablesCallback(0, local_variables=[1.0])
+
+
+class TwoParts(keras.Model):
+    """A model without `call`, as a GAN or a VAE is written, with two optimizers."""
+
+    def __init__(self, second):
+        super().__init__()
+        self.first = keras.Sequential([keras.Input([2]), keras.layers.Dense(2)])
+        self.second = second
+
+    def compile(self, **optimizers):
+        super().compile(run_eagerly=True)
+        self.optimizers = optimizers
+
+    def train_step(self, data):
+        with tf.GradientTape(persistent=True) as tape:
+            loss = tf.reduce_mean((self.second(self.first(data)) - data) ** 2)
+        for optimizer, part in zip(
+            self.optimizers.values(), (self.first, self.second), strict=True
+        ):
+            weights = part.trainable_weights
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize("known", (True, False))
+def test_broadcast_reaches_all_of_a_model_without_call(known):
+    keras.utils.set_random_seed(sp.rank())
+    layers = [keras.Input([2])] * known + [keras.layers.Dense(2)]
+    model = TwoParts(keras.Sequential(layers))
+    optimizers = [DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.5)) for _ in range(2)]
+    optimizers[0].build(model.first.trainable_weights)
+    for variable in optimizers[0].variables[1:]:
+        variable.assign(tf.fill(variable.shape, 0.125 * (1 + sp.rank())))
+    model.compile(first=optimizers[0], second=optimizers[1])
+    x = np.random.default_rng(sp.rank()).normal(size=(6, 2)).astype("float32")
+    callback = hvd.BroadcastGlobalVariablesCallback(sp.size() - 1)
+    model.fit(x, batch_size=2, verbose=0, callbacks=[callback])
+    assert callback.broadcast_done and not model.built
+    weights = [*model.first.weights, *model.second.weights]
+    state = [variable for optimizer in optimizers for variable in optimizer.variables]
+    flat = np.concatenate([np.ravel(np.asarray(v.value)) for v in [*weights, *state]])
+    everyone = sp.allgather(tf.constant(flat[np.newaxis], tf.float64)).numpy()
+    assert (everyone == everyone[0]).all() and len(flat) == 12 + 2 * (2 + 6)
+
+
+def test_a_training_without_any_broadcast_is_an_error():
+    class Untracked(keras.Model):
+        def train_step(self, data):
+            return {"loss": tf.constant(0.0)}
+
+    model = Untracked()
+    model.compile(run_eagerly=True)
+    model.optimizer = None
+    with pytest.raises(InputError, match="ended without a broadcast"):
+        model.fit(np.ones((2, 1)), verbose=0, callbacks=[hvd.BroadcastGlobalVariablesCallback(0)])
+
+
+def layer_of(kind):
+    """A layer with state besides its weights, from this rank's data, and inputs."""
+    layers = keras.layers
+    if kind == "words":
+        words = tf.constant([[f"only{sp.rank()} all"], ["all"]])
+        layer = layers.TextVectorization(output_mode="multi_hot", max_tokens=6)
+        layer.adapt(words)
+        return layer, words, keras.Input([1], dtype="string")
+    values = np.float32([[1.0], [2.0 + sp.rank()], [5.0 * (1 + sp.rank())]])
+    if kind == "constant":
+        return layers.Lambda(lambda x: x - values.mean()), values, keras.Input([1])
+    if kind == "dropout":
+        return layers.Dropout(0.5), values, keras.Input([1])
+    layer = layers.Normalization() if kind == "moments" else layers.Discretization(num_bins=3)
+    layer.adapt(values)
+    return layer, values, keras.Input([1])
+
+
+@pytest.mark.parametrize("kind", ("words", "moments", "bins", "constant", "dropout"))
+def test_all_ranks_predict_the_same(kind):
+    layer, inputs, entry = layer_of(kind)
+    cast = keras.layers.Lambda(lambda x: tf.cast(x, tf.float32))
+    model = keras.Sequential([entry, layer, cast, keras.layers.Dense(1)])
+    model.compile(DistributedOptimizer(keras.optimizers.SGD(0.0)), "mse", run_eagerly=True)
+    callback = hvd.BroadcastGlobalVariablesCallback(sp.size() - 1)
+    if kind == "constant" and sp.size() > 1:
+        with pytest.raises(InputError, match="rank 0 predicts other values: for one input"):
+            begin(callback, model)
+        return
+    begin(callback, model)
+    inputs = sp.current_world().communicator.broadcast_object(np.asarray(inputs))
+    everyone = sp.allgather(tf.reshape(layer(tf.constant(inputs)), [1, -1])).numpy()
+    assert (everyone == everyone[0]).all()
+    if kind == "words":
+        assert f"only{sp.size() - 1}" in layer.get_vocabulary()
+
+
+@several_ranks
+def test_layers_of_replicas_are_refused():
+    model = small_model(keras.layers.BatchNormalization(synchronized=True))
+    with pytest.raises(InputError, match="Use hvd.SyncBatchNormalization"):
+        begin(hvd.BroadcastGlobalVariablesCallback(0), model)
+
+
+def test_an_optimizer_from_another_program_is_refused():
+    model = small_model()
+    name = keras.optimizers.serialize(DistributedOptimizer(model.optimizer))["config"]["name"]
+    model.optimizer.name = f"{name[:-1]}x"  # of options that this program has never used
+    with pytest.raises(InputError, match=r"hvd.DistributedOptimizer\(model.optimizer\)"):
+        begin(hvd.BroadcastGlobalVariablesCallback(0), model)
+    model.optimizer = DistributedOptimizer(model.optimizer)
+    begin(hvd.BroadcastGlobalVariablesCallback(0), model)
 
 
 @several_ranks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import socket
+import warnings
 from itertools import cycle
 
 import numpy as np
@@ -56,7 +57,11 @@ def test_the_average_of_integers_is_rounded_towards_zero():
     mine = tf.constant([-1 - hvd.rank(), 1 + hvd.rank()], tf.int64)
     total = sum(1 + rank for rank in range(hvd.size()))
     rounded = total // hvd.size()
-    np.testing.assert_array_equal(hvd.allreduce(mine), [-rounded, rounded])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        np.testing.assert_array_equal(hvd.allreduce(mine), [-rounded, rounded])
+    texts = [str(each.message) for each in caught if "rounded towards zero" in str(each.message)]
+    assert len(texts) == (hvd.rank() == 0) and all("floating type" in text for text in texts)
 
 
 def test_indexed_slices():

@@ -64,15 +64,15 @@ def as_text(default: Any) -> str:
 
 
 def parameters(value: Any) -> list[str]:
-    """Ours, as in the table, without annotations."""
+    """Ours, as in the table, without annotations; those that we add are for keywords only."""
     each = inspect.signature(value).parameters.values()
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    assert not [p for p in each if p.kind is inspect.Parameter.KEYWORD_ONLY]
     return [
         stars.get(p.kind, "")
         + p.name
         + ("" if p.default is inspect.Parameter.empty else f"={as_text(p.default)}")
         for p in each
+        if p.kind is not inspect.Parameter.KEYWORD_ONLY
     ]
 
 

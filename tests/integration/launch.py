@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sciml_par.programs.launcher_environment import PREFIXES
+from sciml_par.parallel.startup.launcher_environment import PREFIXES
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 900.0

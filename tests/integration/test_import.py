@@ -24,7 +24,8 @@ import {module}
 heavy = ("tensorflow", "keras", "mpi4py.MPI", "matplotlib", "scipy", "cupy")
 found = [name for name in heavy if name in sys.modules]
 started = __import__("threading").active_count() - threads
-print(json.dumps([found, dict(os.environ) == before, started]))
+log_level = {{"TF_CPP_MIN_LOG_LEVEL": "3"}}  # which TensorFlow reads when it is imported
+print(json.dumps([found, dict(os.environ) == log_level | before, started]))
 """
 
 
@@ -41,7 +42,8 @@ def test_nothing_happens_at_import(module):
         capture_output=True,
         check=False,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
+        | {"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     (line,) = done.stdout.splitlines()
@@ -68,6 +70,20 @@ def test_what_programs_name_before_init_does_not_import_tensorflow():
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+@pytest.mark.launches
+def test_tensorflow_above_init_logs_little():
+    """In the order of formatters; without the log level there are lines on the processor, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import sciml_par, tensorflow as tf; sciml_par.init(); tf.ones(3)"],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
+        | {"PYTHONPATH": str(ROOT)},
+    )
+    assert "cpu_feature_guard" not in done.stderr and len(done.stderr.splitlines()) < 8
 
 
 def names_in(stub: Path) -> list[str]:

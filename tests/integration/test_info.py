@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
 TITLES = ["Versions", "MPI", "Ranks", "GPUs", "Compiled functions", "Environment"]
 RANK = """
 import os
-from sciml_par.programs.launcher_environment import launched_rank
+from sciml_par.parallel.startup.launcher_environment import launched_rank
 rank = launched_rank(os.environ)
 """
 

@@ -74,6 +74,7 @@ FLOORS = {
         "once": 10,
         "slabs": 11,
         "train": 12,
+        "fit": 13,
         "solving": 13,
     },
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -98,7 +101,8 @@ def test_inside_a_function(context):
     optimizer = sp.DistributedOptimizer(keras.optimizers.Adam(0.1), sp.Sum)
     before = sp.current_world().communicator.progress.sequence
     got = train(optimizer, range(3), context)
-    assert sp.current_world().communicator.progress.sequence - before == (3 if sp.size() > 1 else 0)
+    # The first reduction compares the settings of the optimizer as well.
+    assert sp.current_world().communicator.progress.sequence - before == (4 if sp.size() > 1 else 0)
 
     def sums(step):
         return [sp.size() * g for g in mean(step)]
@@ -114,7 +118,7 @@ def test_several_passes_for_one_step(context):
     )
     before = sp.current_world().communicator.progress.sequence
     got = train(optimizer, range(5), context)  # the fifth pass waits for a sixth
-    assert sp.current_world().communicator.progress.sequence - before == (2 if sp.size() > 1 else 0)
+    assert sp.current_world().communicator.progress.sequence - before == (3 if sp.size() > 1 else 0)
     assert int(optimizer.iterations) == 2
     factor = 0.5 if average else 1.0
 
@@ -231,19 +235,107 @@ def test_iterations_count_updates_or_passes(count_passes):
     assert float(variable) == -4.0
 
 
-def test_what_is_made_of_the_configuration_reduces_too():
-    optimizer = sp.DistributedOptimizer(keras.optimizers.SGD(0.5), sp.Sum)
-    again = optimizer.from_config(optimizer.get_config())
+def sgd():
+    return keras.optimizers.SGD(0.5, momentum=0.5, name="ours")
+
+
+def of_configuration(optimizer):
+    return keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+
+
+def by_a_model(copy_model):
+    def copied(optimizer):
+        dense = keras.layers.Dense(1, dtype="float64")
+        model = keras.Sequential([keras.Input([1]), dense])
+        model.compile(optimizer, "mse")
+        return copy_model(model).optimizer
+
+    return copied
+
+
+COPIES = {
+    "the method from_config": lambda o: o.from_config(o.get_config()),
+    "from_config of the type": lambda o: type(o).from_config(o.get_config()),
+    "from_config of the class": lambda o: o.__class__.from_config(o.get_config()),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda o: pickle.loads(pickle.dumps(o)),
+    "serialize": of_configuration,
+    "clone_model": by_a_model(keras.models.clone_model),
+    "deepcopy of the model": by_a_model(copy.deepcopy),
+    "distributed again": lambda o: sp.DistributedOptimizer(sp.DistributedOptimizer(sgd()), sp.Sum),
+    "a copy's copy": lambda o: copy.deepcopy(of_configuration(o)),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_reduces_too(name):
+    optimizer = sp.DistributedOptimizer(sgd(), sp.Sum)
+    optimizer.apply([tf.constant(1.0)], [keras.Variable(0.0)])
+    again = COPIES[name](optimizer)
+    assert again is not optimizer and again.name == "ours"
     assert again.get_config() == optimizer.get_config()
-    variable = keras.Variable(0.0)
-    again.apply([tf.constant(1.0 + sp.rank())], [variable])
-    assert float(variable) == -0.5 * sum(rank + 1 for rank in range(sp.size()))
+    variables = again._trainable_variables if again.built else [keras.Variable(0.0)]
+    before = [np.array(variable) for variable in variables]
+    again.apply([tf.cast(tf.fill(v.shape, 1.0 + sp.rank()), v.dtype) for v in variables], variables)
+    change = -0.5 * sum(rank + 1 for rank in range(sp.size()))
+    check(variables, [start + change for start in before])
+    assert type(of_configuration(sgd())) is keras.optimizers.SGD
+
+
+def test_copies_of_an_optimizer_with_local_variables():
+    shared, own = keras.Variable(0.0), keras.Variable(0.0)
+    optimizer = sp.DistributedOptimizer(keras.optimizers.SGD(1.0), scale_local_gradients=False)
+    optimizer.register_local_var(keras.Variable(0.0))
+    with pytest.raises(InputError, match="cannot be pickled"):
+        pickle.dumps(optimizer)
+    again = of_configuration(optimizer)
+    gradient = tf.constant(float(sp.rank()))
+    with pytest.raises(InputError, match="register_local_var"):
+        again.apply([gradient, gradient], [shared, own])
+    again.register_local_var(own)
+    again.apply([gradient, gradient], [shared, own])
+    assert float(shared) == -(sp.size() - 1) / 2 and float(own) == -sp.rank()
+
+
+class Warm(keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule without get_config."""
+
+    def __call__(self, step):
+        return 0.5 * (1.0 + tf.cast(step, tf.float32))
+
+
+class Weighted(keras.optimizers.SGD):
+    """An optimizer without get_config, with an argument and a variable besides Keras'."""
+
+    def __init__(self, weight, **options):
+        super().__init__(**options)
+        self.weight = weight
+        self.factors = {"last": [self.add_variable((), name="factor")]}
+
+    def update_step(self, gradient, variable, learning_rate):
+        self.factors["last"][0].assign(self.weight)
+        super().update_step(self.weight * gradient, variable, learning_rate)
+
+
+def test_an_optimizer_without_configuration():
+    plain = Weighted(2.0, learning_rate=Warm(), momentum=0.5)
+    plain.apply([tf.constant(0.0)], [before := keras.Variable(0.0)])
+    optimizer = sp.DistributedOptimizer(plain)
+    plain.factors["last"][0].assign(7.0)
+    assert [float(v) for v in optimizer.variables] == [1.0, 2.0, 0.0]  # iteration, factor, momentum
+    mean = (sp.size() - 1) / 2
+    optimizer.apply([tf.constant(float(sp.rank()))], [before])
+    assert float(before) == pytest.approx(-2 * mean)  # the second rate is 1
+    assert [float(v) for v in optimizer.variables] == pytest.approx([2.0, 2.0, -2 * mean])
+    assert [float(v) for v in plain.variables] == [1.0, 7.0, 0.0]
+    with pytest.raises(InputError, match="Weighted cannot be copied.*all arguments"):
+        copy.copy(optimizer)
+    assert len(optimizer._variables) == 3 and optimizer.factors["last"][0] is optimizer.variables[1]
 
 
 def test_what_cannot_be_distributed():
-    distributed = sp.DistributedOptimizer(keras.optimizers.Adam())
     for optimizer, says in (
-        (distributed, "distributed already"),
         (tf.compat.v1.train.AdamOptimizer(), "sciml_par.horovod.tensorflow"),
         ("adam", "keras.optimizers.Adam"),
     ):

@@ -56,7 +56,17 @@ def structured(s, x, rank):
 def unconnected(s, x, rank):
     loss, tape = recorded(lambda: 2 * s.u)
     zero = tf.UnconnectedGradients.ZERO
-    return tape.gradient(loss, [s.u, s.v], unconnected_gradients=zero)
+    return [
+        *tape.gradient(loss, [s.u, s.v], unconnected_gradients=zero),
+        *tape.gradient(loss, [s.v, s.u], None, "zero"),
+    ]
+
+
+def jacobians(s, x, rank):
+    y, tape = recorded(lambda: s.w**2 * x)
+    single = tf.cast(rank, tf.float64)
+    z, other = recorded(lambda: tf.stack([single * s.w[1] ** 2 / 2, s.w[0]])[:1])
+    return [tape.jacobian(y, s.w), other.jacobian(z, {"w": s.w})["w"][0]]
 
 
 def local(s, x, rank):
@@ -97,7 +107,8 @@ CASES = {
     summed: lambda x: [2 * np.arange(1, 4) * x.sum(axis=0)],
     averaged_in_its_own_context: lambda x: [2 * np.arange(1, 4) * x.mean(axis=0)],
     structured: lambda x: [MEAN, MEAN],
-    unconnected: lambda x: [2.0, 0.0],
+    unconnected: lambda x: [2.0, 0.0, 0.0, 2.0],
+    jacobians: lambda x: [np.diag(2 * np.arange(1, 4) * x.mean(axis=0)), [0, 2 * MEAN, 0]],
     local: lambda x: (
         [sp.rank() / N * k for k in (1, 2)]
         + [3 * MEAN]
@@ -142,6 +153,15 @@ def test_sparse_gradients_of_unknown_length_come_back_dense_from_compiled_functi
     gradient = run(tf.fill([sp.rank() + 1], sp.rank()))
     expected = [[r + 1.0] * 2 for r in range(sp.size())] + [[0.0] * 2]
     np.testing.assert_array_equal(gradient, expected)
+
+
+def test_jacobians_of_samples_are_refused():
+    x = tf.constant([[1.0 + sp.rank()]])
+    with sp.DistributedGradientTape(tf.GradientTape()) as tape:
+        tape.watch(x)
+        y = x**2
+    with pytest.raises(InputError, match=r"samples.*Call batch_jacobian of the tf.GradientTape"):
+        tape.batch_jacobian(y, x)
 
 
 def test_other_methods_are_the_inner_tapes():

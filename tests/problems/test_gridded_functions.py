@@ -166,3 +166,18 @@ def test_dates_and_places_in_an_array_are_not_coordinates(tmp_path: Path) -> Non
         GriddedFunction.from_file(tmp_path / "without.nc", x="t", u="k")
     with pytest.raises(InputError, match="complex numbers"):
         GriddedFunction.from_file(_npz(tmp_path, t=X, k=X + 1j), x="t", u="k")
+
+
+def test_a_grid_over_some_of_the_coordinates() -> None:
+    x, t = np.linspace(0, 1, 11), np.linspace(0, 2, 21)
+    values = x[:, None] * t
+    k = GriddedFunction([x, t], values, columns=(0, -1))
+    points = np.random.default_rng(0).uniform(0, 1, (9, 3))
+    expected = points[:, :1] * points[:, 2:]
+    np.testing.assert_allclose(k(points), expected, atol=1e-12)
+    np.testing.assert_allclose(k(tf.constant(points[:, [0, 2]])), expected, atol=1e-12)
+    np.testing.assert_allclose(derivative(k, tf.constant(points), 2), points[:, :1], atol=1e-10)
+    with pytest.raises(InputError, match=r"names their columns, as columns=\(0, 1\)"):
+        GriddedFunction([x, t], values)(points)
+    with pytest.raises(InputError, match="expected columns to be 2 numbers"):
+        GriddedFunction([x, t], values, columns=(0,))

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.problems import Ball, Box, Domain, Ellipse, Extruded, Interval, Polygon, Time
+from sciml_par.problems import (
+    Ball,
+    Box,
+    Domain,
+    Ellipse,
+    Extruded,
+    Interval,
+    Neumann,
+    Polygon,
+    Time,
+)
 
 Array = Any
 METHODS = ["uniform", "latin-hypercube", "sobol", "halton"]
@@ -376,6 +386,36 @@ def test_the_initial_slice() -> None:
     assert len(domain.grid((5, 5, 3))) % 3 == 0
     with pytest.raises(InputError, match="no initial face"):
         Ball([0, 0], 1).initial(10)
+
+
+IN_SPACE = {n: c.domain for n, c in CASES.items() if "t" not in c.domain.names}
+IN_SPACE |= {
+    "re-entrant polygon": Polygon([[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2]]),
+    "cut at an angle": Box([0, 0], [2, 2]) - Polygon([[1, -1], [3, -1], [3, 1]]),
+}
+
+
+@pytest.mark.parametrize("name", IN_SPACE)
+def test_points_of_a_face_in_space_have_normals_of_that_face_at_all_times(name: str) -> None:
+    domain, rng = IN_SPACE[name] * Time(0, 1), np.random.default_rng(1)
+    insulated = Neumann(0.0, on=IN_SPACE[name].faces)
+    anywhere = Neumann(0.0, where=lambda x: x[:, 0] > -9)
+    for method, n in ((m, n) for m in ("grid", *METHODS) for n in (60, 300, 416)):
+        x, normals = domain.boundary(n, method=method, rng=rng)
+        in_time = normals[:, -1] != 0
+        assert (np.linalg.norm(normals, axis=1) > 1 - 1e-12).all() and in_time.any()
+        for condition in (insulated, anywhere):
+            holds = condition.holds_at(x, domain, normals)
+            np.testing.assert_array_equal(holds, ~in_time, err_msg=f"{method}, {n}")
+        for surface in domain.surfaces():
+            x, normals = surface.points(n, method, rng)
+            assert domain.on_faces(x, surface.names, normals).all(), (surface.names, method, n)
+            for other in domain.surfaces():
+                if other is not surface:
+                    shared = domain.on_faces(x, other.names[:1], normals)
+                    np.testing.assert_allclose(
+                        other.project(x[shared]).normals, normals[shared], atol=1e-9
+                    )
 
 
 def test_gauss_legendre_integrates_polynomials_exactly() -> None:

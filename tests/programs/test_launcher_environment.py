@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sciml_par.programs.launcher_environment import PREFIXES, launched_rank, launched_size
+from sciml_par.parallel.startup.launcher_environment import PREFIXES, launched_rank, launched_size
 
 
 @pytest.mark.parametrize(

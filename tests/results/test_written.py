@@ -16,6 +16,7 @@ import xarray
 from sciml_par.errors import InputError, OutputError
 from sciml_par.networks import MLP, RandomFeatures
 from sciml_par.problems import (
+    Ball,
     Box,
     Dirichlet,
     Initial,
@@ -159,6 +160,27 @@ def test_files_are_read_back(plane: Any, tmp_path: Path) -> None:
     assert list(pandas.read_csv(tmp_path / "points.csv")) == ["x", "y", "u", "u_error"]
     with xarray.open_dataset(plane.write(tmp_path / "grid.nc", 4)) as grid:
         assert grid["u"].shape == (4, 4)
+
+
+def test_a_quantity_with_components_is_a_vector_of_a_mesh(plane: Any, tmp_path: Path) -> None:
+    flow = {"flow": gradient, "size": lambda u, x: u(x) ** 2}
+    path = plane.write(tmp_path / "flow.vtu", on=5, quantities=flow)
+    mesh = pyvista.read(path)
+    x = np.asarray(mesh.points)
+    expected = np.hstack([np.cos(x[:, :1]) * np.exp(x[:, 1:2]), f(x), 0 * x[:, :1]])
+    np.testing.assert_allclose(mesh.point_data["flow"], expected, atol=1e-6)
+    assert mesh.point_data["flow_error"].shape == (25, 3) and "flow_0" not in mesh.point_data
+    assert mesh.point_data["size"].shape == (25,)
+
+
+def test_a_series_takes_the_domain_of_the_problem(tmp_path: Path) -> None:
+    domain = (Box([0, 0], [1, 1]) - Ball([0.5, 0.5], 0.3)) * Time(0, 1)
+    problem = Problem(domain, lambda u, x: u(x) - 1)
+    result = train(problem, points=30, steps=2, progress=False, grow=False)
+    path = result.write(tmp_path / "b.pvd", on=(11, 11), domain=domain, times=[0, 1])
+    mesh = pyvista.read(path.with_name("b-0001.vtu"))
+    distance = np.linalg.norm(np.asarray(mesh.points)[:, :2] - 0.5, axis=1)
+    assert 0.29 < distance.min() < 0.45 and mesh.n_points < 121
 
 
 def test_a_series_in_time(heat: Any, tmp_path: Path) -> None:

@@ -12,12 +12,23 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import bits, quick, stop_at, tiny
+from trainings import bits, quick, stop_at, tiny, warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP
-from sciml_par.problems import Interval, Problem, laplacian, poisson, problem_by_name
+from sciml_par.networks import MLP, RandomFeatures
+from sciml_par.problems import (
+    Box,
+    Initial,
+    Interval,
+    Neumann,
+    Problem,
+    Time,
+    derivative,
+    laplacian,
+    poisson,
+    problem_by_name,
+)
 from sciml_par.training import (
     Adam,
     Checkpoint,
@@ -244,3 +255,41 @@ def test_what_does_not_fit_is_refused_on_all_ranks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sizes, "free_memory", lambda: 1000)
     with pytest.raises(InputError, match="solver='qr' needs about .* and .* are free"):
         small(problem(), optimizer=LevenbergMarquardt(solver="qr"), steps=3)
+
+
+def test_insulated_sides_over_time_leave_the_exact_solution() -> None:
+    ell = Box([0, 0], [1, 2]) | Box([1, 0], [2, 1])
+    heating = Problem(
+        ell * Time(0, 1),
+        lambda T, x: derivative(T, x, "t") - laplacian(T, x, over="space") - 1,
+        conditions=[Neumann(0.0, on=["left", "right", "bottom", "top"]), Initial(0.0)],
+        exact=lambda x: x[:, 2:],
+    )
+    result = small(
+        heating,
+        network=partial(RandomFeatures, features=60, scale=1.0),
+        optimizer=LeastSquares(),
+        steps=1,
+        points=Points(600, method="grid"),  # some of its lines run along the inward edge
+    )
+    assert result.members[0].on_own_domain.relative_l2_error < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:.*is not known:RuntimeWarning")
+def test_a_linear_fit_that_leaves_much_of_the_right_side_says_so(tmp_path: Path) -> None:
+    fit = partial(
+        small, problem(k=3), optimizer=LeastSquares(), steps=1, points=200, estimate=False
+    )
+    coarse = partial(RandomFeatures, features=6, scale=2.0, seed=1)
+    with warned("of the right side is left") as said:
+        result = fit(network=coarse)
+    assert len(said) == (sp.rank() == 0)
+    member = result.members[0]
+    assert 0.02 < member.share_left < 0.7 and member.on_own_domain.relative_l2_error > 0.01
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path)
+    result.save(folder)
+    sp.barrier()
+    assert Result.load(folder, problem=problem(k=3)).members[0].found_little
+    with warned("of the right side is left") as said:
+        fine = fit(network=partial(RandomFeatures, features=80, scale=8.0))
+    assert not said and fine.members[0].share_left < 0.01

@@ -12,7 +12,7 @@ import sciml_par as sp
 from sciml_par._terminal import console
 from sciml_par.networks import MLP
 from sciml_par.problems import poisson
-from sciml_par.training import LBFGS, Adam
+from sciml_par.training import LBFGS, Adam, LevenbergMarquardt
 from sciml_par.training.run.meeting import Meeting
 from sciml_par.training.run.progress import Pace, Reporter, clock_text, loss_text
 from sciml_par.training.run.progress_watcher import ProgressWatcher
@@ -129,6 +129,55 @@ def test_the_pace_of_a_resumed_training_leaves_out_what_was_done(
     pace.resume()
     pace.update(950)
     assert (pace.rate, pace.seconds_left) == (pytest.approx(25), pytest.approx(2))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 160])
+def test_a_narrow_terminal_shows_the_step_the_loss_and_the_time_left(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    with Reporter(100_000) as reporter:
+        reporter.begin(0)
+        reporter.ready()
+        terms = {"residual": 0.25, "dirichlet": 0.25, "initial": 0.1, "observations": 0.1}
+        reporter.update(50_000, [0.5], terms, {"λ": 1e-3}, {"conductivity": [1.234567]})
+        assert reporter._bar is not None
+        shown = "".join(
+            segment.text for segment in reporter._bar.console.render(reporter._bar.get_renderable())
+        ).rstrip()
+    assert "\n" not in shown and len(shown) <= columns and "…" not in shown
+    assert shown.startswith("step 50,000 of 100,000") and shown.endswith(" left")
+    assert "loss 5.00e-01" in shown
+    assert ("conductivity 1.23457" in shown) == (columns >= 80)
+    assert ("steps/s" in shown) == (columns == 160)
+    capsys.readouterr()
+
+
+def test_a_run_of_hours_has_some_hundreds_of_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(
+        "sciml_par.training.run.progress.time", SimpleNamespace(monotonic=lambda: now[0])
+    )
+    with Reporter(72_000) as reporter:
+        reporter.ready()
+        for half_second in range(1, 72_001):
+            now[0] = half_second / 2
+            reporter.update(half_second, [0.5], {})
+    lines = capsys.readouterr().out.splitlines()
+    assert 200 < len(lines) < 500 and lines[-1].startswith("step 72,000 of 72,000")
+
+
+def test_a_notice_is_shown_once_a_process(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        sp.train(poisson(), points=9, steps=2, optimizer=LevenbergMarquardt(), precision="float64")
+    said = capsys.readouterr().out
+    assert said.count("network's first layer start with centres") <= 1
+    assert said.count("conditions without a weight have the weight 100") <= 1
 
 
 def test_a_moving_line_on_a_terminal_and_plain_lines_elsewhere(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +13,7 @@ from sciml_par.evaluation.figures.fields import Panel, draw_panels
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import Grid, make_grid
 from sciml_par.evaluation.figures.parts.limits import range_of
-from sciml_par.evaluation.figures.parts.lines import draw_band, draw_line
+from sciml_par.evaluation.figures.parts.lines import draw_band, draw_line, draw_observed
 from sciml_par.evaluation.figures.parts.observed import (
     Observed,
     Uncertain,
@@ -24,7 +23,6 @@ from sciml_par.evaluation.figures.parts.observed import (
 )
 from sciml_par.evaluation.figures.parts.style import (
     DOTS,
-    ERROR,
     INK,
     MEAN,
     coordinate,
@@ -38,7 +36,6 @@ _HEIGHT, _BELOW = 1.9, 1.25  # inches, of u and of differences from it
 _SLICES, _SLICE = 4, 1.75
 _POINTS = 101  # of a slice
 _MARGIN = 0.02
-_MOST_BARS = 150  # error bars; more are dots
 _DASHED = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 3.0)), "zorder": 3.0}
 _EXACT = "exact solution"
 
@@ -140,36 +137,10 @@ def _draw_both(
     values = []
     for x, u, noise, there in seen:
         values.append(u + np.interp(x[:, 0], line.x, line.middle) - there if moved else u)
-        _draw_observed(above, x[:, 0], values[-1], noise, said)
-        _draw_observed(below, x[:, 0], u - there, noise, said)
+        draw_observed(above, x[:, 0], values[-1], noise, f"observations{said}")
+        draw_observed(below, x[:, 0], u - there, noise, f"observations{said}")
     exact = line.exact[np.isfinite(line.exact)]
     above.set_ylim(range_of([line.low, line.high, exact, *values]))
-
-
-def _draw_observed(axes: Axes, x: np.ndarray, u: np.ndarray, noise: np.ndarray, said: str) -> None:
-    if len(x) > _MOST_BARS:
-        look: dict[str, Any] = {
-            "color": ERROR,
-            "s": 3.0,
-            "linewidths": 0.0,
-            "zorder": 2.4,
-            "rasterized": True,
-        }
-        axes.scatter(x, u, label=f"observations{said}", **look)
-    elif len(x):
-        axes.errorbar(
-            x,
-            u,
-            noise,
-            fmt="o",
-            color=ERROR,
-            markersize=2.2,
-            elinewidth=0.7,
-            capsize=1.2,
-            capthick=0.7,
-            zorder=2.4,
-            label=f"observations ± σ{said}",
-        )
 
 
 def _difference(curve: Prediction, k: int) -> str:

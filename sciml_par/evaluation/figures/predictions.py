@@ -18,7 +18,14 @@ from sciml_par.evaluation.figures.parts.limits import (
     range_of,
     value_limits,
 )
-from sciml_par.evaluation.figures.parts.lines import Line, draw_band, draw_line, draw_pale, log_axis
+from sciml_par.evaluation.figures.parts.lines import (
+    Line,
+    draw_band,
+    draw_line,
+    draw_observed,
+    draw_pale,
+    log_axis,
+)
 from sciml_par.evaluation.figures.parts.members import (
     MOST_PANELS,
     Panels,
@@ -30,6 +37,7 @@ from sciml_par.evaluation.figures.parts.members import (
     spread_of,
     too_many_dimensions,
 )
+from sciml_par.evaluation.figures.parts.observed import HELD_OUT, Observed
 from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks
 from sciml_par.evaluation.figures.parts.style import (
     ERROR,
@@ -51,6 +59,7 @@ from sciml_par.evaluation.metrics.norms import pointwise_error
 
 _SAME_SCALE = 4.0  # panels share a y axis while their ranges differ by less than this factor
 _MOST_COLUMNS = 4
+_MANY, _MOST = 200, (0.01, 0.99)  # measured values, of which outliers are left out
 _HEIGHT, _LOW, _BELOW = 2.1, 1.45, 1.25  # inches: a panel, one of many, and one of errors below it
 _SCALE = 0.6  # inches, for the scale of the errors between two columns
 # Over the mean, since a wide line below it would be hidden by the band.
@@ -63,6 +72,7 @@ def plot_predictions(
     title: str | None = None,
     panels: Panels = "auto",
     equal_axes: bool | None = None,
+    observed: Sequence[Observed] = (),
 ) -> Figure:
     """Draw every member's prediction over the exact solution, with its training points.
 
@@ -98,6 +108,9 @@ def plot_predictions(
     equal_axes : bool, optional
         Whether a length is as long on either axis (d = 2). By default it is, unless a coordinate is
         named "t" or "time", or one side is more than four times the other.
+    observed : sequence of Observed
+        Measured values, dots or bars in each panel (d = 1). Those that are held out, by their
+        label, are hollow.
 
     Returns
     -------
@@ -121,13 +134,19 @@ def plot_predictions(
         if dimension == 2:
             return (plane_ensemble if mean else plane_predictions)(found, title, equal_axes)
         if one:
-            return _blocks([found], title, mean=mean)
+            return _blocks([found], title, observed, mean=mean)
         shown = found[:MOST_PANELS]
         title = shown_of(len(shown), len(found), title)
-        return _blocks([[curve] for curve in shown], title, mean=False)
+        return _blocks([[curve] for curve in shown], title, observed, mean=False)
 
 
-def _blocks(blocks: Sequence[Sequence[Prediction]], title: str | None, *, mean: bool) -> Figure:
+def _blocks(
+    blocks: Sequence[Sequence[Prediction]],
+    title: str | None,
+    observed: Sequence[Observed],
+    *,
+    mean: bool,
+) -> Figure:
     """Draw a block for each group of members: a row a component, and one below it for errors."""
     m, first, several = blocks[0][0].components, blocks[0][0], len(blocks) > 1
     down = -(-len(blocks) // _MOST_COLUMNS)
@@ -144,6 +163,7 @@ def _blocks(blocks: Sequence[Sequence[Prediction]], title: str | None, *, mean: 
             row = place * tall + k * len(heights)
             axes = grid.panels[row, column]
             (_draw_mean if mean else _draw_members)(axes, block, k, several)
+            _draw_observed(axes, observed, k)
             if several and k == 0:
                 wide = column_width(columns) - (_SCALE if below else 0.0)
                 grid.title(axes, name_of(block[0], block), wide=wide)
@@ -182,6 +202,19 @@ def _draw_members(axes: Axes, curves: Sequence[Prediction], k: int, several: boo
         line = _line(curve, curves, k)
         draw_line(axes, line.x, line.y, "prediction" if several else line.label, **look)
     draw_marks(axes, curves)
+
+
+def _draw_observed(axes: Axes, observed: Sequence[Observed], k: int) -> None:
+    """Draw measured values, and widen the axis to them; of very many, to all but outliers."""
+    for each in observed:
+        x, u, noise = each.of(k)
+        if len(u):
+            hollow = each.label.endswith(HELD_OUT)
+            label = HELD_OUT if hollow else "observations"
+            draw_observed(axes, x[:, 0], u, noise, label, hollow=hollow)
+            values = u if len(u) < _MANY else np.quantile(u, _MOST)
+            low, high = range_of([values])
+            axes.set_ylim(min(low, axes.get_ylim()[0]), max(high, axes.get_ylim()[1]))
 
 
 def _draw_errors(axes: Axes, curves: Sequence[Prediction], k: int) -> None:

@@ -1,4 +1,4 @@
-"""The figure of a field over space and time: a map of it, and slices at several times."""
+"""The figures of a field over space and time: slices or maps at several times."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Normalize
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.fields import Panel, draw_panels
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import TWO_COLUMNS, Grid
-from sciml_par.evaluation.figures.parts.limits import value_limits
+from sciml_par.evaluation.figures.parts.limits import error_limits, value_limits
 from sciml_par.evaluation.figures.parts.lines import draw_band, draw_line
-from sciml_par.evaluation.figures.parts.members import DEVIATIONS, check_curves, has_mean
+from sciml_par.evaluation.figures.parts.members import (
+    DEVIATIONS,
+    MOST_PLANES,
+    check_curves,
+    has_mean,
+)
 from sciml_par.evaluation.figures.parts.style import (
     INK,
     MEAN,
@@ -25,8 +31,9 @@ from sciml_par.evaluation.figures.parts.style import (
     symbol,
     value_label,
 )
+from sciml_par.evaluation.metrics.norms import pointwise_error
 
-_SLICES = 4
+_SLICES, _FEWEST = 4, 9
 _MAP, _LINES = 1.5, 1.55  # inches, the heights of a map and of the slices below it
 _DASHED = {"color": INK, "linewidth": 1.0, "linestyle": (0, (4.0, 2.5)), "zorder": 3.0}
 
@@ -131,3 +138,72 @@ def _draw_map(
     axes.set_xlabel(coordinate(curve, 1), labelpad=1.0)
     axes.set_ylabel(coordinate(curve, 0))
     axes.set_xlim(t[0], t[-1])
+
+
+def in_plane_and_time(curve: Prediction) -> bool:
+    """Return whether the points are as many in the plane at each of several times."""
+    if curve.dimension != 3 or curve.coordinates[2].lower() not in TIMES:
+        return False
+    counts = np.unique(curve.x[:, 2], return_counts=True)[1]
+    return bool(counts.size > 1 and counts.min() == counts.max() > _FEWEST)
+
+
+def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
+    """Draw a field over a plane and time as maps at four times, with the error where it is known.
+
+    Local: call it on one rank. A row a component, at most four, and below it its error; of the
+    first member, or of the mean of four or more sound members at the same points.
+
+    Parameters
+    ----------
+    curves : sequence of Prediction
+        One a member, over the coordinates (x, y, t), at as many points for each of the times.
+    title : str, optional
+        Title above the panels.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        7.2 inches wide. Pass it to `save_figure`.
+
+    Raises
+    ------
+    InputError
+        If there are no curves, or not over a plane and time, or not at common times.
+    """
+    found = check_curves(curves, "plot_times")
+    if not all(in_plane_and_time(curve) for curve in found):
+        raise InputError(
+            "plot_times: expected predictions over three coordinates, of which the third is named "
+            f"{TIMES[0]!r} or {TIMES[1]!r}, at as many points for each of several times."
+        )
+    members = [curve for curve in found if curve.sound] if has_mean(found) else found[:1]
+    first = members[0]
+    u = np.mean([curve.u for curve in members], axis=0)
+    t = np.unique(first.x[:, 2])
+    times = t[np.unique(np.linspace(0, t.size - 1, _SLICES).round().astype(int))]
+    with paper_style():
+        rows = []
+        for k in range(min(first.components, MOST_PLANES)):
+            name = symbol(first.fields[k])
+            norm = Normalize(*value_limits(members, k))
+            rows.append(_maps(first, u[:, k], times, norm, name))
+            if first.known:
+                error = pointwise_error(u[:, k], first.exact[:, k])
+                norm = LogNorm(*error_limits([error], [first.trained]))
+                rows.append(_maps(first, error, times, norm, f"|{name} - {name}^*|"))
+        return draw_panels(rows, title=title, equal=None)
+
+
+def _maps(
+    curve: Prediction, values: np.ndarray, times: np.ndarray, norm: Normalize, name: str
+) -> list[Panel]:
+    """Return a panel of the values, [n], at each time."""
+    panels = []
+    for time in times:
+        rows = curve.x[:, 2] == time
+        kept = np.where(curve.inside, values, np.nan)[rows]
+        at = Prediction(curve.label, curve.x[rows, :2], kept, coordinates=curve.coordinates[:2])
+        label = f"${symbol(curve.coordinates[2])} = {time:.3g}$"
+        panels.append(Panel(at, kept, norm, f"${name}$, {label}"))
+    return panels

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sciml_par.horovod.common.refused import advice_on
+
 
 def names_of_stub(
     package: str, file: str
@@ -23,7 +25,7 @@ def names_of_stub(
     def get(name: str) -> Any:
         found: Any
         if name not in origins:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{advice_on(name)}")
         module, original = origins[name]
         if module == ".":
             found = importlib.import_module(f".{original}", package)

@@ -24,6 +24,33 @@ INSTEAD = {
 """What to do instead, by name."""
 
 
+_NOW = "collectives return when they are done: leave _async out, and synchronize"
+ELSEWHERE = {
+    "broadcast_parameters": "broadcast_variables(model.variables, root_rank=0) does this",
+    "broadcast_optimizer_state": "broadcast_variables(optimizer.variables, root_rank=0) does this",
+    **dict.fromkeys(("synchronize", "poll"), _NOW),
+}
+"""What to use instead of names of Horovod's other frameworks, such as PyTorch."""
+
+
+def advice_on(name: str) -> str:
+    """Return advice on a name of another framework, to append to an error; else nothing."""
+    asynchronous = name.endswith("_async") or name.endswith("_async_")
+    in_place = name.endswith("_") and not name.endswith("__")
+    advice = ELSEWHERE.get(name) or (_NOW if asynchronous else None)
+    advice = advice or (f"{name.rstrip('_')} returns the result" if in_place else None)
+    return f": it belongs to PyTorch; {advice}." if advice else ""
+
+
+def without_facade(framework: str) -> NoReturn:
+    """Raise the `ImportError` of a part of Horovod that is not here."""
+    raise ImportError(
+        f"sciml_par.horovod is for TensorFlow and Keras, and has no {framework}. For PyTorch and "
+        f"MXNet use torch.distributed, or Horovod itself; in place of Spark and Ray start the "
+        f"program with mpirun -np P python program.py, where P is the number of ranks."
+    )
+
+
 class Refused:
     """A name that can be imported and passed on, but not used."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -206,6 +207,12 @@ class _Reduction:
             return _on_values(lambda v: tf.cast(_quotient(v, self.group.size), dtype), total)
 
         def integers(whole: list[Tensor]) -> list[Tensor]:
+            if self.group.rank == 0:
+                warnings.warn(
+                    "allreduce: the average of integers is rounded towards zero, as in Horovod. "
+                    "Cast them to a floating type first, or use op=Sum.",
+                    stacklevel=2,
+                )
             # A sum may not fit into the type of its terms. The ranks compare the types in the name.
             types = ", ".join(each.dtype.name for each in whole)
             name = f"{self.options['name'] or 'average'} ({types})"

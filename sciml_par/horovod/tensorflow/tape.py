@@ -32,25 +32,36 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
     ) -> None:
         super().__init__(tape, op, **gradient_options(locals()))
 
-    def gradient(  # type: ignore[override]
+    def gradient(
         self,
         target: Any,
         sources: Any,
         output_gradients: Any = None,
-        use_generic_names: bool = False,
+        use_generic_names: Any = False,
+        *,
+        unconnected_gradients: Any = None,
     ) -> Any:
         """Return the gradient of `target` with respect to `sources`, reduced (collective)."""
-        return super().gradient(target, sources, output_gradients)
+        zeros = _unconnected(use_generic_names, unconnected_gradients)
+        return super().gradient(target, sources, output_gradients, zeros)
 
-    def get_local_and_global_gradients(  # type: ignore[override]
+    def get_local_and_global_gradients(
         self,
         target: Any,
         sources: Any,
         output_gradients: Any = None,
-        use_generic_names: bool = False,
+        use_generic_names: Any = False,
+        *,
+        unconnected_gradients: Any = None,
     ) -> Any:
         """Return the gradients by local sources, and the reduced ones by others (collective)."""
-        return super().get_local_and_global_gradients(target, sources, output_gradients)
+        zeros = _unconnected(use_generic_names, unconnected_gradients)
+        return super().get_local_and_global_gradients(target, sources, output_gradients, zeros)
+
+
+def _unconnected(fourth: Any, by_name: Any) -> Any:
+    """Return `unconnected_gradients`, which TensorFlow's tape has where Horovod has a flag."""
+    return by_name or ("none" if isinstance(fourth, bool) else fourth)
 
 
 @not_converted  # AutoGraph changes `locals`

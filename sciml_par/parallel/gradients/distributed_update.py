@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.gradients.copied_optimizers import marked_config
 from sciml_par.parallel.gradients.optimizer_state import build
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction, key_of
+from sciml_par.parallel.groups.world import current_world
 
 # The other base class is that of the given optimizer, see `DistributedOptimizer`.
 if TYPE_CHECKING:
@@ -33,24 +36,63 @@ class DistributedUpdate(_Optimizer):
 
     Derived classes route the optimizer's update through `_update`. Each `DistributedOptimizer` has
     a separate class with its options as attributes, so that `from_config` keeps them.
+    `copied_optimizers.py` tells how the plain class's `from_config` does.
     """
 
     _reduction: GradientReduction
     _backward_passes: int
     _average_passes: bool
     _count_passes: bool
-    _take_state: Callable[[], bool] | None = None
-    """Copies the state of the original optimizer, once this one has the variables."""
+    _options: dict[str, Any]
+    """The four attributes above by name, as `_distribute` takes them."""
+
+    _distribute: Callable[[Any, dict[str, Any]], Any]
+    """Makes a plain optimizer a distributed one."""
+
+    _local_unknown = False
+    """Whether it is a copy of an optimizer with local variables, which are another model's."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._passes: GradientPasses | None = None
-        if self._backward_passes > 1:
-            self._passes = GradientPasses(self._backward_passes, average=self._average_passes)
+        self._begin_passes()
+
+    def _begin_passes(self) -> None:
+        number, average = self._backward_passes, self._average_passes
+        self._passes = GradientPasses(number, average=average) if number > 1 else None
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient by `variable` on this rank from now on."""
         self._reduction = self._reduction.with_local(variable)
+        self._local_unknown = False
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the plain optimizer's configuration, with the options' digest in the name."""
+        return marked_config(super().get_config(), self._options | {"_reduction": self._reduction})
+
+    def __copy__(self) -> Any:
+        try:
+            return type(self).from_config(self.get_config())
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise InputError(
+                f"DistributedOptimizer: {self.__class__.__name__} cannot be copied by its "
+                f"configuration ({error}). Give the class a get_config with all arguments of its "
+                f"constructor, or create another optimizer."
+            ) from error
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        reduction, group = self._reduction, self._reduction.communicator
+        if reduction.local or not (group is None or group is current_world().communicator):
+            raise InputError(
+                "DistributedOptimizer: an optimizer with local variables or for some of the ranks "
+                "cannot be pickled, because another process has neither. Pickle the plain "
+                "optimizer, and call DistributedOptimizer where it is loaded."
+            )
+        general = replace(reduction.without_variables(), communicator=None)
+        options = self._options | {"_reduction": general}
+        return _unpickled, (self._distribute, self.__class__, super().get_config(), options)
 
     def _update(
         self,
@@ -62,7 +104,7 @@ class DistributedUpdate(_Optimizer):
     ) -> Any:
         """Call `apply` with the gradients of all ranks, or the sums of n passes (collective)."""
         self._check_variables(variables)
-        if self._passes is not None or self._take_state is not None:
+        if self._passes is not None:
             build(self, variables)
 
         def update(gradients: list[Gradient]) -> Any:
@@ -80,6 +122,12 @@ class DistributedUpdate(_Optimizer):
             inner.iterations.assign_add(1)
 
     def _check_variables(self, variables: Sequence[Any]) -> None:
+        if self._local_unknown:
+            raise InputError(
+                "DistributedOptimizer: this is a copy of an optimizer with local variables, which "
+                "belong to another model. Call register_local_var with this model's, or create "
+                "the optimizer by PartialDistributedOptimizer."
+            )
         inner: Any = getattr(self, "inner_optimizer", self)
         if getattr(inner, "global_clipnorm", None) and any(
             map(self._reduction.is_local, variables)
@@ -99,16 +147,22 @@ class DistributedUpdate(_Optimizer):
             g for g, v in zip(gradients, variables, strict=True) if self._reduction.is_local(v)
         ]
         if not local or not hasattr(self, "inner_optimizer"):
-            return self._reduction.reduce(gradients, variables)
+            return self._reduction.reduce(gradients, variables, optimizer=self)
         # An overflow in a local gradient must stop the step on all ranks.
         verdict = _zero_if_finite(local)
-        *reduced, verdict = self._reduction.reduce([*gradients, verdict], [*variables, verdict])
+        *reduced, verdict = self._reduction.reduce(
+            [*gradients, verdict], [*variables, verdict], optimizer=self
+        )
         for i, gradient in enumerate(reduced):
             if gradient is not None:
                 dense = tf.convert_to_tensor(gradient)
                 reduced[i] = dense + tf.cast(verdict, dense.dtype)
                 break
         return reduced
+
+
+def _unpickled(distribute: Any, plain: Any, config: dict[str, Any], options: Any) -> Any:
+    return distribute(plain.from_config(config), options)
 
 
 def _zero_if_finite(gradients: Sequence[Gradient]) -> Any:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.gradients.distributed_update import THE_OTHER_WAY_ROUND, DistributedUpdate
+from sciml_par.parallel.gradients.copied_optimizers import keep_copies_distributed
+from sciml_par.parallel.gradients.distributed_update import (
+    THE_OTHER_WAY_ROUND,
+    DistributedUpdate,
+)
 from sciml_par.parallel.gradients.keras2_update import Keras2Update
 from sciml_par.parallel.gradients.optimizer_state import (
     copy_of,
     is_of_keras_3,
     is_optimizer,
     keras_of,
-    take_over,
 )
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction
 from sciml_par.parallel.groups.communicator import Communicator
@@ -53,7 +57,8 @@ def DistributedOptimizer(
 
     Parameters
     ----------
-    optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied. Put a
+    optimizer : an optimizer of Keras 3 or 2, built or not. Its values are copied; its other
+        attributes, such as a schedule, are shared. Put a
         `LossScaleOptimizer` inside, never around: so the ranks decide together whether a step has
         overflowed. If the global policy is "mixed_float16", another optimizer is wrapped in one
         first, as in `compile`; a custom loop must then call `scale_loss`.
@@ -70,17 +75,18 @@ def DistributedOptimizer(
     -------
     An optimizer of a class derived from that of `optimizer`, with the additional method
     `register_local_var(variable)`. A model saved with it has the plain optimizer, and loads without
-    sciml_par.
+    sciml_par; the optimizer's name there ends with ".distributed-" and a digest of the options.
 
     Raises
     ------
     InputError
-        `optimizer` is not a Keras optimizer or is already distributed; an option is outside its
-        range.
+        `optimizer` is not a Keras optimizer; an option is outside its range.
 
     Notes
     -----
-    Incomplete sums of passes are not saved.
+    A distributed `optimizer` gets these options instead of its own. Copies of the result reduce as
+    well, also those by configuration (`clone_model`, `copy.deepcopy` of a model, `load_model` in
+    the same program). Incomplete sums of passes are not saved.
     """
     _check_optimizer(optimizer)
     checked_integer(
@@ -97,44 +103,46 @@ def DistributedOptimizer(
         device=device,
         where="DistributedOptimizer",
     ).with_local(*local_variables)
-    distributed = _distributed_copy(
-        optimizer,
-        _reduction=reduction,
-        _backward_passes=int(backward_passes_per_step),
-        _average_passes=average_aggregated_gradients,
-        _count_passes=count_passes,
-    )
-    take_over(optimizer, distributed)
-    return distributed
+    if isinstance(optimizer, DistributedUpdate):
+        reduction = replace(reduction, local=reduction.local | optimizer._reduction.local)
+    options = {
+        "_reduction": reduction,
+        "_backward_passes": int(backward_passes_per_step),
+        "_average_passes": average_aggregated_gradients,
+        "_count_passes": count_passes,
+    }
+    return _distribute(optimizer, options)
 
 
-def _distributed_copy(optimizer: Any, **options: Any) -> Any:
+def _distribute(optimizer: Any, options: dict[str, Any]) -> Any:
+    """Return a distributed optimizer with the state of `optimizer`."""
     keras = keras_of(optimizer)
     mixed = keras is not None and keras.mixed_precision.global_policy().name == "mixed_float16"
     if mixed and not hasattr(optimizer, "inner_optimizer"):
-        inner = copy_of(optimizer, type(optimizer))
+        inner = copy_of(optimizer, optimizer.__class__)
         optimizer = keras.mixed_precision.LossScaleOptimizer(inner)
-    return copy_of(optimizer, _distributed_class(optimizer, options))
+    distributed = copy_of(optimizer, _distributed_class(optimizer, options))
+    distributed._begin_passes()
+    return distributed
 
 
 def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
-    plain: Any = type(optimizer)
+    plain: Any = optimizer.__class__  # of one that is distributed already, the plain class, too
+    keep_copies_distributed(plain, _distribute)
     update = Keras3Update if is_of_keras_3(optimizer) else Keras2Update
-    attributes = {
+    attributes = options | {
+        "_options": options,
+        "_distribute": staticmethod(_distribute),
         "__module__": plain.__module__,
         "__qualname__": plain.__qualname__,
         "__doc__": plain.__doc__,
         # Keras saves an object under the name and the registration of its __class__.
         "__class__": property(lambda self: plain),
     }
-    return type(plain)(plain.__name__, (update, plain), attributes | options)
+    return type(plain)(plain.__name__, (update, plain), attributes)
 
 
 def _check_optimizer(optimizer: Any) -> None:
-    if isinstance(optimizer, DistributedUpdate):
-        raise InputError(
-            "DistributedOptimizer: this optimizer is distributed already; use it directly."
-        )
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         raise InputError(
             f"DistributedOptimizer: expected a Keras optimizer; got {type(optimizer).__name__} of "

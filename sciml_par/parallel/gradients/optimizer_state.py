@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
+from sciml_par.parallel.gradients.copied_optimizers import plain_name
 
-_NOT_IN_THE_CONFIG = (
-    "_exclude_from_weight_decay",
-    "_exclude_from_weight_decay_pattern",
-    "gradient_aggregator",
-    "gradient_transformers",
-)
+_OF_THE_FIRST = ("_agg_helper", "_passes", "_reduction")
+"""Attributes of an optimizer that is distributed already."""
+
+_OF_KERAS_3 = ("_iterations", "_learning_rate", "_tracker", "_variables")
+"""Attributes that the constructor of Keras 3's base class sets."""
 
 
 def is_optimizer(given: Any) -> bool:
@@ -53,63 +49,78 @@ def build(optimizer: Any, variables: Sequence[Any]) -> None:
     elif not optimizer.built:
         with keras_of(optimizer).name_scope(optimizer.name, caller=optimizer):
             optimizer.build(list(variables))
-    if getattr(optimizer, "_take_state", None) is not None:
-        optimizer._take_state()
-        optimizer._take_state = None
-
-
-def take_over(source: Any, target: Any) -> None:
-    """Copy the state of `source` to `target`, now or when `target` is built."""
-    inside = hasattr(target, "inner_optimizer") and not hasattr(source, "inner_optimizer")
-    receiver = target.inner_optimizer if inside else target
-    if is_of_keras_3(source) and source.built:
-        build(target, source._trainable_variables)  # Keras 2 does not keep them
-    values = [np.array(tf.convert_to_tensor(variable)) for variable in state_of(source)]
-    if len(state_of(receiver)) == len(values):
-        _assign(receiver, values)
-    else:
-        receiver.iterations.assign(source.iterations)
-        target._take_state = functools.partial(_assign, receiver, values)
-    scale: Any = getattr(source, "_loss_scale", None)  # in Keras 2 outside the state
-    if hasattr(scale, "counter"):
-        target._loss_scale.current_loss_scale.assign(scale.current_loss_scale)
-        target._loss_scale.counter.assign(scale.counter)
-
-
-def _assign(optimizer: Any, values: Sequence[np.ndarray]) -> None:
-    variables = state_of(optimizer)
-    if [list(variable.shape) for variable in variables] != [list(value.shape) for value in values]:
-        raise InputError(
-            f"DistributedOptimizer: {type(optimizer).__name__} has the state of an optimizer of "
-            f"other variables than those now given. Create it from a new optimizer."
-        )
-    with tf.init_scope():
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
 
 
 def copy_of(optimizer: Any, into: Any) -> Any:
-    """Return an optimizer of class `into` with the configuration of `optimizer`, not built."""
-    config = optimizer.get_config()
-    rate = raw_learning_rate(optimizer)
-    if callable(rate):
-        config["learning_rate"] = rate  # a schedule or function, which need not be serializable
-    if "inner_optimizer" in config:
-        inner = optimizer.inner_optimizer
-        config.pop("learning_rate", None)
-        config["inner_optimizer"] = copy_of(inner, type(inner))
-    try:
-        copy = into(**config) if "inner_optimizer" in config else into.from_config(config)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"DistributedOptimizer: {type(optimizer).__name__} cannot be created from its "
-            f"get_config() ({error}). A custom class needs a get_config with all arguments of its "
-            f"constructor."
-        ) from error
-    for name in _NOT_IN_THE_CONFIG:
-        if name in vars(optimizer):
-            setattr(copy, name, vars(optimizer)[name])
+    """Return an optimizer of class `into` that shares all but the variables with `optimizer`.
+
+    A custom class needs no `get_config`, and its constructor is not called.
+    """
+    copy = into.__new__(into)
+    copies: dict[int, Any] = {id(optimizer): copy}
+    trained = set(map(id, getattr(optimizer, "_trainable_variables", ())))
+    skipped: tuple[str, ...] = _OF_THE_FIRST
+    if is_of_keras_3(optimizer):
+        _begin_like(optimizer, copy, copies)
+        skipped += _OF_KERAS_3
+
+    def copied(value: Any) -> Any:
+        kind: Any
+        if id(value) in copies:
+            return copies[id(value)]
+        if is_optimizer(value):
+            new = copy_of(value, value.__class__)
+        elif isinstance(value, tf.Variable) and id(value) not in trained:
+            name = value.name.partition(":")[0]
+            new = tf.Variable(value, trainable=value.trainable, name=name)
+        elif isinstance(value, list | set) or type(value) is tuple:
+            kind = next(kind for kind in (list, set, tuple) if isinstance(value, kind))
+            new = kind(map(copied, value))
+        elif isinstance(value, dict):
+            new = {key: copied(item) for key, item in value.items()}
+        elif type(value).__name__ == "_DynamicLossScaleState":  # of Keras 2
+            kind = type(value)
+            new = kind.__new__(kind)
+            fill(value, new)
+        else:
+            return value
+        copies[id(value)] = new
+        return new
+
+    def fill(source: Any, target: Any) -> None:
+        # Keras 2's LossScaleOptimizer passes the tracking of its attributes on to the inner one.
+        untracked = ("_trackable", "_trainable_variables", "_trainable_variables_indices")
+        for name, value in sorted(vars(source).items(), key=lambda item: item[0] != "_trackable"):
+            if name in untracked:
+                vars(target)[name] = copied(value)
+            elif name in ("name", "_name"):
+                setattr(target, name, plain_name(value))
+            elif not name.startswith("_self_") and name not in skipped:
+                setattr(target, name, copied(value))
+
+    fill(optimizer, copy)
+    if not is_of_keras_3(optimizer):  # which tracks all that is assigned
+        for name, child in getattr(optimizer, "_self_unconditional_dependency_names", {}).items():
+            if isinstance(copies.get(id(child)), tf.__internal__.tracking.Trackable):
+                copy._track_trackable(copies[id(child)], name, overwrite=True)
     return copy
+
+
+def _begin_like(optimizer: Any, copy: Any, copies: dict[int, Any]) -> None:
+    """Let Keras 3's base class begin a copy, with variables like those of `optimizer`."""
+    rate = raw_learning_rate(optimizer)
+    keras_of(optimizer).optimizers.Optimizer.__init__(
+        copy,
+        learning_rate=rate if callable(rate) else float(rate),
+        name=plain_name(optimizer.name),
+    )
+    copies |= {id(rate): copy._learning_rate, id(optimizer._iterations): copy._iterations}
+    for variable in vars(optimizer)["_variables"]:
+        if id(variable) not in copies:
+            copies[id(variable)] = copy.add_variable(
+                variable.shape, dtype=variable.dtype, name=variable.name
+            )
+        copies[id(variable)].assign(variable)
 
 
 def raw_learning_rate(optimizer: Any) -> Any:

@@ -15,6 +15,7 @@ from sciml_par.parallel.collectives.fused import fused_allreduce
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
+from sciml_par.parallel.gradients.replicas import compare_when_due
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum
@@ -85,13 +86,30 @@ class GradientReduction:
         """Return this reduction without the gradients by `variables`."""
         return replace(self, local=self.local | {key_of(variable) for variable in variables})
 
+    def without_variables(self) -> GradientReduction:
+        """Return this reduction for another model, whose variables are others."""
+        groups = self.groups if is_integer(self.groups) else None
+        return replace(self, groups=groups, local=frozenset())
+
     def is_local(self, variable: Any) -> bool:
         """Return whether the gradient of `variable` is not reduced."""
         return key_of(variable) in self.local
 
     @not_converted
-    def reduce(self, gradients: Sequence[Gradient], sources: Sequence[Any]) -> list[Gradient]:
-        """Return the gradients of all ranks together, one for each of this rank's (collective)."""
+    def reduce(
+        self, gradients: Sequence[Gradient], sources: Sequence[Any], *, optimizer: Any = None
+    ) -> list[Gradient]:
+        """Return the gradients of all ranks together, one for each of this rank's (collective).
+
+        From time to time the ranks compare the variables, and the settings of `optimizer`.
+        """
+        shared_sources = [source for source in sources if not self.is_local(source)]
+        with tf.control_dependencies(
+            compare_when_due(shared_sources, optimizer, self.communicator)
+        ):
+            return self._reduce(gradients, sources)
+
+    def _reduce(self, gradients: Sequence[Gradient], sources: Sequence[Any]) -> list[Gradient]:
         results = [self._local_part(g, s) for g, s in zip(gradients, sources, strict=True)]
         shared = [i for i, source in enumerate(sources) if not self.is_local(source)]
         present = [i for i in shared if gradients[i] is not None]

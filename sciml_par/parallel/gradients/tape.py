@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.arguments import list_of
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.reduction import Gradient, GradientReduction
@@ -45,8 +46,8 @@ class DistributedGradientTape:
     Notes
     -----
     All gradients of a group travel in one buffer per element type and 64 MiB. A gradient of None
-    stays None, and must be None on every rank. All other methods are those of the inner tape:
-    `jacobian`, for example, is not reduced.
+    stays None, and must be None on every rank. `jacobian` is reduced as well, `batch_jacobian`
+    raises `InputError`; all other methods are those of the inner tape.
     """
 
     def __init__(
@@ -91,9 +92,7 @@ class DistributedGradientTape:
         self._reduction = self._reduction.with_local(source)
 
     @not_converted
-    def gradient(
-        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
-    ) -> Any:
+    def gradient(self, target: Any, sources: Any, *args: Any, **options: Any) -> Any:
         """Return the gradient of `target` with respect to `sources`, reduced (collective).
 
         Parameters and result are those of `tf.GradientTape.gradient`.
@@ -103,12 +102,35 @@ class DistributedGradientTape:
         CollectiveMismatchError
             The ranks do not have gradients by the same sources.
         """
-        local = self._tape.gradient(target, sources, output_gradients, **options)
+        local = self._tape.gradient(target, sources, *args, **options)
         return tf.nest.pack_sequence_as(local, self._reduced(local, sources))
 
     @not_converted
+    def jacobian(self, target: Any, sources: Any, *args: Any, **options: Any) -> Any:
+        """Return the Jacobian of `target` with respect to `sources`, reduced (collective).
+
+        Parameters and result are those of `tf.GradientTape.jacobian`: the Jacobian of the mean of
+        the ranks' targets [...], which have the same shape on all ranks.
+
+        Raises
+        ------
+        CollectiveMismatchError
+            The ranks' targets have different shapes.
+        """
+        local = self._tape.jacobian(target, sources, *args, **options)
+        return tf.nest.pack_sequence_as(local, self._reduced(local, sources))
+
+    def batch_jacobian(self, *args: Any, **options: Any) -> Any:
+        """Raise `InputError`: its rows belong to samples, which are others on each rank."""
+        raise InputError(
+            "DistributedGradientTape: batch_jacobian has one row for each sample, and the ranks "
+            "have different samples, so nothing can be reduced. Call batch_jacobian of the "
+            "tf.GradientTape that this tape was made of."
+        )
+
+    @not_converted
     def get_local_and_global_gradients(
-        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+        self, target: Any, sources: Any, *args: Any, **options: Any
     ) -> tuple[list[Gradient], list[Gradient]]:
         """Return the gradients in two lists, otherwise as `gradient` (collective).
 
@@ -116,7 +138,7 @@ class DistributedGradientTape:
         -------
         The gradients by the local sources and those by all others, each in the order of `sources`.
         """
-        local = self._tape.gradient(target, sources, output_gradients, **options)
+        local = self._tape.gradient(target, sources, *args, **options)
         own: list[Gradient] = []
         reduced: list[Gradient] = []
         for gradient, source in zip(

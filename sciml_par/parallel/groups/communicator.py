@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import hidden_from_autograph
 from sciml_par._text import rank_list
@@ -29,6 +31,13 @@ if TYPE_CHECKING:
     from sciml_par.parallel.transports.nccl import NCCLTransport
 
 T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+_LONG_BYTES = 1 << 20
+"""The shortest array of an object that travels by itself."""
+
+_PART_BYTES = 1 << 26
+"""The longest part of it in one transfer; some MPIs are slower with longer ones."""
 
 
 class Communicator:
@@ -292,11 +301,14 @@ class Communicator:
     @hidden_from_autograph
     def allgather_object(self, value: T) -> list[T]:
         """Return every rank's picklable `value`, in the order of ranks (collective)."""
-        pickled = _pickled(value)
+        pickled, arrays = _pickled(value)
         with self.progress.exchange(Signature("allgather of objects"), Kind.OBJECTS) as signature:
             self.agree(signature)
-            everyone = self.control.allgather(pickled)
-        return _unpickled(dict(enumerate(everyone)))
+            sizes = [each.nbytes for each in arrays]
+            everyone = self.control.allgather((pickled, sizes))
+            parts = [self._arrays_of(rank, n, arrays) for rank, (_, n) in enumerate(everyone)]
+            parts[self.rank] = [each.copy() for each in arrays]
+        return _unpickled({rank: text for rank, (text, _) in enumerate(everyone)}, parts)
 
     @hidden_from_autograph
     def exchange_objects(self, values: Sequence[T | None]) -> list[T | None]:
@@ -305,7 +317,7 @@ class Communicator:
         Picklable objects go from rank to rank directly. None is not sent, so that ranks with
         nothing for each other exchange one number.
         """
-        pickled = [b"" if value is None else _pickled(value) for value in values]
+        pickled = [b"" if value is None else _pickled(value, apart=False)[0] for value in values]
         signature = Signature("exchange of objects")
         failed = self.allgather_object(next((p for p in pickled if isinstance(p, str)), None))
         _unpickled({rank: text for rank, text in enumerate(failed) if text is not None})
@@ -323,13 +335,25 @@ class Communicator:
     @hidden_from_autograph
     def broadcast_object(self, value: T, *, root: int = 0) -> T:
         """Return the picklable `value` of rank `root`, on every rank (collective)."""
-        pickled = _pickled(value if self.rank == root else None)
+        pickled, arrays = _pickled(value if self.rank == root else None)
         signature = Signature("broadcast of an object", root=root)
         with self.progress.exchange(signature, Kind.OBJECTS):
             self.agree(signature)
-            given = self.control.bcast(pickled, root=root)
-        (found,) = _unpickled({root: given})
-        return value if self.rank == root else found
+            sizes = [each.nbytes for each in arrays]
+            given, sizes = self.control.bcast((pickled, sizes), root=root)
+            parts = [self._arrays_of(root, sizes, arrays)]
+        if self.rank == root and not isinstance(given, str):
+            return value
+        (found,) = _unpickled({root: given}, parts)
+        return found
+
+    def _arrays_of(self, root: int, sizes: Sequence[int], arrays: Sequence[Array]) -> list[Array]:
+        """Return the long arrays in the object of rank `root` (collective)."""
+        received = [np.empty(n, np.uint8) for n in sizes] if self.rank != root else list(arrays)
+        for each in received:
+            for begin in range(0, each.nbytes, _PART_BYTES):
+                self.control.Bcast(each[begin : begin + _PART_BYTES], root=root)
+        return received
 
     @hidden_from_autograph
     def on_root(self, action: Callable[[], T], *, root: int = 0) -> T:
@@ -367,24 +391,51 @@ class Communicator:
         return result  # type: ignore[return-value]
 
 
-def _pickled(value: Any) -> bytes | str:
-    """Return the pickled `value`, or the reason why pickle fails, before others wait for it."""
+def _pickled(value: Any, *, apart: bool = True) -> tuple[bytes | str, list[Array]]:
+    """Return the pickled `value`, or the reason why that fails, before others wait for it.
+
+    apart : whether long arrays are left out and returned as bytes, so that nothing copies them.
+    """
+    arrays: list[Array] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        """Return whether the buffer stays in the text."""
+        try:
+            array = np.frombuffer(buffer.raw(), np.uint8)
+        except BufferError:  # not contiguous
+            return True
+        if array.nbytes < _LONG_BYTES:
+            return True
+        arrays.append(array)
+        return False
+
+    options: dict[str, Any] = {"buffer_callback": keep} if apart else {}
     try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL, **options), arrays
     except Exception as error:
-        return f"an object of type {type(value).__name__} ({type(error).__name__}: {error})"
+        reason = f"an object of type {type(value).__name__} ({type(error).__name__}: {error})"
+    try:  # functions and classes that no module defines
+        arrays.clear()
+        cloudpickle = import_module("cloudpickle")
+        return cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL, **options), arrays
+    except Exception:
+        return reason, []
 
 
-def _unpickled(given: Mapping[int, bytes | str]) -> list[Any]:
+def _unpickled(
+    given: Mapping[int, bytes | str], arrays: Sequence[Sequence[Array]] = ()
+) -> list[Any]:
     """Return the objects, or raise the same `InputError` on all ranks."""
     failed = {rank: text for rank, text in given.items() if isinstance(text, str)}
     if failed:
         raise InputError(
             f"An exchange of objects: expected objects that pickle can write; got "
             f"{failed[min(failed)]} on {rank_list(list(failed))}. Give data, or functions and "
-            f"classes that a module defines by name."
+            f"classes that a module defines by name; with cloudpickle installed, any function."
         )
-    return [pickle.loads(each) for each in given.values() if isinstance(each, bytes)]
+    texts = [each for each in given.values() if isinstance(each, bytes)]
+    parts = arrays or [()] * len(texts)
+    return [pickle.loads(text, buffers=part) for text, part in zip(texts, parts, strict=True)]
 
 
 def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:

@@ -247,9 +247,9 @@ class Mailbox:
                 self._take_one()
 
     def settle(self) -> None:
-        """Receive all messages to this rank before MPI ends (collective; waits for all ranks).
+        """Receive all messages to this rank before MPI ends (collective, once).
 
-        MPI's network layer would warn of messages that nobody has received.
+        It waits for all ranks. MPI's network layer would warn of messages that nobody receives.
         """
         from mpi4py import MPI
 
@@ -264,6 +264,7 @@ class Mailbox:
             self.poll()
             self._repeat_last_word()
             self._unsent = [request for request in self._unsent if not request.Test()]
+        self._silent = True
 
     def _repeat_last_word(self) -> None:
         """Repeat to ranks that wait, and have asked this one, that it has left."""

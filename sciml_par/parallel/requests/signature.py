@@ -75,6 +75,16 @@ class Signature:
         return int.from_bytes(self.digest[:4], "little") & KEY_MASK
 
 
+AT_EPOCH_END = " at the end of epoch "
+"""A part of the names of collectives at which the ranks meet after an epoch of Keras' `fit`."""
+
+_EPOCHS = (
+    " A rank has ended an epoch of fit before the others: give all ranks as many batches, with "
+    "steps_per_epoch=… and dataset.repeat(), and as many epochs. A callback that ends or restores "
+    "a training must do so on all ranks: put MetricAverageCallback before EarlyStopping, and use "
+    "BackupAndRestore of hvd.callbacks."
+)
+
 _TRACING = (
     " Numbers of rows are exchanged while a function with jit_compile=True is traced: a rank that "
     "traces it again, alone, for a tensor of another shape, waits for the others. Give all ranks "
@@ -82,7 +92,10 @@ _TRACING = (
 )
 
 
-_MISMATCH = re.compile(r"The ranks of «.*?» did not ask for the same .*?depends on it\.", re.DOTALL)
+_MISMATCH = re.compile(
+    r"The ranks of «[^»]*» (did not ask for the same .*?depends on it|train with .*?every rank)\.",
+    re.DOTALL,
+)
 
 
 def found_mismatch(text: str) -> str | None:
@@ -98,6 +111,7 @@ def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
         asked_for.setdefault(signature, []).append(rank)
     lines = [f"  {rank_list(ranks)}: {signature}" for signature, ranks in asked_for.items()]
     hint = _TRACING if any(signature.endswith(NUMBERS_OF_ROWS) for signature in asked_for) else ""
+    hint += _EPOCHS if any(AT_EPOCH_END in signature for signature in asked_for) else ""
     return (
         f"The ranks of «{group}» did not ask for the same collective:\n"
         + "\n".join(lines)

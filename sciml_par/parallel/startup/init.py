@@ -35,6 +35,7 @@ from sciml_par.parallel.startup.gpu_choice import (
     sharing_is_allowed,
     visible_gpus,
 )
+from sciml_par.parallel.startup.launcher_environment import warn_of_copies
 from sciml_par.parallel.startup.load_mpi import load_mpi
 from sciml_par.parallel.startup.nccl import set_up_transport
 from sciml_par.parallel.startup.options import (
@@ -46,7 +47,7 @@ from sciml_par.parallel.startup.options import (
 from sciml_par.parallel.supervision.ctrl_c import watch_for_ctrl_c
 from sciml_par.parallel.supervision.end_job import JobEnd, abort_gpus
 from sciml_par.parallel.supervision.error_report import FailureReporter
-from sciml_par.parallel.supervision.forked_child import watch_for_forks
+from sciml_par.parallel.supervision.forked_child import before_mpi_ends, watch_for_forks
 from sciml_par.parallel.supervision.order_check import difference_at_the_end
 from sciml_par.parallel.supervision.sentinel_client import start_sentinel
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
@@ -122,6 +123,8 @@ def init(
     world.gpu = gpu.entry if gpu else None
     enter(world)
     atexit.register(shutdown)
+    before_mpi_ends(lambda: (shutdown(), world.mailbox.settle()))
+    warn_of_copies(os.environ)
     _supervise(world, patience, silence)
     world.transport = _connect_gpus(world, gpu, index)
     import_module("tensorflow", quiet=quiet)

@@ -64,6 +64,17 @@ def finalize_at_the_end() -> None:
     atexit.register(_finalize, os.getpid())
 
 
+def before_mpi_ends(act: Callable[[], object]) -> None:
+    """Call `act` when MPI is finalized, which the program may do itself, while MPI still works."""
+    from mpi4py import MPI
+
+    def delete(*_: Any) -> None:
+        act()
+
+    # MPI deletes the attributes of this communicator before it ends anything.
+    MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=delete), None)
+
+
 def _finalize(rank: int) -> None:
     if os.getpid() != rank or "mpi4py.MPI" not in sys.modules:
         return  # in a child, or where no MPI could be loaded

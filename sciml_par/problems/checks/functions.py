@@ -33,6 +33,21 @@ def check_takes(
         ) from None
 
 
+def holds_at(
+    predicate: Callable[..., Any], x: Any, owner: str, argument: str = "where"
+) -> npt.NDArray[np.bool_]:
+    """Return at which points x: [n, d] a predicate that is an argument of `owner` holds: [n]."""
+    check_takes(predicate, "x", what=f"{owner}: {argument}")
+    found = np.asarray(predicate(x))
+    if found.shape != (len(x),) or found.dtype != np.bool_:
+        raise InputError(
+            f"{owner}: {argument} must return booleans of shape [{len(x)}] for points of shape "
+            f"{list(x.shape)}, got {found.dtype} of shape {list(found.shape)}; write for example "
+            f"lambda x: x[:, 0] < 1"
+        )
+    return found
+
+
 def as_columns(
     values: npt.ArrayLike, n: int, *, what: str, columns: int | None = None
 ) -> npt.NDArray[np.float64]:

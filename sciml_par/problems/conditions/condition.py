@@ -16,10 +16,11 @@ from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import finite_array
-from sciml_par.problems.checks.functions import check_takes
+from sciml_par.problems.checks.functions import holds_at
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
+    has_time,
     refuse_normals_in_time,
 )
 from sciml_par.problems.conditions.given_points import normals_at, points_within
@@ -97,6 +98,8 @@ class Condition(ByName):
     """Over how many rows χ² sums, if it is statistical."""
     number_of_values: int = 0
     """How many numbers are known with errors: measured values, or those of a prior."""
+    held_out: Condition | None = None
+    """The values that are not trained on, by which `train` chooses the weights that it keeps."""
     coupled: bool = False
     """Whether all points are one row of the loss, since their errors are correlated."""
     selects: ClassVar[tuple[str, ...]] = ()
@@ -287,7 +290,7 @@ class Condition(ByName):
         if self.number is not None:
             return grid_of_about(self, domain, self.number)
         x, normals = domain.boundary(n) if self.on_boundary else self.draw(domain, n)
-        chosen = self.holds_at(x, domain)
+        chosen = self.holds_at(x, domain, normals)
         if not chosen.any():
             raise self.no_points(len(x), domain)
         return x[chosen], normals[chosen]
@@ -307,8 +310,13 @@ class Condition(ByName):
         faces = self.on if isinstance(self.on, tuple) else None
         return draw_on_boundary(domain, n, faces, method=method, rng=rng)
 
-    def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+    def holds_at(
+        self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
+    ) -> npt.NDArray[np.bool_]:
         """Return at which of the points of `draw` the condition holds: x: [n, d] -> [n] (local).
+
+        A condition that uses normals holds only on faces that have the `normals` of the points,
+        [n, d]; and at the initial and the final time only if `on` names these faces.
 
         Raises
         ------
@@ -316,23 +324,18 @@ class Condition(ByName):
             A predicate does not return n booleans.
         """
         chosen = np.ones(len(x), np.bool_)
+        normals = normals if self.needs_normals else None
         if isinstance(self.on, tuple) and self.on_boundary:
-            chosen &= domain.on_faces(x, self.on)
+            chosen &= domain.on_faces(x, self.on, normals)
+        elif normals is not None and has_time(domain):
+            chosen &= ~domain.on_faces(x, ("initial", "final"), normals)
         for what, predicate in (("on", self.on), ("where", self.where)):
             if callable(predicate):
                 chosen &= self._selected(predicate, x, what)
         return chosen
 
     def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> npt.NDArray[np.bool_]:
-        check_takes(predicate, "x", what=f"{type(self).__name__}: {what}")
-        chosen = np.asarray(predicate(x))
-        if chosen.shape != (len(x),) or chosen.dtype != np.bool_:
-            raise InputError(
-                f"{type(self).__name__}: {what} must return booleans of shape [{len(x)}] for "
-                f"points of shape {list(x.shape)}, got {chosen.dtype} of shape "
-                f"{list(chosen.shape)}; write for example lambda x: x[:, 0] == 0"
-            )
-        return chosen
+        return holds_at(predicate, x, type(self).__name__, what)
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
         """Return the error for a condition that holds at none of `tried` points (local)."""

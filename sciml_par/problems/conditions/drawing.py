@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.faces import Face, faces_of
@@ -20,13 +21,14 @@ _TRIALS = 12
 _MOST_TRIED = 10_000_000
 
 
+def has_time(domain: Domain) -> bool:
+    """Return whether a domain of space has faces at an initial and at a final time."""
+    return domain.dimension > 1 and INITIAL in domain._time_faces[0]
+
+
 def refuse_normals_in_time(domain: Domain, owner: str) -> None:
     """Refuse the whole boundary of space and time for a condition that uses normals."""
-    try:
-        domain.on_faces(domain.lower[None], ("initial",))
-    except InputError:  # there is no such face
-        return
-    if domain.dimension > 1:
+    if has_time(domain):
         t = domain.names[-1]
         raise InputError(
             f"{owner}: the boundary of {domain} has the faces 'initial' and 'final', where the "
@@ -79,7 +81,7 @@ def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArr
                 raise
             tried *= 2  # too few for a grid inside
             continue
-        chosen = condition.holds_at(x, domain)
+        chosen = condition.holds_at(x, domain, normals)
         count = int(chosen.sum())
         if count and (best is None or abs(count - wanted) < abs(len(best[0]) - wanted)):
             best = x[chosen], normals[chosen]

@@ -142,7 +142,9 @@ class Initial(ValuedCondition):
         """See `Condition`."""
         return domain.initial(n, method=method, rng=rng)
 
-    def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+    def holds_at(
+        self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
+    ) -> npt.NDArray[np.bool_]:
         """See `Condition`."""
         chosen = lies_at(x, domain, -1, float(domain.lower[-1]))
         if chosen.any():

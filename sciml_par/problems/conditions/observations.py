@@ -70,13 +70,18 @@ class Observations(Condition):
         (u, x: [n, d]) -> f: [n, c], the measured quantity, in TensorFlow operations and the
         operators of this package; by default u(x). Unknowns of the problem are further arguments,
         by keyword. Everything said above about u(x_i) then holds for f(u, x_i).
+    holdout : float or array [n] of bool, optional
+        The share of the points, chosen at random, or the points themselves, that the training does
+        not use. `train` keeps the weights with the least loss at these in place of the others, and
+        ends when it has not fallen for long: early stopping. `held_out` is their condition.
     name, weight
         As for `Condition`.
 
     Raises
     ------
     InputError
-        An array has the wrong shape or contains NaN, a deviation is not positive, or points lie
+        An array has the wrong shape or contains NaN, a deviation is not positive, no points are
+        left to train on or to hold out, points with a covariance are held out, or points lie
         outside the domain of the problem. A robust loss has no deviation of the good values. The
         operator does not return a column for each column of u.
 
@@ -103,6 +108,7 @@ class Observations(Condition):
     on_boundary = False
     selects: ClassVar[tuple[str, ...]] = ("component",)
     points_are_given: ClassVar[bool] = True
+    held_out: Observations | None = None
 
     def __init__(
         self,
@@ -113,6 +119,7 @@ class Observations(Condition):
         noise: npt.ArrayLike | str | None = None,
         loss: str = "squares",
         operator: Operator | None = None,
+        holdout: npt.ArrayLike | None = None,
         name: str = "",
         weight: float | None = None,
     ) -> None:
@@ -136,6 +143,15 @@ class Observations(Condition):
                 f"Observations: loss={self.loss!r} tells outliers by the deviation of the good "
                 f"values; give it as a number or an array [n], noise=σ."
             )
+        if holdout is not None:
+            self._hold_out(_rows_of(holdout, len(self.x), coupled=self.coupled))
+
+    def _hold_out(self, rows: npt.NDArray[np.bool_]) -> None:
+        """Move these rows to a condition that is not trained."""
+        self.held_out = copy.copy(self)
+        for part, chosen in ((self.held_out, rows), (self, ~rows)):
+            part.x, part.u = part.x[chosen], part.u[chosen]
+            part.noise = None if part.noise is None else part.noise[chosen]
 
     @classmethod
     def from_file(
@@ -150,6 +166,7 @@ class Observations(Condition):
         component: Component | None = None,
         loss: str = "squares",
         operator: Operator | None = None,
+        holdout: npt.ArrayLike | None = None,
         name: str = "",
         weight: float | None = None,
     ) -> Observations:
@@ -162,7 +179,7 @@ class Observations(Condition):
         noise : a column or columns with the deviations; otherwise as for `Observations`.
         units : factors by which columns are multiplied, as {"t": 3600} of hours for seconds.
         missing : "error", or "drop" for leaving out the rows in which a value is missing.
-        component, loss, operator, name, weight : as for `Observations`.
+        component, loss, operator, holdout, name, weight : as for `Observations`.
 
         Raises
         ------
@@ -199,6 +216,7 @@ class Observations(Condition):
             component=component,
             loss=loss,
             operator=operator,
+            holdout=holdout,
             name=name,
             weight=weight,
         )
@@ -230,6 +248,8 @@ class Observations(Condition):
         """See `Condition`."""
         points_within(self.x, domain, "Observations: x")
         other = super().prepared(domain, outputs)
+        if self.held_out is not None:
+            other.held_out = self.held_out.prepared(domain, outputs)
         if self.operator is not None:
             return other
         count = len(outputs) if other.component is None else len(other.component)
@@ -255,6 +275,7 @@ class Observations(Condition):
         other = copy.copy(self)
         other.x, other.u = x[chosen], self.u[chosen]
         other.noise = None if self.noise is None else self.noise[chosen]
+        other.held_out = self.held_out and self.held_out.on_slab(whole, slab)
         return other
 
     def points(self, domain: Domain, n: int) -> Arrays:
@@ -346,6 +367,29 @@ def _checked_operator(operator: Any, component: Any) -> Operator | None:
     check_takes(operator, "u, x", what=what, more_by_name=True)
     checked: Operator = operator
     return checked
+
+
+def _rows_of(holdout: Any, count: int, *, coupled: bool) -> npt.NDArray[np.bool_]:
+    """Return which of the rows are held out, [n]."""
+    what = "Observations: holdout"
+    if coupled:
+        raise InputError(f"{what} needs errors that are not correlated; give noise=σ.")
+    rows = np.asarray(holdout)
+    if rows.dtype != bool or rows.shape != (count,):
+        share = finite_array(holdout, what)
+        if share.shape != () or not 0 < share < 1:
+            raise InputError(
+                f"{what} must be a share between 0 and 1, as 0.2, or booleans [{count}], True for "
+                f"the points that are not trained on; got {holdout!r}."
+            )
+        chosen = np.random.default_rng(0).permutation(count)[: max(1, round(float(share) * count))]
+        rows = np.isin(np.arange(count), chosen)
+    if rows.all() or not rows.any():
+        raise InputError(
+            f"{what}={holdout!r} of {count} points leaves none to "
+            f"{'train on' if rows.all() else 'hold out'}."
+        )
+    return rows
 
 
 def _start_of(u: FloatArray) -> FloatArray:

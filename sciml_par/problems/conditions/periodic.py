@@ -128,7 +128,9 @@ class Periodic(FrozenCondition):
         name = domain.names[axis_number(self.axis, domain, "Periodic")]
         return draw_on_boundary(domain, n, (f"{name}=lower",), method=method, rng=rng)
 
-    def holds_at(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+    def holds_at(
+        self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
+    ) -> npt.NDArray[np.bool_]:
         """See `Condition`."""
         chosen = self._on_lower_face(x, domain)
         if self.where is not None and chosen.any():

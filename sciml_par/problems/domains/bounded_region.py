@@ -142,8 +142,13 @@ class BoundedRegion(Region):
         x, normals = (np.concatenate(each) for each in zip(*found, strict=True))
         return x, normals
 
-    def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
+    def on_faces(
+        self, x: FloatArray, faces: Sequence[str], normals: FloatArray | None = None
+    ) -> BoolArray:
         """Return which points of the boundary lie on one of these faces: x: [n, d] -> [n] (local).
+
+        With the normals [n, d] of the points, a point on an edge lies on the face whose normal it
+        has, and on no other.
 
         Raises
         ------
@@ -156,7 +161,10 @@ class BoundedRegion(Region):
             if not surfaces:
                 raise self._no_face(name)
             for surface in surfaces:
-                found |= surface.near(points, name, self._rounding)
+                near = surface.near(points, name, self._rounding)
+                if normals is not None and near.any():
+                    near[near] = surface.has_normals(points[near], normals[near])
+                found |= near
         return found
 
     def _no_face(self, name: Any) -> InputError:

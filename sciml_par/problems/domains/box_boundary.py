@@ -64,8 +64,10 @@ class BoxBoundary(Domain):
             found += ("initial", "final") if time else next(sides, ("", ""))
         return tuple(found)
 
-    def on_faces(self, x: FloatArray, faces: Sequence[str]) -> BoolArray:
-        """Return which points lie on one of these faces: x: [n, d] -> [n] (local)."""
+    def on_faces(
+        self, x: FloatArray, faces: Sequence[str], normals: FloatArray | None = None
+    ) -> BoolArray:
+        """Return which points lie on one of these faces; see `BoundedRegion` (local)."""
         points, found = self.snap(x), np.zeros(len(x), np.bool_)
         for name in (faces,) if isinstance(faces, str) else faces:
             known = self.faces if name in self.faces else self._aliases
@@ -73,7 +75,10 @@ class BoxBoundary(Domain):
                 raise self._no_face(name)
             axis, upper = divmod(known.index(name), 2)
             bound = self.upper if upper else self.lower
-            found |= points[:, axis] == bound[axis]
+            near = points[:, axis] == bound[axis]
+            if normals is not None:
+                near &= normals[:, axis] * (1 if upper else -1) > 0
+            found |= near
         return found
 
     def snap(self, x: npt.ArrayLike) -> FloatArray:

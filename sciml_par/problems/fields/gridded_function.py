@@ -41,6 +41,9 @@ class GriddedFunction(ByName):
         ``values[i, j]`` belongs to ``axes[0][i], axes[1][j]``.
     degree : 3 or 1
         Of the splines; an axis of 2 or 3 points has a lower one.
+    columns : sequence of e int, optional
+        The columns of points x: [n, d] with more coordinates that k depends on, such as (0, 1) of
+        x, y, t for a grid in x and y, or (0, -1) for one in x and t.
 
     Raises
     ------
@@ -62,12 +65,25 @@ class GriddedFunction(ByName):
     [[1.6765]]
     """
 
-    def __init__(self, axes: Any, values: npt.ArrayLike, *, degree: int = 3) -> None:
+    def __init__(
+        self,
+        axes: Any,
+        values: npt.ArrayLike,
+        *,
+        degree: int = 3,
+        columns: Sequence[int] | None = None,
+    ) -> None:
         # It takes SciPy a quarter of a second to be imported.
         from scipy.interpolate import make_interp_spline
 
         several = isinstance(axes, Sequence) and len(axes) > 0 and np.ndim(axes[0]) > 0
         self._axes = [_checked_axis(axis) for axis in (axes if several else [axes])]
+        self._columns = columns if columns is None else tuple(columns)
+        if self._columns is not None and len(self._columns) != len(self._axes):
+            raise InputError(
+                f"GriddedFunction: expected columns to be {len(self._axes)} numbers, one for each "
+                f"axis; got {columns!r}."
+            )
         found = finite_array(values, "GriddedFunction: values")
         shape = tuple(map(len, self._axes))
         if found.shape[: len(shape)] != shape or found.ndim > len(shape) + 1:
@@ -95,6 +111,7 @@ class GriddedFunction(ByName):
         u: str | Sequence[str],
         units: Mapping[str, float] | None = None,
         degree: int = 3,
+        columns: Sequence[int] | None = None,
     ) -> GriddedFunction:
         """Read the values from a file (local).
 
@@ -104,7 +121,7 @@ class GriddedFunction(ByName):
             row for each point of the grid, in any order: .csv, .tsv, .txt, .parquet.
         x, u : names of the coordinates, and of the values, in the order in which k has them.
         units : factors by which these are multiplied, as {"x": 1e-3} for millimetres in metres.
-        degree : as for `GriddedFunction`.
+        degree, columns : as for `GriddedFunction`.
 
         Raises
         ------
@@ -128,7 +145,7 @@ class GriddedFunction(ByName):
         points, values, _ = read_columns(path, where=where, x=x, u=u, units=units)
         try:
             axes, table = _grid(points, values)
-            return cls(axes, table, degree=degree)
+            return cls(axes, table, degree=degree, columns=columns)
         except InputError as error:
             raise InputError(f"{where}: {Path(path).name}: {error}") from None
 
@@ -137,7 +154,9 @@ class GriddedFunction(ByName):
         return f"GriddedFunction({sizes} values in {self._box})"
 
     def __call__(self, x: Any) -> Any:
-        """Return k at points x: [n, e] -> [n, c], a tensor for a tensor (local).
+        """Return k at points x: [n, e], or [n, d] with `columns`, as [n, c] (local).
+
+        Of a tensor it is a tensor.
 
         Raises
         ------
@@ -145,10 +164,13 @@ class GriddedFunction(ByName):
             x has another number of columns, or an array or eager tensor has a point outside.
         """
         given = x if tf.is_tensor(x) else tf.constant(np.asarray(x, np.float64))
-        if given.shape.rank != 2 or given.shape[1] != len(self._axes):
+        e = len(self._axes)
+        if self._columns is not None and given.shape.rank == 2 and given.shape[1] > e:
+            given = tf.stack([given[:, column] for column in self._columns], axis=1)
+        if given.shape.rank != 2 or given.shape[1] != e:
             raise InputError(
-                f"GriddedFunction: expected points [n, {len(self._axes)}]; got "
-                f"{given.shape.as_list()}. One coordinate is x[:, i:i+1]."
+                f"GriddedFunction: expected points [n, {e}]; got {given.shape.as_list()}. A grid "
+                f"over some of the coordinates names their columns, as columns={tuple(range(e))!r}."
             )
         inside = tf.ones_like(given[:, 0], tf.bool)
         for i, axis in enumerate(self._axes):

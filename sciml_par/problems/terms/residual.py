@@ -13,7 +13,7 @@ from sciml_par._checks import checked_weight
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.functions import values_at
+from sciml_par.problems.checks.functions import holds_at, values_at
 from sciml_par.problems.domains.domain import Domain
 
 Data = Callable[[Any], Any]
@@ -35,6 +35,9 @@ class Residual(ByName):
         x: [n, d] -> f: [n, k], or [n] where k = 1, in NumPy or TensorFlow: a known right-hand
         side. It is evaluated once at the training points, in double precision, not at each step;
         it must not read trainable variables.
+    where : callable, optional
+        x: [n, d] -> booleans [n], in NumPy: the points at which the equation holds, as those of
+        one of two materials. At others r counts as 0; it must be finite there, too.
     name : str
         For messages and progress; a default is given by the problem.
 
@@ -47,17 +50,19 @@ class Residual(ByName):
     >>> equation = Residual(lambda u, x, f: -laplacian(u, x) - f, data=np.sin)
     """
 
-    known_functions: ClassVar[tuple[str, ...]] = ("data",)
+    known_functions: ClassVar[tuple[str, ...]] = ("data", "where")
 
     function: Callable[..., tf.Tensor]
     _: KW_ONLY
     weight: float | Sequence[float] = 1.0
     data: Data | None = None
+    where: Callable[[Any], Any] | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
-        for what, value in (("function", self.function), ("data", self.data)):
-            if not callable(value) and not (what == "data" and value is None):
+        for what in ("function", "data", "where"):
+            value = getattr(self, what)
+            if not callable(value) and not (what != "function" and value is None):
                 raise InputError(f"Residual: {what} must be callable, got {type(value).__name__}")
         given = self.weight.tolist() if isinstance(self.weight, np.ndarray) else self.weight
         if isinstance(given, list | tuple):
@@ -73,14 +78,17 @@ class Residual(ByName):
         return self.payload(domain.grid(n))
 
     def payload(self, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
-        """Return given points with the data there: x: [n, d] -> (x, f?) (local)."""
-        if self.data is None:
-            return (x,)
-        return x, values_at(self.data, x, what="data of the residual")
+        """Return points, the data and 1 where it holds: x: [n, d] -> (x, f?, [n, 1]?) (local)."""
+        data = [] if self.data is None else [values_at(self.data, x, what="data of the residual")]
+        if self.where is not None:
+            data.append(holds_at(self.where, x, "Residual")[:, None].astype(np.float64))
+        return x, *data
 
     def residual(self, u: Any, x: tf.Tensor, *data: tf.Tensor) -> tf.Tensor:
         """Compute r(u, x), of several weights with the factors √w_c: [n, k] (local)."""
-        r = self.function(u, x, *data)
+        r = self.function(u, x, *(data if self.where is None else data[:-1]))
+        if self.where is not None and tf.is_tensor(r):
+            r = tf.where(data[-1] > 0, r, tf.zeros_like(r))
         if not isinstance(self.weight, tuple):
             return r
         if not tf.is_tensor(r) or r.shape.rank != 2 or r.shape[1] != len(self.weight):

@@ -91,6 +91,7 @@ class PlacedFunction:
         """Return k as a field of x, given N: [n, e] -> [n, 1] and the solution u."""
 
         def value(x: Tensor) -> Tensor:
+            self._check_points(x)
             return self.values(network, self._inputs(x, u), scaled=scaled)
 
         def jet(x: Tensor, second: Coefficients) -> Jet:
@@ -100,6 +101,19 @@ class PlacedFunction:
 
         # Where N has no jet, tapes go through N alone, not through functions of k as well.
         return Field(value, jet=jet, coordinates=self.coordinates, components=(self.name,))
+
+    def _check_points(self, x: Tensor) -> None:
+        """Raise if a function of u is asked at values of u, as k(u(x)), which is k(u(u(x))).
+
+        Residuals are traced with the parameters as a vector, of which no points are made.
+        """
+        if self.needs_solution and _depends_on_a_vector(x):
+            of = ", ".join(self.names)
+            raise InputError(
+                f"the unknown function {self.name!r} of {of} is a field of the points: write "
+                f"{self.name}(x), which is {self.name} at the values of {of} in x; "
+                f"{self.name}(u(x)) would take the values of u for points."
+            )
 
     def _inputs(self, x: Tensor, u: Field) -> Tensor:
         values = u(x) if self.needs_solution else None
@@ -238,6 +252,21 @@ def _input(function: str, name: str, coordinates: Sequence[str], outputs: Sequen
         f"coordinate ({', '.join(coordinates)}) nor a component of the solution "
         f"({', '.join(outputs)})."
     )
+
+
+def _depends_on_a_vector(x: Tensor) -> bool:
+    """Return whether x is computed from an argument of rank 1 of the graph that it belongs to."""
+    if isinstance(x, tf.__internal__.EagerTensor):
+        return False
+    left, seen = [x.op], set()
+    while left:
+        op = left.pop()
+        if op.type == "Placeholder" and op.outputs[0].shape.rank == 1:
+            return True
+        if op not in seen:
+            seen.add(op)
+            left += [each.op for each in op.inputs]
+    return False
 
 
 def _nothing(z: Tensor) -> Tensor:

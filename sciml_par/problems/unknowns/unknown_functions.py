@@ -30,7 +30,7 @@ class UnknownFunction(ByName):
 
     Residuals and conditions that name it as an argument get it as a field of x, with values [n, 1]
     and derivatives: ``k(x)``, ``gradient(k, x)``, ``divergence(lambda z: k(z) * gradient(u, z),
-    x)``.
+    x)``. That holds for functions of the solution, too: with ``of="u"``, ``k(x)`` is k(u(x)).
 
     Parameters
     ----------
@@ -79,6 +79,16 @@ class UnknownFunction(ByName):
     ... )
     >>> list(problem.unknown_functions)
     ['k']
+
+    A rate b(u) in u″ + b(u) = 0, which is a field of x as well:
+
+    >>> from sciml_par.problems import Interval, laplacian
+    >>> problem = Problem(
+    ...     Interval(0, 1),
+    ...     lambda u, x, *, b: laplacian(u, x) + b(x),
+    ...     conditions=[Dirichlet(0.0)],
+    ...     unknowns={"b": UnknownFunction(1.0, of="u")},
+    ... )
     """
 
     start: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -91,7 +91,12 @@ class _Places:
                 f"{', '.join(names)}; got the shape {list(self.x.shape)}."
             )
         if domain is not None:
-            self._keep(domain.contains(self.x))
+            x = self.x
+            if last is not None and domain.dimension == d + 1:
+                # The problem's own domain, over time as well.
+                middle = (domain.lower[-1] + domain.upper[-1]) / 2
+                x = np.column_stack([x, np.full(len(x), middle)])
+            self._keep(domain.contains(x))
 
     def _read(self, on: Any) -> Any:
         if not isinstance(on, str | Path):
@@ -120,10 +125,22 @@ def _filled(sampler: Sampler, places: _Places, time: float | None) -> Any:
     """Return the meshio.Mesh with the columns at its points, at a time."""
     x = places.x
     at = x if time is None else np.concatenate([x, np.full([len(x), 1], time)], axis=1)
-    columns = sampler.columns(at)
+    columns = _with_vectors(sampler.columns(at), sampler.quantities or {})
     flat = np.zeros([len(x), 3])
     flat[:, : x.shape[1]] = x
     return places.meshio.Mesh(flat, places.cells, point_data=columns)
+
+
+def _with_vectors(columns: dict[str, Array], quantities: Iterable[str]) -> dict[str, Array]:
+    """Return the columns with one array [n, 3] for each quantity of two or three components."""
+    for name in quantities:
+        for end in ("", "_deviation", "_error"):
+            parts = [f"{name}_{j}{end}" for j in range(3) if f"{name}_{j}{end}" in columns]
+            if len(parts) > 1 and f"{name}_3{end}" not in columns:
+                vector = np.zeros([len(columns[parts[0]]), 3])
+                vector[:, : len(parts)] = np.stack([columns.pop(p) for p in parts], axis=1)
+                columns[name + end] = vector
+    return columns
 
 
 def _axes(sampler: Sampler, grid: Any, last: str | None) -> dict[str, Array]:

@@ -95,12 +95,15 @@ def write_member(member: Member) -> Entry:
         "relative_l2_error": _as_json(own.relative_l2_error),
         "relative_l2_error_on_evaluation_domain": _as_json(seen.relative_l2_error),
         "misfits": list(member.misfits.items()),
+        "held_out": dict(member.held_out),
         "fits": {name: _written(fit, _OF_FIT) for name, fit in member.fits.items()},
         "field": asdict(member.form),
         "error": _write_error(member.error),
         "uncertainty": write_linearized(member.linearized),
         "observations": write_observations(member.observations),
         "growths": [each._asdict() for each in member.growths],
+        "sizes": dict(member.sizes),
+        "most_left": member.most_left,
         "unknowns": _write_unknowns(member),
         "unknown_functions": [_write_function(each) for each in member.functions],
         "per_rank": [
@@ -131,6 +134,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
             for each in entry["per_rank"]
         ),
         misfits=dict(entry["misfits"]),
+        held_out=entry.get("held_out", {}),
         fits={n: DataFit(**_read(e, _OF_FIT)) for n, e in entry.get("fits", {}).items()},
         unknown_values=_read_unknowns(entry["unknowns"], history),
         functions=tuple(
@@ -142,6 +146,8 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
         linearized=read_linearized(entry.get("uncertainty"), arrays[WEIGHTS], number),
         observations=read_observations(entry.get("observations", ()), seen, number),
         growths=tuple(Growth(**each) for each in entry.get("growths", ())),
+        sizes=entry.get("sizes", {}),
+        **({"most_left": entry["most_left"]} if "most_left" in entry else {}),
     )
 
 

@@ -8,9 +8,11 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.bands import plot_bands
 from sciml_par.evaluation.figures.bodies import in_space, plot_body
 from sciml_par.evaluation.figures.errors import plot_errors
@@ -22,7 +24,12 @@ from sciml_par.evaluation.figures.planes import plot_flow, vector_of
 from sciml_par.evaluation.figures.predictions import plot_predictions
 from sciml_par.evaluation.figures.save import save_figure
 from sciml_par.evaluation.figures.scatters import can_be_scattered
-from sciml_par.evaluation.figures.slices import in_space_and_time, plot_slices
+from sciml_par.evaluation.figures.slices import (
+    in_plane_and_time,
+    in_space_and_time,
+    plot_slices,
+    plot_times,
+)
 from sciml_par.evaluation.figures.unknowns import plot_unknowns
 from sciml_par.evaluation.figures.windows import plot_windows
 from sciml_par.results.linearized_bands import linearized_uncertainty
@@ -55,10 +62,10 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     single member with a strategy of weights has a figure of these weights. In more than two
     dimensions, there are the loss and, if an exact solution or an estimated error is known, the
     predicted over the exact values and the estimated error. A field over space and time also has
-    slices at several times, a vector field in the plane, such as a velocity, streamlines, and a
-    field in space the body, cut open. A field in windows whose error is known has these windows and
-    the error in each of them. A single member whose data have known errors has bands, and intervals
-    of the unknowns in pairs.
+    slices or maps at several times, a vector field in the plane, such as a velocity, streamlines,
+    and a field in space the body, cut open. A field in windows whose error is known has these
+    windows and the error in each of them. A single member whose data have known errors has
+    bands, and intervals of the unknowns in pairs.
     """
     labels = labels_of(members, mode=mode)
     if any(len(member.losses) > _FEW for member in members):
@@ -69,9 +76,11 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     drawn = _drawn(members, labels)
     known, in_full = any(each.known for each in drawn), drawn[0].dimension <= _DRAWN_DIMENSIONS
     if _can_be_drawn(drawn):
-        save_figure(plot_predictions(drawn, title=title), folder, "prediction")
+        save_figure(_predictions(members, drawn, title), folder, "prediction")
     if known and in_full:
         save_figure(plot_errors(drawn, title=title), folder, "error")
+    if in_plane_and_time(drawn[0]):
+        save_figure(plot_times(drawn, title=title), folder, "times")
     if all(in_space_and_time(each) for each in drawn):
         save_figure(plot_slices(drawn, title=title), folder, "slices")
     if vector_of(drawn[0]) is not None:
@@ -84,6 +93,25 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(plot_windows(drawn[0], *given, title=title), folder, "windows")
 
 
+def figure_of(members: Sequence[Member], *, mode: str, title: str | None) -> Any:
+    """Return the figure that shows most of the predictions."""
+    if not all(isinstance(member.prediction, Prediction) for member in members):
+        raise InputError("Result.plot: the predictions are on rank 0; call it there.")
+    drawn = _drawn(members, labels_of(members, mode=mode))
+    if in_plane_and_time(drawn[0]):
+        return plot_times(drawn, title=title)
+    if in_space(drawn[0]):
+        return plot_body(drawn, title=title)
+    if all(in_space_and_time(each) for each in drawn):
+        return plot_slices(drawn, title=title)
+    if _can_be_drawn(drawn):
+        return _predictions(members, drawn, title)
+    raise InputError(
+        f"Result.plot: a figure has no room for {drawn[0].dimension} coordinates; draw "
+        f"result.predict(x) at points of a line or a plane."
+    )
+
+
 def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:
     """Return a text as HTML, with the figure of the predictions if they are here."""
     found = f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>'
@@ -93,9 +121,17 @@ def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:
     if not _can_be_drawn(drawn):
         return found
     picture = io.BytesIO()
-    plot_predictions(drawn).savefig(picture, format="png", dpi=_DOTS)
+    _predictions(members, drawn).savefig(picture, format="png", dpi=_DOTS)
     code = base64.b64encode(picture.getvalue()).decode()
     return f'{found}<img alt="prediction" src="data:image/png;base64,{code}">'
+
+
+def _predictions(
+    members: Sequence[Member], drawn: Sequence[Prediction], title: str | None = None
+) -> Any:
+    """Draw the predictions, with the measured values if all members solve one problem."""
+    one = len({member.problem for member in members}) == 1
+    return plot_predictions(drawn, title=title, observed=members[0].observations if one else ())
 
 
 def _drawn(members: Sequence[Member], labels: Sequence[str]) -> list[Prediction]:

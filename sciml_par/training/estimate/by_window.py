@@ -18,7 +18,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.error_by_window import ErrorByWindow
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.members.stack import Stack
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.points.in_boxes import InBoxes
 from sciml_par.training.points.make_feed import make_feed
@@ -63,21 +63,42 @@ class SolvedInWindows:
 
     def __call__(self, x: Array) -> Array:
         """Return u at x: [n, d] -> [n, m] (local)."""
-        return self._solution(x)
+        return self.solution()(x)
 
     def quantity(self, f: Callable[..., Any], x: Array) -> Array:
         """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
-        return self._solution.quantity(f, x)
+        return self.solution().quantity(f, x)
 
     @property
-    def _solution(self) -> Solution:
-        return Solution(self.stack.problem, self.stack.network, self.stack.layout, self.found.theta)
+    def end(self) -> Array:
+        """The parameters, [p]."""
+        return self.found.theta
+
+    @property
+    def last(self) -> LastStep:
+        """The last step of Gauss–Newton."""
+        return self.found.last
+
+    def solution(self, theta: Array | None = None) -> Solution:
+        """Return u, by default with the parameters that solve for it (local)."""
+        at = self.found.theta if theta is None else theta
+        return Solution(self.stack.problem, self.stack.network, self.stack.layout, at)
 
 
 def solve_in_windows(
-    problem: Problem, windows: Any, points: Points, *, seed: int, precision: str, world: World
+    problem: Problem,
+    windows: Any,
+    points: Points,
+    *,
+    seed: int,
+    precision: str,
+    world: World,
+    start: Callable[[Array], Array] | None = None,
 ) -> SolvedInWindows:
-    """Solve for a network in windows, and see its residual at other points (collective)."""
+    """Solve for a network in windows, and see its residual at other points (collective).
+
+    start : u at x: [n, d] -> [n, m], of which each window begins with the value in its middle.
+    """
     began = time.perf_counter()
     given = Arguments(
         problem=problem,
@@ -96,8 +117,17 @@ def solve_in_windows(
     ranks, method = world.communicator, LeastSquares()
     solver = WindowedGaussNewton(stack, ranks, method)
     batch = stack.setups[0].feed.whole(0)
-    theta, terms = solver.solve(stack.parameters[0], batch, LeastSquares.default_steps)
-    found = Found(theta, terms, time.perf_counter() - began)
+    theta = stack.parameters[0].copy()
+    if start is not None and problem.ansatz is None:
+        layout, partition = stack.layout, stack.network.model.partition
+        _, bias = layout.linear or ()
+        first, middles = sum(layout.sizes[:bias]), np.mean(partition.boxes(), axis=0)
+        low, high = np.min(partition.boxes()[0], axis=0), np.max(partition.boxes()[1], axis=0)
+        # The network may see scaled coordinates.
+        middles = problem.domain.lower + (middles - low) / (high - low) * problem.domain.extent
+        theta[first : first + layout.sizes[bias]] = start(middles).ravel()
+    theta, terms, last = solver.solve(theta, batch, LeastSquares.default_steps)
+    found = Found(theta, terms, last, time.perf_counter() - began)
     model: Any = stack.network.model
     unseen = Points.of(with_boundary.points).with_changes(
         interior=_SEEN * model.partition.count, seed=_SEED + seed

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from sciml_par._tensorflow import import_module
 from sciml_par.training.points.points import Points
@@ -53,17 +56,23 @@ class Candidates:
         number = int(_POINTS_PER_FEATURE * self.features)
         return Points(number, method="sobol", seed=self.drawn)
 
-    def only(self, number: int) -> OneCandidate:
+    def only(self, number: int, weights: tuple[float, ...] = ()) -> OneCandidate:
         """Return what makes the one of this number, whatever the seed of the training."""
-        return OneCandidate(self, number)
+        return OneCandidate(self, number, weights)
 
 
 @dataclass(frozen=True)
 class OneCandidate:
-    """Makes one of the candidates."""
+    """Makes one of the candidates, with the first of these weights, if any."""
 
     candidates: Candidates
     number: int
+    weights: tuple[float, ...] = ()
 
     def __call__(self, d: int, m: int, *, seed: int, dtype: str, box: Any = None) -> Any:
-        return self.candidates(d, m, seed=self.number, dtype=dtype, box=box)
+        model, begin = self.candidates(d, m, seed=self.number, dtype=dtype, box=box), 0
+        for variable in model.trainable_variables if self.weights else ():
+            count = math.prod(variable.shape)
+            variable.assign(np.reshape(self.weights[begin : begin + count], variable.shape))
+            begin += count
+        return model

@@ -18,6 +18,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
+from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
 from sciml_par.training.estimate.side_by_side import (
     Solved,
     in_order,
@@ -26,7 +27,7 @@ from sciml_par.training.estimate.side_by_side import (
 from sciml_par.training.estimate.two_solutions import sizes_of
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.outcome.evaluate import Solution, in_time
+from sciml_par.training.outcome.evaluate import in_time
 
 Array = npt.NDArray[Any]
 
@@ -54,7 +55,7 @@ ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
 
 
-class Corrected(Protocol):
+class Corrected(Stepped, Protocol):
     """A solution with a correction; see `Solved` for the attributes."""
 
     @property
@@ -65,11 +66,6 @@ class Corrected(Protocol):
     def of_zero(self) -> float: ...  # noqa: D102
     @property
     def start(self) -> Any: ...  # noqa: D102
-    @property
-    def end(self) -> Any: ...  # noqa: D102
-
-    def solution(self, theta: Any = None) -> Solution:
-        """Return u, by default with the correction (local)."""
 
 
 def estimate_error(
@@ -161,6 +157,13 @@ def _obstacle(problem: Problem) -> str | None:
     """Return why no estimate can be made, if so."""
     if math.isnan(problem.domain.volume) or not problem.residuals:
         return "it takes points that were not trained on, and only given points are known here."
+    if problem.unknown_functions:
+        names = " and ".join(problem.unknown_functions)
+        return (
+            f"the error of the unknown function {names} is part of it, which random features for u "
+            f"do not see; compare networks of several seeds, as with "
+            f"mode=Ensemble(members=2)."
+        )
     return None
 
 
@@ -207,11 +210,15 @@ def estimate_by(
     # Of the prediction itself, whose rounding in single precision the correction does not see.
     e = corrected - prediction.u
     seconds = time.perf_counter() - began
-    relative, absolute = sizes_of(e[inside], corrected[inside], free)
+    means = problem.means(prediction.x[inside])
+    relative, absolute = sizes_of(means * e[inside], means * corrected[inside], free)
     share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
+    step = step_size(solved, prediction.x[inside], free) if solved.last.size < 1.0 else 0.0
     why = None
     if not solved.of_zero > 0 or not math.isfinite(relative):
         why = OF_ZERO
+    elif step > (LARGE if doubtful else relative) and not at_rounding:
+        why = reason_of(step)
     elif doubtful and not at_rounding:
         why = _reason(problem, q)
     if why is not None:

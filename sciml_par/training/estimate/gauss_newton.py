@@ -19,6 +19,7 @@ from sciml_par.training.loss.objective import field_of, jacobians_of
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.least_squares.least_squares import (
     LEAST_GAIN,
+    LastStep,
     LeastSquares,
     least_squares,
 )
@@ -37,7 +38,7 @@ class GaussNewton:
 
     def __init__(self, stack: Stack, communicator: Communicator) -> None:
         problem, network = stack.problem, stack.network
-        self._layout = stack.layout.of_linear()
+        self._layout, self._problem = stack.layout.of_linear(), problem
         self._objective = MemberObjective(
             partial(field_of, problem, network),
             stack.terms,
@@ -48,21 +49,72 @@ class GaussNewton:
         self._residuals: Any = None
         self._communicator, self._method = communicator, LeastSquares()
 
-    def solve(self, theta: Array, batch: Batch, steps: int) -> tuple[Array, int]:
-        """Return θ: [p] after so many steps, and their number (collective).
+    def begin(self, theta: Array, batch: Batch, steps: int, *, given: bool) -> Array:
+        """Return θ: [p] at which steps begin, with unknowns at their start (collective).
 
-        After fewer, if the loss falls no further.
+        u is a constant that suits the conditions, unless a start is `given`, then what fits the
+        unknowns: with both free, a step from afar may lead to other unknowns, such as the energy
+        of the ground state.
+        """
+        self._trace_once(theta, batch)
+        if not given:
+            theta = self._constant(theta, batch)
+        if not self._layout.unknowns:
+            return theta
+        if not np.any(self._direction(theta, batch, held=True)):  # as of an eigenfunction
+            rng = np.random.default_rng(0)
+            for part in self._linear(theta):
+                part[...] = rng.normal(scale=len(part) ** -0.5, size=part.shape)
+        return self.solve(theta, batch, steps, held=True)[0]
+
+    def _linear(self, theta: Array) -> list[Array]:
+        """Return views of θ: kernel and bias of the output layer."""
+        parts = np.split(theta, np.cumsum(self._layout.sizes)[:-1])
+        shapes = self._layout.shapes
+        return [parts[i].reshape(shapes[i]) for i in self._layout.linear or ()]
+
+    def _constant(self, theta: Array, batch: Batch) -> Array:
+        """Return θ: [p] of the constant u for which linear conditions have the least squares."""
+        m, first = self._linear(theta)[1].size, len(self._problem.residuals)
+        factors = [np.zeros(m), *np.eye(m), *-np.eye(m)]
+
+        def equations_here() -> Array:
+            found = np.zeros((m, m + 1))
+            moved = [theta.copy() for _ in factors]
+            for each, constant in zip(moved, factors, strict=True):
+                self._linear(each)[1][...] = constant
+            terms = [self._residuals(tf.constant(each), batch)[first:] for each in moved]
+            for residuals in zip(*terms, strict=True):
+                zero, *others = (r.numpy().astype(np.float64) for r in residuals)
+                ahead, back = np.reshape([r - zero for r in others], [2, m, -1])
+                if np.isfinite(ahead + back).all() and np.allclose(ahead, -back):
+                    found += ahead @ np.column_stack([ahead.T, -zero])
+            return found
+
+        here = together(self._communicator, equations_here)
+        equations = sum(self._communicator.allgather_object(here))
+        theta = theta.copy()
+        self._linear(theta)[1][...] = np.linalg.lstsq(equations[:, :m], equations[:, m], 1e-10)[0]
+        return theta
+
+    def solve(
+        self, theta: Array, batch: Batch, steps: int, *, held: bool = False
+    ) -> tuple[Array, int, LastStep]:
+        """Return θ: [p] after so many steps, their number, and the last one (collective).
+
+        After fewer, if the loss falls no further. held : whether unknowns stay as they are.
         """
         self._trace_once(theta, batch)
         loss, little, made = self._loss(theta, batch), 0, 0
+        step = LastStep(np.zeros_like(theta), 1.0)
         while made < steps:
             before, made = loss, made + 1
-            theta, loss, size = self._step(theta, batch, before)
+            theta, loss, step = self._step(theta, batch, before, held)
             # Whole steps that gain little have come to rounding, or to what the features can.
-            little = little + 1 if size == 1.0 and loss > _LITTLE_GAIN * before else 0
+            little = little + 1 if step.size == 1.0 and loss > _LITTLE_GAIN * before else 0
             if not loss < LEAST_GAIN * before or little > 1:
                 break
-        return theta, made
+        return theta, made, step
 
     def _trace_once(self, theta: Array, batch: Batch) -> None:
         if self._jacobian is None:
@@ -75,28 +127,32 @@ class GaussNewton:
             for function in (self._objective.jacobian, self._objective.residuals)
         )
 
-    def _step(self, theta: Array, batch: Batch, before: float) -> tuple[Array, float, float]:
-        """Return θ after a step, its loss, and the size of the step, of which 1 is the whole."""
-        direction = self._direction(theta, batch)
+    def _step(
+        self, theta: Array, batch: Batch, before: float, held: bool
+    ) -> tuple[Array, float, LastStep]:
+        """Return θ after a step, the loss there, and the step."""
+        direction = self._direction(theta, batch, held)
         for halvings in range(self._method.halvings):
             size = 0.5**halvings
             moved = (theta - size * direction).astype(theta.dtype)
             loss = self._loss(moved, batch)
             if loss < before:
-                return moved, loss, size
-        return theta, before, 0.0
+                return moved, loss, LastStep(direction, size)
+        return theta, before, LastStep(direction, 0.0)
 
-    def _direction(self, theta: Array, batch: Batch) -> Array:
+    def _direction(self, theta: Array, batch: Batch, held: bool) -> Array:
         """Return J⁺ r over the rows of all ranks, at the places of θ: [p]."""
         factor = self.factor(theta, batch)
-        cutoff = self._method.cutoff_in(theta.dtype)
+        cutoff, q = self._method.cutoff_in(theta.dtype), factor.shape[1] - 1
+        count = self._layout.size_of_unknowns if held else 0
+        free = [*range(q - count), q]
 
         def solution_on_root() -> Array:
             with threads(1):
-                return least_squares(factor, cutoff)
+                return least_squares(factor[:, free], cutoff)
 
         solution = self._communicator.on_root(solution_on_root)
-        return self.spread(solution[None])[0]
+        return self.spread(np.pad(solution, (0, count))[None])[0]
 
     def spread(self, rows: Array) -> Array:
         """Return values of the parameters solved for as rows of all: [K, q] -> [K, p] (local)."""

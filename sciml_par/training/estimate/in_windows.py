@@ -18,7 +18,7 @@ from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.estimate.by_window import error_by_window, shares_of
 from sciml_par.training.members.stack import MemberSetup, Stack
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
@@ -47,6 +47,7 @@ class InWindows:
     stack: Stack
     start: Array
     end: Array
+    last: LastStep
     before: float
     after: float
     of_zero: float
@@ -102,12 +103,12 @@ def corrected_in_windows(
     known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
     if len(known):
         start[-len(known) :] = known
-    end, _ = solver.solve(start, batch, 1)
+    end, _, last = solver.solve(start, batch, 1)
     before, after = (float(solver.terms(theta, unseen).sum()) for theta in (start, end))
     alone = WindowedGaussNewton(stack, world.communicator, LeastSquares())
     of_zero = float(alone.terms(start, unseen).sum())
     _, residual = shares_of(solver.squares(start, unseen), model.partition, world)
-    return InWindows(model, stack, start, end, before, after, of_zero, residual)
+    return InWindows(model, stack, start, end, last, before, after, of_zero, residual)
 
 
 def _prepared(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +17,21 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import Ensemble
-from sciml_par.training.arguments.settings import LAST, Settings
+from sciml_par.training.arguments.settings import LAST
 from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.gauss_newton import GaussNewton
 from sciml_par.training.members.stack import MemberSetup, Stack
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.outcome.together import together
-from sciml_par.training.outcome.validation import AtOtherPoints, at_other_points
+from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import Preparation, prepare
 
 Array = npt.NDArray[Any]
+Function = Callable[[Array], Array]
 
 _SEED, _CUTOFF = 613, 1e-12
 _MOST_OPERATIONS = 1e10
@@ -47,8 +48,8 @@ class Solved:
     method, batch : what solved for it, and the points on this rank.
     start, end : its parameters before and after, [p].
     before, after : the loss at unseen points with them; NaN where there are none.
-    of_zero : the loss at unseen points of a network of zeros.
-    steps : how many were made.
+    of_zero : the loss at unseen points of a network of zeros, or at the start if it is not finite.
+    steps, last : how many were made, and the last one.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Solved:
     after: float
     of_zero: float
     steps: int
+    last: LastStep
 
     @property
     def size_of_own(self) -> int:
@@ -94,6 +96,7 @@ def solve_side_by_side(
     world: World,
     known: Array | None = None,
     like: Solved | None = None,
+    start: Function | None = None,
 ) -> list[Solved]:
     """Solve for all candidates by `LeastSquares` on all ranks together (collective).
 
@@ -103,6 +106,7 @@ def solve_side_by_side(
         and unknowns; by default their own.
     like : a solution with other features to begin with. From zeros, Gauss–Newton steps may end in
         another minimum, or take many steps more.
+    start : u at x: [n, d] -> [n, m], to begin with where there is no other solution.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
     undivided = not _rows_are_divided(candidates, problem.outputs, everyone.size)
@@ -122,16 +126,23 @@ def solve_side_by_side(
         ready = prepare(arguments, world, undivided=undivided)
         if like is not None:
             known = like.end[like.size_of_own :]
-            everyone.attempt(lambda: _fit(ready.stacks, like, points))
+            everyone.attempt(lambda: _fit(ready.stacks, like.network_values, points))
+        elif start is not None:
+            everyone.attempt(lambda: _fit(ready.stacks, start, points))
         if known is not None and len(known):
             for stack in ready.stacks:
                 stack.parameters[:, -len(known) :] = known
-        ends = _ends_on_all_ranks(ready, steps, points, everyone)
-    members = [(stack, j) for stack in ready.stacks for j in range(len(stack.setups))]
-    methods = {id(stack): GaussNewton(stack, ready.group) for stack in ready.stacks}
+        begun = None if like is not None or candidates.base is not None else start is not None
+        methods = [GaussNewton(stack, ready.group) for stack in ready.stacks]
+        ends = _ends_on_all_ranks(ready, methods, steps, points, begun, everyone)
+    members = [
+        (stack, setup, method)
+        for stack, method in zip(ready.stacks, methods, strict=True)
+        for setup in stack.setups
+    ]
     found = [
-        _solved(stack, j, methods[id(stack)], end)
-        for (stack, j), end in zip(members, ends, strict=True)
+        Solved(setup.number, setup, stack, method, setup.feed.whole(0), *end)
+        for (stack, setup, method), end in zip(members, ends, strict=True)
     ]
     return sorted(found, key=lambda solved: solved.number)
 
@@ -147,39 +158,44 @@ def _rows_are_divided(candidates: Candidates, outputs: int, ranks: int) -> bool:
     return ranks > 1 and len(candidates.kinds) < ranks and 5.0 * q**3 > _MOST_OPERATIONS
 
 
-@dataclass(frozen=True)
-class _End:
-    """A candidate after its steps, without what only its rank can hold."""
+class _End(NamedTuple):
+    """What the rank of a candidate knows after its steps; see `Solved`."""
 
-    theta: Array
+    start: Array
+    end: Array
+    before: float
+    after: float
+    of_zero: float
     steps: int
-    before: AtOtherPoints
-    after: AtOtherPoints
+    last: LastStep
 
 
 def _ends_on_all_ranks(
-    ready: Preparation, steps: int, points: Points, everyone: Communicator
+    ready: Preparation,
+    methods: Sequence[GaussNewton],
+    steps: int,
+    points: Points,
+    begun: bool | None,
+    everyone: Communicator,
 ) -> list[_End]:
     """Solve for the candidates of all stacks, in their order (collective).
 
     Ranks that do not share points solve for a part of the candidates each.
     """
-    group = ready.group
-    share = slice(None)
-    if group.size < everyone.size:
-        count = sum(len(stack.setups) for stack in ready.stacks)
-        share = slice(*(count * (everyone.rank + k) // everyone.size for k in (0, 1)))
+    members = [(stack, j) for stack in ready.stacks for j in range(len(stack.setups))]
+    if ready.group.size < everyone.size:
+        first, end = (len(members) * (everyone.rank + k) // everyone.size for k in (0, 1))
+        members = members[first:end]
 
     def solve_share() -> list[_End]:
-        members = [(stack, j) for stack in ready.stacks for j in range(len(stack.setups))][share]
         found = []
-        for stack in ready.stacks:
+        for stack, method in zip(ready.stacks, methods, strict=True):
             numbers = [j for each, j in members if each is stack]
             if numbers:
-                found += _ends(stack, numbers, steps, points, ready.settings, group)
+                found += _ends(stack, method, numbers, steps, points, begun, ready)
         return found
 
-    if group.size == everyone.size:
+    if ready.group.size == everyone.size:
         return solve_share()
     parts: list[list[_End]] = everyone.allgather_object(together(everyone, solve_share))
     return [end for part in parts for end in part]
@@ -187,42 +203,45 @@ def _ends_on_all_ranks(
 
 def _ends(
     stack: Stack,
+    method: GaussNewton,
     numbers: Sequence[int],
     steps: int,
     points: Points,
-    settings: Settings,
-    group: Communicator,
+    begun: bool | None,
+    ready: Preparation,
 ) -> list[_End]:
-    """Solve for some networks of a stack, which share all that is traced (collective)."""
-    method, batch = GaussNewton(stack, group), stack.setups[0].feed.whole(0)
+    """Solve for some networks of a stack, which share all that is traced (collective).
+
+    begun : whether u has a start; None of those that begin with another solution.
+    """
+    batch = stack.setups[0].feed.whole(0)
     starts = [stack.parameters[j] for j in numbers]
+    if begun is not None:
+        starts = [method.begin(theta, batch, steps, given=begun) for theta in starts]
     made = [method.solve(theta, batch, steps) for theta in starts]
     part = replace(stack, setups=tuple(stack.setups[j] for j in numbers))
     before, after = (
-        at_other_points([part], [thetas], points, settings=settings, group=group)[0]
-        for thetas in (starts, [theta for theta, _ in made])
+        at_other_points([part], [thetas], points, settings=ready.settings, group=ready.group)[0]
+        for thetas in (starts, [theta for theta, *_ in made])
     )
     return [
-        _End(theta, count, *losses)
-        for (theta, count), losses in zip(made, zip(before, after, strict=True), strict=True)
+        _End(
+            start,
+            end,
+            at_start.validation_loss,
+            at_end.validation_loss,
+            _or(at_end.zero_loss, at_start.validation_loss),
+            count,
+            last,
+        )
+        for start, (end, count, last), at_start, at_end in zip(
+            starts, made, before, after, strict=True
+        )
     ]
 
 
-def _solved(stack: Stack, j: int, method: GaussNewton, end: _End) -> Solved:
-    setup = stack.setups[j]
-    return Solved(
-        setup.number,
-        setup,
-        stack,
-        method,
-        setup.feed.whole(0),
-        stack.parameters[j],
-        end.theta,
-        end.before.validation_loss,
-        end.after.validation_loss,
-        end.after.zero_loss,
-        end.steps,
-    )
+def _or(value: float, other: float) -> float:
+    return value if math.isfinite(value) else other
 
 
 def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
@@ -230,12 +249,13 @@ def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
     return np.asarray(stack.network.apply(own, tf.constant(x, theta.dtype)).numpy(), np.float64)
 
 
-def _fit(stacks: Sequence[Stack], like: Solved, points: Points) -> None:
-    """Let the features of all stacks begin with the values of another solution (local)."""
+def _fit(stacks: Sequence[Stack], function: Function, points: Points) -> None:
+    """Let the features of all stacks begin with the values of a function of x (local)."""
     from scipy.linalg import lstsq
 
-    x = like.setup.problem.domain.sample(int(points.interior), seed=_SEED, method="sobol")
-    values = like.network_values(x)
+    domain = stacks[0].problem.domain
+    x = domain.sample(int(points.interior), seed=_SEED, method="sobol")
+    values = function(x)
     members = [each for s in stacks for each in zip(s.setups, s.parameters, strict=True)]
     for setup, theta in members:
         columns = columns_of(setup.network.model, x)

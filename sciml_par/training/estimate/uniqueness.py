@@ -71,9 +71,9 @@ def _free_shares(factor: Array, solved: Solved, x: Array) -> Array:
 
 def _changes(solved: Solved, c: Array, x: Array) -> Array:
     """Return by how much u changes in each component for changes c: [q, K] -> [K, m]."""
-    u = solved.solution()(x)
-    changed = [solved.end + row for row in solved.method.spread(c.T)]
-    return np.array([np.linalg.norm(solved.solution(each)(x) - u, axis=0) for each in changed])
+    u, means = solved.solution()(x), solved.setup.problem.means(x)
+    changed = [solved.solution(solved.end + row)(x) for row in solved.method.spread(c.T)]
+    return np.array([np.linalg.norm(means * (each - u), axis=0) for each in changed])
 
 
 def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:

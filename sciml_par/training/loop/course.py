@@ -414,4 +414,5 @@ class Course:
 def _judged_anew(state: State) -> State:
     """Return a state in which what is best begins anew, since losses at other points differ."""
     none = tf.fill(state.best_loss.shape, tf.constant(np.inf, state.best_loss.dtype))
-    return state._replace(best_loss=none, reference_loss=none)
+    held_out = none if tf.is_tensor(state.held_out) else ()
+    return state._replace(best_loss=none, reference_loss=none, held_out=held_out)

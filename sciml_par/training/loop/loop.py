@@ -45,6 +45,8 @@ class State(NamedTuple):
     reference_loss, reference_step : the last loss that counts as progress, and its step, [M].
     epoch_loss : the sum of the losses of this epoch's steps, [M].
     weights : of the strategy that weighs the loss; () where there is none.
+    held_out : the least loss at values that are held out, [M], by which `HoldoutWatcher` sets the
+        best parameters between chunks; () where there are none.
     """
 
     parameters: Tensor
@@ -58,6 +60,7 @@ class State(NamedTuple):
     reference_step: Tensor
     epoch_loss: Tensor
     weights: Any = ()
+    held_out: Any = ()
 
 
 class Limits(NamedTuple):
@@ -111,9 +114,10 @@ class Loop:
         communicator: Communicator,
         weighting: Weighting | None = None,
         programs: dict[Any, Any] | None = None,
+        holds_out: bool = False,
     ) -> None:
         self._objective, self._optimizer = objective, optimizer
-        self._weighting = weighting
+        self._weighting, self._holds_out = weighting, holds_out
         self._batch = feed.batch
         self._epoch = feed.steps_per_epoch
         self._same_points = feed.same_points
@@ -150,6 +154,7 @@ class Loop:
             reference_step=count,
             epoch_loss=tf.zeros([members], dtype),
             weights=weights,
+            held_out=none if self._holds_out else (),
         )
 
     def finish(self, state: State) -> State:
@@ -314,7 +319,7 @@ class Loop:
         finite = tf.math.is_finite(loss) & tf.reduce_all(tf.math.is_finite(parameters), axis=1)
         judged, due = self._judged(state.epoch_loss + loss, number)
         due = running & due
-        better = due & (judged < state.best_loss)
+        better = due & (judged < state.best_loss) & (not self._holds_out)
         progress = due & (judged < state.reference_loss * (1 - limits.least_progress))
         reference_step = tf.where(progress, number, state.reference_step)
         ended = tf.zeros_like(state.ended)
@@ -345,6 +350,7 @@ class Loop:
             reference_step=reference_step,
             epoch_loss=self._carried(state.epoch_loss + loss, number),
             weights=tf.nest.map_structure(updated, weights, state.weights),
+            held_out=state.held_out,
         )
         return after, terms, weighed.shown if weighed else terms[:, :0]
 

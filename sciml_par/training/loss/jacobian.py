@@ -21,6 +21,9 @@ from sciml_par.training.points.feed import Rows
 
 Tensor = Any
 FieldOf = Callable[[Sequence[Tensor]], Field]
+Tried = Callable[[Tensor], tuple[Tensor, Tensor]]
+_AT_ONCE = 1 << 16
+"""Points times rows of one block of reverse passes through all points, which hold both."""
 _FEW = 8
 _MANY = 4
 
@@ -85,9 +88,9 @@ class JacobianOfTerm:
             computed = tf.function(way, autograph=False)
             try:
                 # In a function around it, derivatives of which nothing is asked are not computed.
-                tried = tf.function(lambda *x: computed(*x)[2], autograph=False)  # noqa: B023
+                tried = tf.function(lambda *x: judged(computed(*x)), autograph=False)  # noqa: B023
                 tried = tried.get_concrete_function(flat, *given)
-                right = all(tried(moved(flat, by), *given) for by in (0.1, 1.0))
+                right = is_right(lambda at: tried(at, *given), flat)  # noqa: B023
             except NotRecordedError:
                 continue
             except Exception:  # of a residual for all points, computed at one
@@ -177,12 +180,51 @@ class JacobianOfTerm:
         return r, self.layout.only_rows(slopes), right
 
     def _row_by_row(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
-        """Compute by a reverse pass through all points for each row."""
+        """Compute by a reverse pass through all points for each row, some rows at a time."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(flat)
             r = self._weighted(flat, weights, *arrays)
-        found = tape.jacobian(r, flat, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        count = int(r.shape[0])
+        block = min(count, max(1, _AT_ONCE // int(weights.shape[0])))
+
+        def of_row(row: Tensor) -> Tensor:
+            return _gradient(tape, r, flat, tf.one_hot(row, count, dtype=r.dtype))
+
+        rows = tf.reshape(tf.range(-(-count // block) * block) % count, [-1, block])
+        found = tf.map_fn(
+            lambda part: tf.vectorized_map(of_row, part),
+            rows,
+            parallel_iterations=1,
+            fn_output_signature=tf.TensorSpec([block, flat.shape[0]], flat.dtype),
+        )
+        found = tf.reshape(found, [-1, flat.shape[0]])[:count]
         return r, self.layout.only_rows(tf.transpose(found)), tf.constant(True)
+
+
+def judged(computed: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return whether derivatives are right, and whether the residuals are finite."""
+    return computed[-1], tf.reduce_all(tf.math.is_finite(computed[0]))
+
+
+def is_right(tried: Tried, flat: Tensor) -> bool:
+    """Return whether derivatives are right near θ: [p] and farther from it, as far as that is seen.
+
+    Where a residual is not finite, as of a root, nothing is seen. If it is finite nowhere near θ,
+    the training ends before its first step, and any derivatives will do.
+    """
+    for moves in ((0.1, 1.0), (1e-2, 1e-4)):
+        judged = [tried(moved(flat, by)) for by in moves]
+        seen = [bool(right) for right, finite in judged if finite]
+        if seen:
+            return all(seen)
+    return True
+
+
+def where_not_finite(r: Any, x: Any) -> str:
+    """Return where residuals, [k n] or [k, n], are not finite, at one of the points x: [n, d]."""
+    bad = ~np.isfinite(np.asarray(r).reshape(-1, len(x))).all(axis=0)
+    place = ", ".join(f"{value:.3g}" for value in np.reshape(x, [len(x), -1])[np.argmax(bad)])
+    return f"is not finite at {bad.sum()} of {len(x)} points, such as ({place})"
 
 
 def of_rows(rows: Rows) -> Tensor:

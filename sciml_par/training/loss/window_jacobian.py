@@ -14,6 +14,8 @@ from sciml_par.training.loss.jacobian import (
     JacobianOfTerm,
     agree,
     derivatives_by,
+    is_right,
+    judged,
     moved,
     of_rows,
     signs_like,
@@ -40,12 +42,11 @@ class WindowJacobianOfTerm(JacobianOfTerm):
         # TensorFlow counts the traces of a method over all objects, but not those of partials.
         self._computed = tf.function(partial(self._in_windows), autograph=False)
         try:
-            results = [self._computed(moved(flat, by), *given) for by in (0.1, 1.0)]
+            _, slopes, windows, *_ = self._computed(moved(flat, 0.1), *given)
         except NotRecordedError:
             raise InputError(self._refusal("asks the network for more than its output")) from None
-        if not all(bool(each[-1]) for each in results):
+        if not is_right(lambda at: judged(self._computed(at, *given)), flat):
             raise InputError(self._refusal("couples points, as an integral does"))
-        _, slopes, windows, *_ = results[0]
         n = rows.arrays[0].shape[0]
         used = np.any(slopes.numpy() != 0, axis=(0, 1))
         numbers, points = windows.numpy()[used].astype(int), np.flatnonzero(used) % n

@@ -75,13 +75,7 @@ def member_seed(seed: int, member: int) -> int:
 
 
 def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[str, ...]:
-    """Return notes on a network made for an optimizer that prefers centres."""
-    if open_to_it and model.initial_weights == CENTRES:
-        return (
-            f"the units of the network's first layer start with centres spread over the domain, "
-            f"which {optimizer} prefers; network=functools.partial(MLP, initial_weights='glorot') "
-            f"changes it.",
-        )
+    """Return a note on a network that cannot have the centres that the optimizer prefers."""
     if not open_to_it and model.initial_weights is None:
         return (
             f"the network starts with Glorot's weights, but {optimizer} is faster if the units of "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -26,7 +26,7 @@ class MemberSetup:
 
     `seed` is that of its initial weights, `feed` has this rank's points, `rate_factor` multiplies
     the learning rate, and `unknowns` are the initial parameters of the problem's unknowns, [q].
-    `traced` is None where it is not needed.
+    `traced` is None where it is not needed. `sizes` are what residuals are divided by, by name.
     """
 
     number: int
@@ -37,6 +37,7 @@ class MemberSetup:
     rate_factor: float
     unknowns: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
     traced: TracedTerms | None = None
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -11,6 +12,17 @@ from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
 from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.optimizer import Optimizer
 
+_BY_NAME = {
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "sgd": "SGD",
+    "rmsprop": "RMSprop",
+    "lbfgs": "LBFGS",
+    "lm": "LevenbergMarquardt",
+    "levenbergmarquardt": "LevenbergMarquardt",
+    "ssbroyden": "SSBroyden",
+    "spring": "SPRING",
+}
 _EXPECTED = "expected an optimizer, such as Adam(1e-3), LBFGS() or keras.optimizers.Adam(1e-3)"
 
 
@@ -25,10 +37,22 @@ def as_optimizer(value: Any) -> Optimizer:
         )
     if isinstance(value, Optimizer):
         return value
+    if isinstance(value, str):
+        return _of_name(value)
     keras = sys.modules.get("keras")  # without which nobody can have made one
     if keras is not None and isinstance(value, keras.optimizers.Optimizer):
         return _of_keras(value, keras)
     raise InputError(f"optimizer: {_refusal(value)}")
+
+
+def _of_name(name: str) -> Optimizer:
+    """Return the optimizer of this name, in any spelling such as "L-BFGS", with its defaults."""
+    kind = _BY_NAME.get("".join(filter(str.isalnum, name.lower())))
+    if kind is None:
+        known = ", ".join(map(repr, ("auto", *_BY_NAME)))
+        raise InputError(f"optimizer: {_EXPECTED}, or one of {known}; got {name!r}.")
+    made: Optimizer = getattr(importlib.import_module("sciml_par.training"), kind)()
+    return made
 
 
 def _of_keras(optimizer: Any, keras: Any) -> Optimizer:
@@ -79,8 +103,6 @@ def _check_rate(optimizer: Any, name: str) -> None:
 def _refusal(value: Any) -> str:
     kind = type(value)
     roots = [each.__module__.partition(".")[0] for each in kind.__mro__]
-    if isinstance(value, str):
-        return f"{_EXPECTED}; got {value!r}."
     if hasattr(kind, "apply_gradients") or isinstance(value, tf.compat.v1.train.Optimizer):
         return (
             f"{_EXPECTED}; got {kind.__name__} of {roots[0]}, which is not of Keras 3. Use that of "

@@ -1,4 +1,4 @@
-"""How well the members fit observations with noise."""
+"""How well the members fit observations with noise, and the observations for figures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.evaluation.figures.parts.observed import HELD_OUT, Observed
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
@@ -21,6 +22,7 @@ from sciml_par.training.preparation.data_remarks import observed_values, unknown
 
 FloatArray = npt.NDArray[np.float64]
 
+_MOST_DRAWN, _SEED = 2_000, 421
 _NORMAL = 1.4826  # 1 over the median of |r| of normal errors of deviation 1
 
 
@@ -73,3 +75,35 @@ def _fit(
         loss=float(term.weight * np.sum(s**2) / observed.number_of_rows),
         robust=robust,
     )
+
+
+def observed_in(
+    problem: Problem, scale: float = 1.0, *, with_errors: bool = False
+) -> tuple[Observed, ...]:
+    """Return the observations of u, for figures; of very many a random part.
+
+    scale : by what a deviation that is not known is multiplied.
+    with_errors : leave out those whose errors have no deviation, and those that are held out.
+    """
+    terms = problem.terms[len(problem.residuals) :]
+    found = []
+    for condition, term in zip(problem.conditions, terms, strict=True):
+        if not isinstance(condition, Observations) or condition.operator is not None:
+            continue  # the values of an operator are not those of a component
+        if with_errors and condition.noise is None:
+            continue
+        found.append(_drawn(condition, term.name, scale))
+        if condition.held_out is not None and not with_errors:
+            found.append(_drawn(condition.held_out, f"{term.name}, {HELD_OUT}", scale))
+    return tuple(found)
+
+
+def _drawn(observed: Observations, label: str, scale: float) -> Observed:
+    x = observed.x.reshape(len(observed.u), -1)
+    rows = np.arange(len(x))
+    if len(rows) > _MOST_DRAWN:
+        rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MOST_DRAWN, replace=False))
+    noise = np.zeros_like(observed.u) if observed.noise is None else observed.noise
+    factor = scale if observed.noise_unknown else 1.0
+    components = tuple(map(int, observed.component or ()))
+    return Observed(label, x[rows], observed.u[rows], noise[rows] * factor, components)

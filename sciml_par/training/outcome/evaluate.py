@@ -16,6 +16,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.domains.space_time import SpaceTime
 from sciml_par.problems.domains.surfaces.sampling import MOST_OF_A_GRID
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import record
@@ -71,7 +72,7 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
     They are about `number` equispaced points; in more than three dimensions they are scattered. In
     the plane, a grid covers the box around the domain. Points of the boundary, as dense as the
     grid, replace the grid's points close to them. Others lie just outside, so that the triangles of
-    figures end at the boundary.
+    figures end at the boundary. Over a plane and time there are as many at each time.
     """
     from scipy.spatial import KDTree
 
@@ -79,6 +80,11 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
     if domain.dimension > MOST_OF_A_GRID and math.isfinite(domain.volume):
         x = domain.sample(n, seed=0, method="sobol")
         return x, np.ones(len(x), np.bool_)
+    if isinstance(domain, SpaceTime) and domain.space.dimension == _DRAWN:
+        times = np.unique(domain.grid(n)[:, -1])
+        x, inside = points_of(domain.space, max(_FEWEST, round(n / len(times))))
+        pairs = [np.column_stack([x, np.full(len(x), time)]) for time in times]
+        return np.concatenate(pairs), np.tile(inside, len(times))
     if isinstance(domain, Box) or domain.dimension != _DRAWN or not math.isfinite(domain.volume):
         x = domain.grid(n)
         return x, np.ones(len(x), np.bool_)

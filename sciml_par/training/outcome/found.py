@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
@@ -23,12 +25,13 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
-from sciml_par.training.outcome.data_fits import data_fits
+from sciml_par.training.outcome.data_fits import data_fits, observed_in
 from sciml_par.training.outcome.evaluate import evaluate
 from sciml_par.training.outcome.member_functions import field_of_function, functions_found
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.preparation.preparation import Preparation
+from sciml_par.training.run.holdout import mean_squares
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,8 +57,14 @@ def members_found(
         members = zip(course.stack.setups, own, others, strict=True)
         for j, (setup, outcome, other) in enumerate(members):
             member = _member(ready, course, setup, outcome, fields, whole, world)
-            fits = data_fits(course.stack, _kept(ready, outcome), j)
-            found.append(replace(member, **vars(other), fits=fits))
+            theta = _kept(ready, outcome)
+            fits = data_fits(course.stack, theta, j)
+            squares = mean_squares(course.stack, setup.problem, tf.constant(theta))
+            misses = {name: math.sqrt(square) for name, square in squares.items()}
+            # The figure of an ensemble draws those of its first member.
+            seen = observed_in(setup.problem) if setup.number == 0 else ()
+            member = replace(member, fits=fits, held_out=misses, observations=seen)
+            found.append(replace(member, **vars(other)))
     return sorted(found, key=lambda member: member.number)
 
 
@@ -124,6 +133,8 @@ def _member(
         form=form_of(problem, settings.precision),
         field=fields[0],
         growths=ready.identity.growths,
+        sizes=setup.sizes,
+        most_left=(ready.solved_by or ready.phases[-1].optimizer).most_left,
     )
 
 

@@ -68,7 +68,7 @@ def outcomes_of(course: Course) -> list[Outcome]:
     else:
         best_loss = state.best_loss.numpy().astype(np.float64)
     bad = course.ended == NOT_FINITE
-    better = (loss < best_loss) & ~bad
+    better = (loss < best_loss) & ~bad & (not tf.is_tensor(state.held_out))
     best = tf.where(better[:, None], last, best).numpy()
     best_loss = np.where(better, loss, best_loss)
     best_step = np.where(better, course.updates, state.best_step.numpy())

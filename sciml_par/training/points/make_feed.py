@@ -214,7 +214,8 @@ def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
             points = columns[:1] if equation else columns
             found[f"points of term {term.name!r}"] = ", ".join(part.digests[i] for i in points)
             if equation and len(columns) > 1:
-                found[f"values of the data of term {term.name!r}"] = part.digests[columns[1]]
+                known = ", ".join(part.digests[i] for i in columns[1:])
+                found[f"values of the data of term {term.name!r}"] = known
     return found
 
 

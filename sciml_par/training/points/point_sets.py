@@ -94,16 +94,17 @@ class InteriorSet:
 def columns_of(residuals: Sequence[Residual]) -> tuple[tuple[int, ...], ...]:
     """Return which of the arrays of `with_data` each residual takes."""
     columns: list[tuple[int, ...]] = []
-    data = 0
+    first = 1
     for residual in residuals:
-        data += residual.data is not None
-        columns.append((0,) if residual.data is None else (0, data))
+        more = (residual.data is not None) + (residual.where is not None)
+        columns.append((0, *range(first, first + more)))
+        first += more
     return tuple(columns)
 
 
 def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
-    """Return x: [n, d] and, for each residual that has data, these at x."""
-    return (x, *(each.payload(x)[1] for each in residuals if each.data is not None))
+    """Return x: [n, d], and what each residual knows there beside x."""
+    return (x, *(known for each in residuals for known in each.payload(x)[1:]))
 
 
 def check_pointwise(point_set: PointSet) -> None:
@@ -195,7 +196,7 @@ class ConditionSet:
 
     def _holding(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         x, normals = self._candidates.draw(rng)
-        chosen = self._condition.holds_at(x, self._candidates.domain)
+        chosen = self._condition.holds_at(x, self._candidates.domain, normals)
         return x[chosen], normals[chosen]
 
 

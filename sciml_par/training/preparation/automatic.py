@@ -72,6 +72,8 @@ def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tu
         dense = parameters <= _MOST_WITH_A_MATRIX
         phases = _adam_first(SSBroyden() if dense else LBFGS(), steps)
     names = ", then ".join(type(optimizer).__name__ for optimizer, _ in phases)
+    if against is None and precision != "float64":
+        against = "precision='float64' allows smaller errors"
     reason = "" if against is None else f" ({against})"
     said = (
         f"optimizer: {names}, for {parameters:,} parameters, {residuals:,} residuals, "

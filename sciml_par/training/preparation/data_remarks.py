@@ -36,11 +36,13 @@ def remarks_on_data(problem: Problem) -> Iterator[str]:
 
 def notes_on_data(problem: Problem) -> Iterator[str]:
     """Yield a note on a fit without equations of observations with noise."""
-    if not problem.residuals and any(each.statistical for each in problem.conditions):
+    data = [each for each in problem.conditions if each.statistical]
+    if not problem.residuals and data and not any(each.held_out for each in data):
         yield (
             "there is no equation, so that only the smoothness of the network keeps it from "
-            "fitting the noise of the observations: compare χ²/n with 1, and take a smaller "
-            "network if it is far below"
+            "fitting the noise of the observations: hold some of them out, as "
+            "Observations(…, holdout=0.2), or compare χ²/n with 1, and take a smaller network if "
+            "it is far below"
         )
 
 

@@ -46,6 +46,7 @@ class MemberPreparation:
         """Return the member of that number, and a description of it without optimizers."""
         seed = self._seed(number)
         problem = self.changes.weigh(problem_of(number, self.given.problem, self.ensemble))
+        sizes = self.changes.sizes(problem)
         feed = self._feed(problem, seed)
         network = network_of_member(
             problem,
@@ -76,7 +77,7 @@ class MemberPreparation:
         unknowns = initial_unknowns(problem.unknowns, seed)
         factor = self._rate_factor(number)
         return described, MemberSetup(
-            number, seed, problem, network, feed, factor, unknowns, traced
+            number, seed, problem, network, feed, factor, unknowns, traced, sizes
         )
 
     def _seed(self, number: int) -> int:

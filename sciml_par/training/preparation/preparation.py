@@ -210,7 +210,7 @@ def prepare(
     setups, models, alike = _make_members(members, division, described, compared, everyone)
     _tell(alike, everyone)
     stacks = make_stacks(setups, settings.precision)
-    tried = everyone.attempt(lambda: _tried(stacks, members))
+    tried = everyone.attempt(lambda: _tried(stacks, members, chosen=chosen is not None))
     steps, stop = tuple(phase.steps for phase in phases), (asked.stops.target, asked.stops.progress)
     phases, solvers = for_sizes(phases, stacks, group, everyone)
     _tell(tried, everyone)
@@ -295,7 +295,7 @@ def _threads(world: World, group: Communicator) -> int:
     return world.threads if group.size == 1 and world.gpu is None else 1
 
 
-def _tried(stacks: Sequence[Stack], members: MemberPreparation) -> list[str]:
+def _tried(stacks: Sequence[Stack], members: MemberPreparation, *, chosen: bool) -> list[str]:
     """Return remarks on the stacks, whose residuals are tried at this rank's points."""
     remarks: list[str] = []
     precision = members.settings.precision
@@ -303,7 +303,8 @@ def _tried(stacks: Sequence[Stack], members: MemberPreparation) -> list[str]:
         if members.strategy is not None:
             check_names([setup.problem for setup in stack.setups])
         refuse_coupling_ansatz(stack.problem, stack.network.model, precision)
-        remarks += remarks_on_stack(stack, members.phases, precision, members.group.size)
+        ranks = members.group.size
+        remarks += remarks_on_stack(stack, members.phases, precision, ranks, chosen=chosen)
     return remarks
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
+from sciml_par.results.text import sizes_text
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.weights.of_noise import Chosen, weights_of_noise
+from sciml_par.training.weights.of_size import sizes_of_residuals
 
 
 class ProblemChanges:
@@ -38,10 +40,12 @@ class ProblemChanges:
         usual = [(weight, name) for weight, name in known if weight is not None]
         self._usual = max(usual, key=lambda pair: pair[0], default=None)
         self._scaled: dict[Problem, Problem] = {}
+        self._sizes: dict[Problem, dict[str, float]] = {}
         self._kind: str | None = None
         self.weigh = cache(self._weighed)
 
-    def _weighed(self, problem: Problem) -> Problem:
+    def _weighed(self, given: Problem) -> Problem:
+        problem, sizes = given, {} if self._weights else sizes_of_residuals(given)
         if self._weights:
             try:
                 problem = problem.with_term_weights(self._weights)
@@ -58,8 +62,19 @@ class ProblemChanges:
         if self._usual is not None and open_ and problem.condition_weight is None:
             self._kind = self._kind or open_[0]
             problem = problem.with_condition_weight(self._usual[0])
+        if sizes:
+            weights = {
+                t.name: t.weight / sizes[t.name] ** 2 for t in problem.terms if t.name in sizes
+            }
+            problem = problem.with_term_weights(weights)
         of_noise = weights_of_noise(problem, self._known)
-        return problem.with_term_weights(of_noise) if of_noise else problem
+        problem = problem.with_term_weights(of_noise) if of_noise else problem
+        self._sizes[problem] = sizes
+        return problem
+
+    def sizes(self, problem: Problem) -> dict[str, float]:
+        """Return by what the residuals of a problem that was weighed are divided, by name."""
+        return self._sizes[problem]
 
     def scale(self, problem: Problem, model: Any) -> Problem:
         """Return the problem with scaled inputs of this network, or unchanged."""
@@ -83,6 +98,8 @@ class ProblemChanges:
                 f"{guessed if chosen.why else ''}, small enough for the equations to hold in spite "
                 f"of the noise; Observations(…, weight=) changes it."
             )
+        divided = list(filter(None, self._sizes.values()))
+        found += [f"{sizes_text(each)}; weights= changes it." for each in divided[:1]]
         for problem in list(self._scaled)[:1]:
             names, lower, upper = problem.domain.names, problem.domain.lower, problem.domain.upper
             ranges = [

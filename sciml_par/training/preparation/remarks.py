@@ -30,9 +30,12 @@ _TOLERATED, _ROUNDING = 1e-3, 1e-6
 
 
 def remarks_on_stack(
-    stack: Stack, phases: Sequence[Phase], precision: str, ranks: int
+    stack: Stack, phases: Sequence[Phase], precision: str, ranks: int, *, chosen: bool = False
 ) -> list[str]:
-    """Return remarks on a stack, as its first member shows them; refuse residuals that couple."""
+    """Return remarks on a stack, as its first member shows them; refuse residuals that couple.
+
+    chosen : whether `train` has chosen the optimizers, whose note says what precision they prefer.
+    """
     setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
     remarks = [*_contradictions(stack.problem, setup.feed.arrays), *remarks_on_data(stack.problem)]
     remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
@@ -42,7 +45,7 @@ def remarks_on_stack(
         if not solved_in_windows(stack, phases):  # which finds coupled points itself, and quicker
             remarks += remarks_on_coupled_points(stack.terms, *trial, ranks=ranks, batches=batches)
         remarks += remarks_on_unread_outputs(stack.problem, setup.network, *trial)
-    return [*remarks, *_on_least_squares(phases, precision, batches=batches)]
+    return [*remarks, *_on_least_squares(phases, "" if chosen else precision, batches=batches)]
 
 
 def solved_in_windows(stack: Stack, phases: Sequence[Phase]) -> bool:

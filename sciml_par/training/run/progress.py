@@ -12,7 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from sciml_par._terminal import CellLine, console, prints_to_terminal
 
-_SECONDS_BETWEEN_LINES = 2.0
+_SECONDS_BETWEEN_LINES, _MOST_SECONDS = 2.0, 300.0
+_SHARE_BETWEEN_LINES = 0.02
+"""Of the time so far: lines of a run of hours are some hundreds."""
+_WIDE, _BAR_WIDTH = 120, 24
+"""A terminal with this many columns has room for a bar of this width."""
 _MOST_UNKNOWNS = 6  # a line has no room for more
 _NONE: Mapping[str, float] = MappingProxyType({})
 Unknowns = Mapping[str, Sequence[float]]
@@ -22,22 +26,26 @@ _NO_UNKNOWNS: Unknowns = MappingProxyType({})
 class Reporter:
     """What `train` shows between chunks of steps.
 
-    On a terminal and in a notebook it is one line that moves. Elsewhere there are plain lines, at
-    most one every two seconds, and the last. If records are shown, each has a line, and plain lines
-    are those alone.
+    On a terminal and in a notebook it is one line that moves; on a terminal it leaves out what has
+    no room. Elsewhere there are plain lines, at most one every two seconds, or every fiftieth of
+    the time so far, and the last. If records are shown, each has a line, and plain lines are those
+    alone.
     """
 
     def __init__(self, total: int, *, shown: bool = True) -> None:
         self._pace, self._shown = Pace(total), shown
-        self._said, self._records = 0.0, False
+        self._began = self._said = 0.0
+        self._records = False
         self._bar: Progress | None = None
         self._line = CellLine.of_notebook() if shown else None
         if shown and prints_to_terminal():
+            screen = console()
+            bar = [BarColumn(bar_width=_BAR_WIDTH)] if screen.width >= _WIDE else []
             self._bar = Progress(
                 TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
-                BarColumn(bar_width=24),
+                *bar,
                 TextColumn("{task.description}"),
-                console=console(),
+                console=screen,
             )
             self._task = self._bar.add_task("compiling", total=total)
 
@@ -56,7 +64,7 @@ class Reporter:
     def ready(self) -> None:
         """Count time from now on, since the loop is compiled."""
         self._pace.resume()
-        self._said = time.monotonic()
+        self._began = self._said = time.monotonic()
 
     def record(
         self,
@@ -81,15 +89,23 @@ class Reporter:
         """Show that `done` steps are made."""
         self._pace.update(done)
         total = self._pace.total
-        text = (
-            f"loss {loss_text(losses)}{terms_text(terms)}{unknowns_text(unknowns)}"
-            f"{measures_text(measures)}   {rate_text(self._pace.rate)}   "
-            f"{clock_text(self._pace.seconds_left)} left"
-        )
+        head = f"step {done:,} of {total:,}"
+        # From the most important to what is left out first.
+        parts = {
+            "left": f"   {clock_text(self._pace.seconds_left)} left",
+            "loss": f"   loss {loss_text(losses)}",
+            "unknowns": unknowns_text(unknowns),
+            "terms": terms_text(terms),
+            "measures": measures_text(measures),
+            "rate": f"   {rate_text(self._pace.rate)}",
+        }
         if self._bar is not None:
+            width = self._bar.console.width
+            room = width - len(head) - (_BAR_WIDTH + 1 if width >= _WIDE else 0)
+            text = _in_order(_fitting(parts, room)).lstrip()
             self._bar.update(self._task, completed=done, description=text)
             return
-        text = f"step {done:,} of {total:,}   {text}"
+        text = head + _in_order(parts)
         if self._line is not None:
             self._line.show(text)
         elif done >= total or self._is_due():
@@ -104,7 +120,9 @@ class Reporter:
             print(text, flush=True)
 
     def _is_due(self) -> bool:
-        return not self._records and time.monotonic() - self._said >= _SECONDS_BETWEEN_LINES
+        now = time.monotonic()
+        between = max(_SECONDS_BETWEEN_LINES, _SHARE_BETWEEN_LINES * (now - self._began))
+        return not self._records and now - self._said >= min(between, _MOST_SECONDS)
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -114,6 +132,22 @@ class Reporter:
     def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def _fitting(parts: Mapping[str, str], room: int) -> dict[str, str]:
+    """Return the parts for which there is room, each of which has less than those before it."""
+    found = {}
+    for name, text in parts.items():
+        if len(text) <= room:
+            found[name] = text
+            room -= len(text)
+    return found
+
+
+def _in_order(parts: Mapping[str, str]) -> str:
+    """Return the parts of a line as it is read."""
+    order = ("loss", "terms", "unknowns", "measures", "rate", "left")
+    return "".join(parts.get(name, "") for name in order)
 
 
 class Pace:

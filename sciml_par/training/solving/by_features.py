@@ -14,6 +14,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
+from sciml_par.training.estimate.convergence import if_converged
 from sciml_par.training.estimate.estimate import (
     MOST_DIMENSIONS,
     OF_ZERO,
@@ -99,6 +100,8 @@ def climb_by_features(ladder: Ladder) -> str | None:
         if best is None:
             best = stage
             ladder.zero_loss = stage.solved.of_zero
+            ladder.start_loss = stage.solved.before
+            ladder.start = ladder.start or stage.solved.solution(stage.solved.start)
             continue
         small = ladder.decided(_foreseen(ladder, best, stage) <= ladder.tolerance)
         best = stage if stage.fall > 1.0 else best
@@ -161,10 +164,13 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     if ladder.decided(doubtful):
         error = _by_second(ladder, stage)
     assert error is not None
+    error = if_converged(error, found, ladder.at, free)
+    theta = tuple(map(float, found.end))
     result = ladder.run(
-        network=stage.candidates.only(found.number),
+        # The loss of a network of zeros need not be finite.
+        network=stage.candidates.only(found.number, theta),
         points=stage.candidates.points,
-        optimizer=Keep(parameters=tuple(map(float, found.end))),
+        optimizer=Keep(parameters=theta),
         keep="last",
         estimate=False,
     )

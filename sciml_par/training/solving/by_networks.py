@@ -141,12 +141,15 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
     """Return a result with the error that its difference from another one tells."""
     (one,), (other,) = first.members, second.members
     with np.errstate(divide="ignore", invalid="ignore"):
-        falls = [float(np.sqrt(m.zero_loss / np.float64(m.validation_loss))) for m in (one, other)]
+        falls = [
+            float(np.sqrt(np.fmin(m.zero_loss, ladder.start_loss) / m.validation_loss))
+            for m in (one, other)
+        ]
     if one.found_little or one.missed or not min(falls) > _LEAST_FALL:
         why = (
             f"neither random features nor a second network tell it: the residuals at unseen points "
-            f"of two networks are {falls[0]:.0f} and {falls[1]:.0f} times smaller than that of u = "
-            f"0, and {_LEAST_FALL:.0f} times are asked for."
+            f"of two networks are {falls[0]:.0f} and {falls[1]:.0f} times smaller than that of the "
+            f"start, and {_LEAST_FALL:.0f} times are asked for."
         )
         return with_error(first, ErrorEstimate.not_known(len(one.prediction.fields), why))
     losses = one.validation_loss, other.validation_loss

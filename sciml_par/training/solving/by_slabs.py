@@ -82,6 +82,7 @@ def _ladder_of(
         shown=False,
         checkpoint=checkpoint,
         resume=ladder.resume,
+        start=ladder.start,
     )
 
 

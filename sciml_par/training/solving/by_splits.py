@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sciml_par._free_memory import free_memory
 from sciml_par._tensorflow import import_module
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.training.estimate.convergence import if_converged
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.points.points import Points
@@ -191,7 +192,7 @@ def _error(ladder: Ladder, rounds: Sequence[_Round]) -> ErrorEstimate:
     # A change that is small by chance says little.
     smooth = max(rate * rounds[-2].change / max(now.change, _TINY), 1.0)
     e = Difference(rounds[-2].solved, now.solved, _CAUTION * smooth * rate / (1 - rate))
-    return e.estimate(
+    error = e.estimate(
         ladder.at,
         fall=math.sqrt(rounds[0].solved.loss / max(now.solved.loss, _TINY)),
         seconds=0.0,
@@ -199,6 +200,9 @@ def _error(ladder: Ladder, rounds: Sequence[_Round]) -> ErrorEstimate:
         free=ladder.free,
         unknowns={},
     )
+    for each in rounds[-2:]:
+        error = if_converged(error, each.solved, ladder.at, list(ladder.free))
+    return error
 
 
 def _by_window(ladder: Ladder, now: _Round, error: ErrorEstimate) -> ErrorEstimate:

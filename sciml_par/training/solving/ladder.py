@@ -17,6 +17,7 @@ from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.parallel.groups.world import World
+from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
@@ -33,6 +34,8 @@ from sciml_par.training.weights.of_noise import statistical_terms
 Array = npt.NDArray[Any]
 
 _SEED = 401
+_MOVED = 0.5
+"""The change of an unknown, relative to its start, that is told."""
 _SMALL = 0.1
 """The numerical error that no longer counts, as a share of the deviation by the data."""
 _LIMITED = (
@@ -55,8 +58,10 @@ class Ladder:
     shown: bool
     checkpoint: Checkpoint | None = None
     resume: bool = False
+    start: Callable[[Array], Array] | None = None
     best: Result | None = None
     zero_loss: float = math.nan
+    start_loss: float = math.nan
     free: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,6 +140,7 @@ class Ladder:
             precision=self.precision,
             world=self.world,
             like=like,
+            start=self.start,
         )
         self.most_steps = max(self.most_steps, *(each.steps for each in found))
         return found
@@ -173,6 +179,7 @@ class Ladder:
                 seed=self.seed,
                 precision=self.precision,
                 world=self.world,
+                start=self.start,
             )
         )
 
@@ -231,6 +238,7 @@ class Ladder:
             return self.best
         if self.shown:
             print(text)
+        self._say_moved()
         if not met:
             warnings.warn(
                 f"solve: the tolerance {self.tolerance:g} is not met: {text}.",
@@ -238,6 +246,26 @@ class Ladder:
                 stacklevel=4,
             )
         return self.best
+
+    def _say_moved(self) -> None:
+        """Warn of unknowns that have left their start, where no data choose a solution (local)."""
+        assert self.best is not None
+        if any(isinstance(each, Observations) for each in self.problem.conditions):
+            return
+        values = self.best.members[0].unknown_values
+        for name, value in values.by_name(values.best).items():
+            start = np.asarray(self.problem.unknowns[name].start)
+            if np.any(np.abs(value - start) > _MOVED * np.abs(start)):
+                warnings.warn(
+                    f"solve: {name} has gone from its start {start:g} to {value:.4g}: this may be "
+                    f"another solution than the one that you look for. Begin with {name} nearer to "
+                    f"it, or with start= near its solution."
+                    if start.ndim == 0
+                    else f"solve: {name} has gone from its start {start} to {value}: this may be "
+                    f"another solution than the one that you look for.",
+                    ResultWarning,
+                    stacklevel=5,
+                )
 
 
 def with_error(result: Result, error: ErrorEstimate) -> Result:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from sciml_par._checks import is_positive
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.world import current_world
+from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
@@ -38,6 +43,7 @@ def solve(
     progress: bool = True,
     checkpoint: Checkpoint | None = None,
     resume: bool | str = False,
+    start: Any = None,
 ) -> Result:
     """Solve a problem until its estimated relative error is below a tolerance (collective).
 
@@ -67,6 +73,10 @@ def solve(
     resume : continue these trainings from their checkpoints; the stages by random features take
         seconds, and are made again. `seconds` are those of this call. "auto" starts from the
         beginning where there is no checkpoint.
+    start : u with which nonlinear steps begin: a number, one for each component, a function
+        x: [n, d] -> [n, m], or a `Result` of a similar problem. By default a constant that suits
+        the conditions. Unknowns stay at their own start until u suits them. Networks begin with
+        their random weights.
 
     Returns
     -------
@@ -97,6 +107,7 @@ def solve(
     everyone = world.communicator.allgather_object(given)
     if len(set(everyone)) > 1:
         raise InputError(f"solve: expected the same arguments on every rank; got {everyone}.")
+    begin = world.communicator.attempt(lambda: _begin(problem, start))
     compare_checkpoints(checkpoint, resume, world.communicator)
     world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
     ladder = Ladder(
@@ -109,6 +120,7 @@ def solve(
         shown=progress,
         checkpoint=checkpoint,
         resume=bool(resume),
+        start=begin,
     )
     if in_slabs(problem, world):
         return solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
@@ -117,7 +129,7 @@ def solve(
 
 def _climbed(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
-    if ladder.fits_noise:
+    if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
         return climb_by_networks(ladder)
     why = climb_by_features(ladder)
     for climb in (
@@ -130,6 +142,28 @@ def _climbed(ladder: Ladder) -> str | None:
             break
         why = climb(ladder) if ladder.left() > 0 else "time is up"
     return why
+
+
+def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
+    """Return the function of x: [n, d] -> [n, m] with which steps begin, if any."""
+    if start is None:
+        return None
+    if problem.ansatz is not None:
+        raise InputError("solve: start= is u itself, and an ansatz makes u of the network.")
+    m = problem.outputs
+    if isinstance(start, Result):
+        return lambda x: np.asarray(start.predict(x).mean, np.float64)
+    if callable(start):
+        begin = partial(values_at, start, what="solve: start", columns=m)
+    else:
+        constant = np.broadcast_to(np.asarray(start, np.float64), (m,))
+
+        def begin(x: Any) -> Any:
+            return np.tile(constant, (len(x), 1))
+
+    if not np.isfinite(begin(problem.domain.sample(5, seed=0))).all():
+        raise InputError("solve: start is not finite everywhere in the domain.")
+    return begin
 
 
 def _check_folder(checkpoint: Checkpoint | None, resume: bool | str) -> None:

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, SciMLParError
-from sciml_par.evaluation.figures.parts.observed import Observed
-from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import names_of_numbers
 from sciml_par.results.linearized import Linearized
@@ -27,6 +25,7 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.objective import field_of, jacobians_of
 from sciml_par.training.members.stack import Stack
+from sciml_par.training.outcome.data_fits import observed_in
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.outcome.together import as_training_error, together
 from sciml_par.training.points.make_feed import make_feed
@@ -42,7 +41,6 @@ _SEED, _DTYPE = 421, "float64"
 _ROWS_PER_PARAMETER = 2
 _PHYSICS, _KNOWN, _UNKNOWN = _KINDS = ("physics", "known", "unknown")
 _MOST_RELATIVE = 100.0
-_MOST_DRAWN = 2_000
 _MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
 
 
@@ -104,37 +102,11 @@ def with_uncertainties(
         else:
             jacobians = shared.setdefault(id(stack), Jacobians(stack, ready))
             linearized = jacobians.linearized(member.number, kept[member.number])
-        observed = observed_in(problems[member.number], linearized.scale)
+        observed = observed_in(
+            problems[member.number], linearized.scale, with_errors=linearized.known
+        )
         found.append(replace(member, linearized=linearized, observations=observed))
     return found
-
-
-def observed_in(problem: Problem, scale: float) -> tuple[Observed, ...]:
-    """Return the observations of u with errors, for figures; of very many a random part.
-
-    scale : by what a deviation that is not known is multiplied.
-    """
-    terms = problem.terms[len(problem.residuals) :]
-    found = []
-    for condition, term in zip(problem.conditions, terms, strict=True):
-        if not isinstance(condition, Observations) or condition.noise is None:
-            continue
-        if condition.operator is not None:  # its values are not those of a component
-            continue
-        x = condition.x.reshape(len(condition.u), -1)
-        rows = np.arange(len(x))
-        if len(rows) > _MOST_DRAWN:
-            rows = np.sort(np.random.default_rng(_SEED).choice(rows, _MOST_DRAWN, replace=False))
-        found.append(
-            Observed(
-                term.name,
-                x[rows],
-                condition.u[rows],
-                condition.noise[rows] * (scale if condition.noise_unknown else 1.0),
-                tuple(map(int, condition.component or ())),
-            )
-        )
-    return tuple(found)
 
 
 def _obstacle(stack: Stack, members: int, asked: bool | None, samples: bool) -> str | None:

@@ -11,7 +11,11 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.members.stack import Stack
-from sciml_par.training.optimizers.least_squares.least_squares import LEAST_GAIN, LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import (
+    LEAST_GAIN,
+    LastStep,
+    LeastSquares,
+)
 from sciml_par.training.outcome.together import together
 from sciml_par.training.points.division import longest_axis
 from sciml_par.training.points.feed import Batch
@@ -43,12 +47,13 @@ class WindowedGaussNewton:
 
     def solve(
         self, theta: Array, batch: Batch, steps: int, said: Said | None = None
-    ) -> tuple[Array, Array]:
-        """Return θ: [p] and the terms of the loss there, [T], after n steps.
+    ) -> tuple[Array, Array, LastStep]:
+        """Return θ: [p] after n steps, the terms of the loss there, [T], and the last step.
 
-        After fewer, if the loss falls no further.
+        After fewer, if the loss falls no further. The last step is zero where the one before ended
+        at the loss that the linearized equation predicted.
         """
-        terms = self.terms(theta, batch)
+        terms, last = self.terms(theta, batch), LastStep(np.zeros_like(theta), 1.0)
         for step in range(1, steps + 1):
             before = float(terms.sum())
             direction, predicted, columns = self._direction(theta, batch)
@@ -61,14 +66,17 @@ class WindowedGaussNewton:
                     break
                 size /= 2
             else:
+                last = LastStep(direction, 0.0)
                 break
-            theta, terms = moved, there
+            theta, terms, last = moved, there, LastStep(direction, size)
             if said is not None:
                 said(step, loss, columns)
             linear = size == 1.0 and abs(loss - predicted) <= _LINEAR * predicted
+            if linear:
+                last = LastStep(np.zeros_like(theta), 1.0)
             if loss > LEAST_GAIN * before or linear:
                 break
-        return theta, terms
+        return theta, terms, last
 
     def terms(self, theta: Array, batch: Batch) -> Array:
         """Return the terms of the loss at θ: [p] over the points of all ranks, [T]."""

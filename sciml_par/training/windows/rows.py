@@ -25,7 +25,7 @@ from sciml_par.problems.fields.answers import on_trial
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.terms.term import Term
 from sciml_par.problems.unknowns.unknowns import values_of
-from sciml_par.training.loss.jacobian import derivatives_by, weighted
+from sciml_par.training.loss.jacobian import derivatives_by, weighted, where_not_finite
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.points.feed import Batch, Rows
 from sciml_par.training.windows.columns import Columns, OfBase, Request
@@ -149,6 +149,9 @@ class _Term:
         r, slopes, by_unknowns, separate = self._slopes(
             tf.constant(theta), rows.weights, jets, *rows.arrays
         )
+        if not np.isfinite(r).all():
+            where = where_not_finite(r, rows.arrays[0])
+            raise InputError(f"LeastSquares with Windows: the term {self._term.name!r} {where}.")
         if not bool(separate):
             raise InputError(_coupled(self._term.name))
         return r.numpy(), [each.numpy() for each in slopes], by_unknowns.numpy()

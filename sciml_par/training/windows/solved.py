@@ -14,7 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.optimizers.keep import Keep
-from sciml_par.training.optimizers.least_squares.least_squares import PETSC
+from sciml_par.training.optimizers.least_squares.least_squares import PETSC, LastStep
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import Preparation
@@ -27,10 +27,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Found:
-    """What `LeastSquares` has found: θ: [p], the terms of the loss there, [T], and its seconds."""
+    """θ: [p] by `LeastSquares`, the terms of the loss there, [T], the last step, and seconds."""
 
     theta: Array
     terms: Array
+    last: LastStep
     seconds: float
 
 
@@ -63,8 +64,8 @@ def solved_in_windows(
         gauss_newton: Any = import_module("sciml_par.training.windows.gauss_newton")
         solver = gauss_newton.WindowedGaussNewton(stack, everyone, phase.optimizer)
         batch = stack.setups[0].feed.whole(0)
-        theta, terms = solver.solve(stack.parameters[0], batch, phase.steps, said)
-        known = Found(theta, terms, time.perf_counter() - began)
+        theta, terms, last = solver.solve(stack.parameters[0], batch, phase.steps, said)
+        known = Found(theta, terms, last, time.perf_counter() - began)
     stack.parameters[0] = known.theta
     keep = Keep(terms=tuple(map(float, known.terms)))
     return replace(

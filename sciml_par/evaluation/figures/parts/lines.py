@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from sciml_par.evaluation.figures.parts.members import FEW, a_few
-from sciml_par.evaluation.figures.parts.style import BAND, COUNT, MEAN, PALE, line_of
+from sciml_par.evaluation.figures.parts.style import BAND, COUNT, ERROR, MEAN, PALE, line_of
+
+_MOST_BARS = 150  # error bars; more are dots
 
 
 @dataclass(frozen=True)
@@ -85,3 +87,29 @@ def draw_pale(axes: Axes, lines: Sequence[Line]) -> None:
     for k, i in enumerate(shown):
         label = "_member" if k else f"{several} members"
         draw_line(axes, lines[i].x, lines[i].y, label, **PALE)
+
+
+def draw_observed(
+    axes: Axes, x: np.ndarray, u: np.ndarray, noise: np.ndarray, label: str, *, hollow: bool = False
+) -> None:
+    """Draw values with bars of their deviations, as dots if these are 0 or very many."""
+    if len(x) > _MOST_BARS or not noise.any():
+        size = 3.0 if len(x) > _MOST_BARS else 9.0
+        look: dict[str, Any] = {"s": size, "linewidths": 0.7 if hollow else 0.0, "zorder": 2.4}
+        face = "none" if hollow else ERROR
+        axes.scatter(x, u, label=label, facecolor=face, edgecolor=ERROR, rasterized=True, **look)
+    elif len(x):
+        axes.errorbar(
+            x,
+            u,
+            noise,
+            fmt="o",
+            color=ERROR,
+            markersize=2.2,
+            markerfacecolor="white" if hollow else ERROR,
+            elinewidth=0.7,
+            capsize=1.2,
+            capthick=0.7,
+            zorder=2.4,
+            label=f"{label} ± σ",
+        )

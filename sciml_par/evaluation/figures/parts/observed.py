@@ -13,6 +13,9 @@ from sciml_par.evaluation._arrays import as_columns, check_finite, check_label
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.style import symbol
 
+HELD_OUT = "held out"
+"""The end of the label of observations that were not trained on."""
+
 
 @dataclass(frozen=True, eq=False)
 class Observed:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_of
 from sciml_par.horovod.tensorflow.functions import broadcast_variables
@@ -14,13 +16,22 @@ from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
 )
+from sciml_par.horovod.tensorflow.keras.model_state import (
+    agree_on_predictions,
+    check_model,
+    optimizers_of,
+)
 from sciml_par.horovod.tensorflow.keras_version import (
     OfOneKeras,
     keras_of_tensorflow,
+    number_of,
     session_of_keras,
 )
 from sciml_par.parallel import current_world, fused_broadcast, rank
+from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
 from sciml_par.parallel.gradients.optimizer_state import build, state_of
+from sciml_par.parallel.gradients.replicas import comparable, compare
+from sciml_par.parallel.requests.signature import AT_EPOCH_END
 
 # A callback needs Keras when it is defined.
 if TYPE_CHECKING:
@@ -29,6 +40,7 @@ else:
     keras = keras_of_tensorflow()
 
 __all__ = [
+    "BackupAndRestore",
     "BestModelCheckpoint",
     "BroadcastGlobalVariablesCallback",
     "LearningRateScheduleCallback",
@@ -40,9 +52,12 @@ Logs = dict[str, Any] | None
 
 
 class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
-    """Broadcast the weights and the optimizer's state at the start of training (collective).
+    """Broadcast weights and the states of all optimizers at the start of training (collective).
 
-    If the model gets its weights only from the first batch, they are broadcast after that batch.
+    Variables that only the first batch creates are broadcast after that batch. Layers then get
+    rank `root_rank`'s vocabularies and constants, and the ranks compare what their models predict.
+    At the end of each epoch the ranks check that they have trained on as many batches as the others
+    and have equal weights, learning rates and settings, if the optimizer is a distributed one.
 
     Parameters
     ----------
@@ -53,9 +68,10 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
     Raises
     ------
     InputError
-        `local_variables` are not variables.
+        `local_variables` are not variables; the models predict differently with equal weights, or
+        have no variables; the optimizer or a layer would work on each rank alone.
     CollectiveMismatchError
-        The ranks' models have different weights.
+        The ranks' models have different weights, or the ranks do not end an epoch together.
 
     Notes
     -----
@@ -67,7 +83,9 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         self.root_rank = root_rank
         self.device = device
         self.broadcast_done = False
+        self._sent: set[int] = set()
         self._local: list[Any] = []
+        self._batches = 0
         for variable in _as_list(local_variables):
             self.register_local_var(variable)
 
@@ -81,47 +99,91 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         self._local.append(variable)
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        self._broadcast_once()
+        check_model(self.model)
+        self._broadcast(at_the_latest=False)
 
     # Not at the end of a batch: Keras would then wait for the result of each one.
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self._broadcast_once()
+        if self._batches:
+            self._broadcast(at_the_latest=True)
+        self._batches = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        self._broadcast_once()
+        self._broadcast(at_the_latest=True)
+        _compare_after(epoch, self._batches, self.model, self._local)
 
-    def _broadcast_once(self) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
+        if not self.broadcast_done and self._batches:
+            raise InputError(
+                f"{type(self).__name__}: the training has ended without a broadcast, because the "
+                f"model «{self.model.name}» and its optimizers hold no variables. Let the layers "
+                f"be attributes of the model."
+            )
+
+    def _broadcast(self, *, at_the_latest: bool) -> None:
+        """Broadcast the variables that exist, and finish once no others can follow."""
         if self.broadcast_done:
             return
+        complete, variables = self._shared_variables(build_optimizer=not at_the_latest)
+        kinds = [f"{variable.dtype} {list(variable.shape)}" for variable in variables]
         group = current_world().communicator
-        # Ranks that disagree about it would wait for each other forever.
-        if not all(group.allgather_object(bool(self.model.built))):
-            return
-        variables = self._shared_variables()
+        everyone = group.allgather_object((complete, kinds))
+        complete = all(theirs for theirs, _ in everyone)
+        other = next((rank for rank, (_, ours) in enumerate(everyone) if ours != everyone[0][1]), 0)
+        # Other ranks may create theirs in the first batch. Afterwards a difference is an error.
+        if other and (complete or at_the_latest):
+            texts = [f"rank {rank} has {everyone[rank][1]}" for rank in (0, other)]
+            raise group.mismatch_error(
+                f"{type(self).__name__}: expected models of the same variables on all ranks; "
+                f"{' and '.join(texts)}."
+            )
+        if variables and not other:
+            self._transfer(variables)
+            self._sent |= {id(variable) for variable in variables}
+        self.broadcast_done = complete or (at_the_latest and bool(self._weights()))
+        if self.broadcast_done:
+            compare = not self._local and session_of_keras() is None
+            agree_on_predictions(self.model, self.root_rank, compare=compare)
+
+    def _transfer(self, variables: list[Any]) -> None:
         session = session_of_keras()
         if session is not None:
             session.run(broadcast_variables(variables, self.root_rank))
-        else:
-            values = [tf.convert_to_tensor(variable) for variable in variables]
-            received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
-            for variable, value in zip(variables, received, strict=True):
-                variable.assign(value)
-        self.broadcast_done = True
+            return
+        values = [tf.convert_to_tensor(variable) for variable in variables]
+        received = fused_broadcast(values, self.root_rank, device=device_of(self.device))
+        for variable, value in zip(variables, received, strict=True):
+            variable.assign(value)
 
-    def _shared_variables(self) -> list[Any]:
-        """Return the weights and the optimizer's state without those of local variables."""
+    def _weights(self) -> list[Any]:
+        """Return the model's weights, and those that only its optimizers know."""
+        trained = [getattr(each, "_trainable_variables", ()) for each in optimizers_of(self.model)]
+        weights = [*self.model.weights, *(variable for some in trained for variable in some)]
+        return list({id(_backend(weight)): weight for weight in weights}.values())
+
+    def _shared_variables(self, *, build_optimizer: bool) -> tuple[bool, list[Any]]:
+        """Return whether no others can follow, and those weights and states not yet sent."""
         model, own = self.model, {id(_backend(variable)) for variable in self._local}
-        build(model.optimizer, model.trainable_variables)
-        local = [weight for weight in model.weights if id(_backend(weight)) in own]
-        state = state_of(model.optimizer)
-        return [
-            *(weight for weight in model.weights if id(_backend(weight)) not in own),
+        optimizers = optimizers_of(model)
+        if model.built and build_optimizer and model.optimizer is not None:
+            build(model.optimizer, model.trainable_variables)
+        complete = model.built and all(getattr(each, "built", True) for each in optimizers)
+        weights = self._weights()
+        local = [weight for weight in weights if id(_backend(weight)) in own]
+        state = [variable for optimizer in optimizers for variable in state_of(optimizer)]
+        variables = [
+            *(weight for weight in weights if id(_backend(weight)) not in own),
             *(v for v in state if not any(_is_state_of(weight, v) for weight in local)),
         ]
+        return complete, [each for each in variables if id(each) not in self._sent]
 
 
 class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
-    """Average the metrics of an epoch over the ranks: m = (1/P) Σ_r m_r (collective).
+    """Average the metrics of an epoch over the ranks: m = Σ_r n_r m_r / Σ_r n_r (collective).
+
+    n_r is the number of rows from which Keras computed the loss on rank r, in the training or, for
+    metrics «val_…», in the validation. So the loss is that over all data, and so is each metric
+    that is a mean over rows. Without a loss of Keras all ranks have the same n_r.
 
     All later callbacks of the list, the progress bar and the history get the averages. Put it
     before EarlyStopping, ReduceLROnPlateau and checkpoints of the best model: then all ranks make
@@ -140,16 +202,74 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
     def __init__(self, device: str = "") -> None:
         super().__init__()
         self.device = device
+        self._rows: dict[bool, float | None] = {}  # by whether it is the validation
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._rows = {}
+
+    # Keras counts the rows of the validation with the same variable.
+    def on_test_begin(self, logs: Logs = None) -> None:
+        self._rows[False] = _rows_of(self.model)
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        self._rows[True] = _rows_of(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         metrics = {} if logs is None else logs
+        self._rows.setdefault(False, _rows_of(self.model))
         mine = {name: np.asarray(metrics[name]) for name in sorted(metrics)}
         # As objects: Keras 2 may be in a graph of TensorFlow 1, where tensors have no values yet.
-        everyone = current_world().communicator.allgather_object(mine)
+        gathered = current_world().communicator.allgather_object((mine, self._rows))
+        everyone = [theirs for theirs, _ in gathered]
         _check_metrics(everyone)
         for name, each in mine.items():
-            value = np.mean([theirs[name].astype(np.float64) for theirs in everyone], axis=0)
+            rows = [theirs.get(name.startswith("val_")) for _, theirs in gathered]
+            value = _mean([theirs[name] for theirs in everyone], rows)
             metrics[name] = float(value) if each.ndim == 0 else value
+
+
+class BackupAndRestore(OfOneKeras, keras.callbacks.BackupAndRestore):
+    """`keras.callbacks.BackupAndRestore` for all ranks: rank 0 writes, all continue (collective).
+
+    Give it to all ranks. If a training was interrupted, the next `fit` begins on every rank with
+    the epoch, the weights and the optimizer's state of the last backup.
+
+    Parameters
+    ----------
+    backup_dir : the folder of the backup, which rank 0 alone reads and writes.
+    **options : as for `keras.callbacks.BackupAndRestore`.
+
+    Raises
+    ------
+    InputError
+        The program uses Keras 2.
+    """
+
+    def __init__(self, backup_dir: Any, **options: Any) -> None:
+        if not keras.__version__.startswith("3"):
+            raise InputError("BackupAndRestore: expected Keras 3; unset TF_USE_LEGACY_KERAS.")
+        super().__init__(backup_dir, **options)
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_begin(logs)
+        group = current_world().communicator
+        self.model._initial_epoch = group.broadcast_object(self.model._initial_epoch)
+        broadcast = BroadcastGlobalVariablesCallback(0)
+        broadcast.set_model(self.model)
+        broadcast.on_train_begin()
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_batch_end(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_epoch_end(epoch, logs)
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_end(logs)
 
 
 class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
@@ -205,6 +325,39 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if rank() == 0:
             super().on_epoch_end(epoch, logs)
+
+
+def _compare_after(epoch: int, batches: int, model: Any, local: Sequence[Any]) -> None:
+    """Raise an error on all ranks if they do not end an epoch together and alike (collective)."""
+    optimizer = model.optimizer
+    if not isinstance(optimizer, DistributedUpdate) or session_of_keras() is not None:
+        return
+    reduction, own = optimizer._reduction, {id(_backend(variable)) for variable in local}
+    group = reduction.communicator or current_world().communicator
+    shared = [
+        variable
+        for variable in model.trainable_variables
+        if id(_backend(variable)) not in own and not reduction.is_local(variable)
+    ]
+    when = f"{AT_EPOCH_END}{epoch + 1}, after {counted(batches, 'step')}"
+    if group.size > 1:
+        compare(comparable(shared), optimizer, group, when=when)
+
+
+def _rows_of(model: Any) -> float | None:
+    """Return the number of rows in the mean that is the model's loss; None if it is unknown."""
+    for metric in getattr(model, "metrics", ()):
+        if metric.name == "loss" and hasattr(metric, "count"):
+            return number_of(metric.count)
+    return None
+
+
+def _mean(values: Sequence[np.ndarray], rows: Sequence[float | None]) -> Any:
+    weights = [0.0 if n is None else n for n in rows]
+    if None in rows or not sum(weights):
+        weights = [1.0] * len(values)
+    terms = [n * value.astype(np.float64) for n, value in zip(weights, values, strict=True) if n]
+    return np.sum(terms, axis=0) / sum(weights)
 
 
 def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:

@@ -138,8 +138,9 @@ def load_model(
     objects = {each.__name__: each for each in custom_optimizers or ()} | dict(custom_objects or {})
     model = keras.models.load_model(filepath, custom_objects=objects)
     optimizer = getattr(model, "optimizer", None)
-    # The program's custom objects may make it a distributed one.
-    if optimizer is not None and not isinstance(optimizer, DistributedUpdate):
+    # It is distributed already by the program's custom objects, or if this program has saved it.
+    keeps = isinstance(optimizer, DistributedUpdate) and compression is Compression.none
+    if optimizer is not None and not keeps:
         model.optimizer = DistributedOptimizer(optimizer, compression=compression)
         build(model.optimizer, model.trainable_variables)
     return model

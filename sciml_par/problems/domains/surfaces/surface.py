@@ -13,6 +13,9 @@ from sciml_par.problems.domains.surfaces.sampling import GRID, exactly
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
+_SAME_DIRECTION = 0.9
+"""Cosine above which a normal is that of a face; those that a user gives are approximate."""
+
 
 class OnSurface(NamedTuple):
     """Points x [n, d] on a surface, outward unit normals [n, d], and which belong to it [n]."""
@@ -89,6 +92,14 @@ class Surface(ABC):
         """Return which points lie on it, or on its part of that name: x: [n, d] -> [n]."""
         foot, _, kept = self.project(x)
         return np.asarray(kept & (np.linalg.norm(x - foot, axis=1) <= tolerance))
+
+    def has_normals(self, x: FloatArray, normals: FloatArray) -> BoolArray:
+        """Return at which points x: [n, d] of it these are its normals, so far as known: [n]."""
+        ours = self.project(x).normals
+        cosine = np.sum(ours * normals, axis=1)
+        mean = np.linalg.norm(ours, axis=1) < 1 - 1e-6
+        unknown = ~(ours.any(axis=1) & normals.any(axis=1))
+        return np.asarray(unknown | (cosine > np.where(mean, 1e-6, _SAME_DIRECTION)))
 
     def levels(self, name: str) -> list[Level] | None:  # noqa: ARG002
         """Return polynomials that are 0 on it, or on its part of that name; None if unknown."""

@@ -35,6 +35,13 @@ LEAST_GAIN = 0.99
 """A step that leaves more than this share of the loss is the last one."""
 
 
+class LastStep(NamedTuple):
+    """The last direction of Gauss–Newton, [p], and the share of it that was taken."""
+
+    direction: Array
+    size: float
+
+
 class State(NamedTuple):
     """Attributes: the last |step|, [M]; whether no step lowers the loss any more, [M]."""
 
@@ -88,6 +95,7 @@ class LeastSquares(Optimizer):
     default_steps: ClassVar[int] = 30
     second_order: ClassVar[bool] = True
     least_squares: ClassVar[bool] = True
+    most_left: ClassVar[float] = 0.01
     needs: ClassVar[type[Known]] = LinearJacobian
 
     _: KW_ONLY

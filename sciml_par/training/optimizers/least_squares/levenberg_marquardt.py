@@ -96,6 +96,7 @@ class LevenbergMarquardt(Optimizer):
     default_steps: ClassVar[int] = 1_000
     second_order: ClassVar[bool] = True
     least_squares: ClassVar[bool] = True
+    most_left: ClassVar[float] = 0.1
 
     _: KW_ONLY
     damping: float = 1e-2

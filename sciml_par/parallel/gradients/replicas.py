@@ -1,0 +1,296 @@
+"""Compare the ranks' copies of a model, which stay equal only if all ranks update them alike.
+
+Ranks apply equal gradients. A forgotten broadcast, another learning rate or `set_weights` on one
+rank therefore stops nothing, and the copies drift apart without a sign. So each set of variables
+whose gradients are reduced is compared from time to time: by three sums for each variable, which
+every rank gets of all ranks in one short allreduce.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par._text import counted, rank_list
+from sciml_par.parallel.collectives.one_tensor import allreduce
+from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.execution.graph_errors import MismatchInGraph
+from sciml_par.parallel.execution.host_function import call_on_host
+from sciml_par.parallel.execution.vectorized import convert_to_nothing
+from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
+from sciml_par.parallel.gradients.optimizer_state import raw_learning_rate
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.world import current_world
+from sciml_par.parallel.requests.reduce_op import Sum
+
+FIRST_COMPARED = 8
+"""The first reduction with a comparison. Programs broadcast their weights after the first step,
+which may update a critic several times."""
+
+INTERVAL = 64
+"""Reductions between comparisons; before this number they take place at each power of two."""
+
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}
+_REMEDY = (
+    "Broadcast the weights before the training, and give the same optimizer, learning rate, "
+    "callbacks and files to every rank."
+)
+
+Array = npt.NDArray[Any]
+
+
+def compare_when_due(
+    variables: Sequence[Any], optimizer: Any, group: Communicator | None
+) -> list[Any]:
+    """Count a reduction of gradients by `variables`; compare them if it is due (collective).
+
+    Returns the operations for which the next collective of a graph must wait.
+    """
+    group = group or current_world().communicator
+    shared = comparable(variables)
+    if group.size == 1 or not shared or os.environ.get("SCIML_PAR_REPLICAS", "") == "0":
+        return []
+    counter, first = _counter(shared, group), optimizer is not None
+    if tf.executing_eagerly():
+        count = int(counter.assign_add(1))
+        if _is_due(count, first):
+            compare(shared, optimizer, group, early=count < FIRST_COMPARED)
+        return []
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        return []  # a graph of TensorFlow 1
+    count = counter.assign_add(1, read_value=True)
+    verdict = tf.cond(
+        _is_due(count, first),
+        lambda: tf.cast(
+            compare(shared, optimizer, group, early=count < FIRST_COMPARED), tf.float32
+        ),
+        lambda: tf.zeros([], tf.float32),
+    )
+    operations = [condition.op for condition in verdict.op.inputs]
+    if in_compiled_function():  # XLA keeps the order of collectives by a variable
+        operations.append(tf.raw_ops.AssignAddVariableOp(resource=bridge().order(), value=verdict))
+    for operation in operations:  # tf.vectorized_map does not compare
+        convert_to_nothing(operation)
+    return [verdict.op]
+
+
+@not_converted
+def compare(
+    variables: Sequence[Any],
+    optimizer: Any,
+    group: Communicator,
+    *,
+    early: Any = False,
+    when: str = "",
+) -> Any:
+    """Raise a `CollectiveMismatchError` on all ranks if theirs differ (collective).
+
+    Parameters
+    ----------
+    variables : the same on all ranks, up to rounding.
+    optimizer : one with the same settings on all ranks, or None.
+    early : whether the weights may still differ.
+    when : the occasion, which must be the same on all ranks.
+
+    Returns
+    -------
+    A zero, which a compiled graph must use.
+    """
+    wide = any(_backend(each).dtype == tf.float64 for each in variables)
+    kind = tf.float64 if wide else tf.float32
+    tensors = [tf.stop_gradient(tf.cast(_backend(each), kind)) for each in variables]
+    settings = settings_of(optimizer)
+    about = [_number(settings), _rate(optimizer), early]
+    header = tf.stack([tf.cast(tf.convert_to_tensor(each), kind) for each in about])
+    rows = tf.stack([header, *map(_sums, tensors)])
+    # Each rank's rows are in its place; a rank that has joined has none.
+    shapes = [[n, *rows.shape] for n in (group.rank, group.size - 1 - group.rank)]
+    before, after = (tf.zeros(shape, kind) for shape in shapes)
+    name = f"comparison of the weights{when}"
+    ranks = allreduce(
+        tf.concat([before, rows[None], after], axis=0), Sum, name=name, communicator=group
+    )
+    judge = _Judge(variables, settings, group)
+    if tf.executing_eagerly():
+        return judge.check(ranks.numpy())
+    if in_compiled_function():
+        return call_on_host(judge.check_on_host, [ranks], [()])[0]
+    mismatch = MismatchInGraph()
+    check = mismatch.caught(lambda array: [judge.check(array)], lambda: [np.float64(0)])
+    verdict, failed = tf.numpy_function(check, [ranks], [tf.float64, tf.bool])
+    return mismatch.checked([verdict], failed)[0]
+
+
+def settings_of(optimizer: Any) -> dict[str, str]:
+    """Return the settings that do not change in the training, as texts."""
+    if optimizer is None:
+        return {}
+    settings = {"class": type(optimizer).__name__}
+    try:
+        with tf.init_scope():
+            config = optimizer.get_config()
+    except Exception:  # of the program's class
+        return settings
+    return settings | dict(_flat(config))
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in config.items():
+        # Keras numbers the names, and callbacks set rates, which are compared as they are.
+        changes = name == "learning_rate" and not isinstance(value, Mapping)
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif name != "name" and not changes:
+            plain = isinstance(value, bool | int | float | str | None)
+            yield f"{prefix}{name}", repr(value) if plain else type(value).__name__
+
+
+def _number(settings: Mapping[str, str]) -> int:
+    """Return a positive number that is exact in float32, and that differs for other settings."""
+    text = repr(sorted(settings.items())).encode()
+    return 1 + int.from_bytes(hashlib.blake2b(text, digest_size=2).digest(), "little")
+
+
+def _rate(optimizer: Any) -> Any:
+    """Return the learning rate; 0 for a function, whose calls may count."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    rate = None if inner is None else raw_learning_rate(inner)
+    if callable(rate):
+        rate = rate(inner.iterations) if hasattr(rate, "get_config") else None
+    return 0.0 if rate is None else rate
+
+
+def _is_due(count: Any, first: bool) -> Any:
+    """Return whether reduction `count`, an integer or a tensor, has a comparison."""
+    doubled = (count & (count - 1)) == 0
+    due = (count >= FIRST_COMPARED) & ((doubled & (count < INTERVAL)) | (count % INTERVAL == 0))
+    return due | (count == 1) if first else due
+
+
+def _backend(variable: Any) -> Any:
+    """Return the `tf.Variable` of a `keras.Variable`, whose `value` may be a cast copy."""
+    return getattr(variable, "_value", variable)
+
+
+def comparable(variables: Sequence[Any]) -> list[Any]:
+    """Return the variables of real numbers among `variables`, which may be tensors."""
+    backends = [(each, _backend(each)) for each in variables]
+    return [
+        each
+        for each, inner in backends
+        if isinstance(inner, tf.Variable)
+        and inner.dtype.is_floating
+        and inner.shape.is_fully_defined()
+    ]
+
+
+def _sums(x: Any) -> Any:
+    """Return the sum of squares, the sum, and the sum of the first half of all elements."""
+    flat = tf.reshape(x, [-1])
+    parts = (flat * flat, flat, flat[: flat.shape[0] // 2])
+    return tf.stack([tf.reduce_sum(part) for part in parts])
+
+
+def _counter(variables: Sequence[Any], group: Communicator) -> Any:
+    """Return the number of reductions by these variables, a variable that lives as they do."""
+    counters: dict[Any, Any] = current_world().kept.setdefault("reductions by variables", {})
+    key = (group.identity, *map(id, variables))
+    if key not in counters:
+        # A tf.function that creates a variable on its thread would be traced twice.
+        with ThreadPoolExecutor(1) as other_thread:
+            counters[key] = other_thread.submit(_zero).result()
+        weakref.finalize(variables[0], counters.pop, key, None).atexit = False
+    return counters[key]
+
+
+def _zero() -> Any:
+    # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
+    return tf.Variable(0, dtype=tf.int64, trainable=False, name="sciml_par_reductions")
+
+
+class _Judge:
+    """Finds the differences in what the ranks have sent."""
+
+    def __init__(
+        self, variables: Sequence[Any], settings: Mapping[str, str], group: Communicator
+    ) -> None:
+        self._group, self._settings = group, settings
+        self._names = [getattr(each, "path", None) or each.name for each in variables]
+        backends = [_backend(each) for each in variables]
+        self._sizes = np.array([each.shape.num_elements() for each in backends], np.float64)
+        self._rounding = np.sqrt([_EPSILON.get(each.dtype.name, 2.0**-7) for each in backends])
+
+    def check(self, rows: Array) -> np.float64:
+        """Return 0, or raise the error if the ranks' rows, [P, 1 + variables, 3], differ."""
+        fault = self._fault(np.asarray(rows, np.float64))
+        if fault is not None:
+            raise self._group.mismatch_error(fault)
+        return np.float64(0)
+
+    def check_on_host(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        """Check XLA's memory."""
+        results[0][...] = self.check(arguments[0])
+
+    def _fault(self, rows: Array) -> str | None:
+        numbers, rates, early = rows[:, 0].T
+        present = np.flatnonzero(numbers)
+        if (numbers[present] != numbers[present[0]]).any():
+            settings = self._group.allgather_object(self._settings)
+            names = dict.fromkeys(name for each in settings for name in each)
+            texts = {name: [each.get(name, "none") for each in settings] for name in names}
+            name = next((name for name in names if len(set(texts[name])) > 1), "class")
+            what = f"settings of the optimizer: {name}"
+            return self._of_ranks(what, dict(enumerate(texts[name])))
+        if not np.allclose(rates[present], rates[present[0]], 1e-5, 0, equal_nan=True):
+            return self._of_ranks("learning rates", {int(r): f"{rates[r]:g}" for r in present})
+        return None if early.any() else self._fault_of_weights(rows, present)
+
+    def _of_ranks(self, what: str, texts: Mapping[int, str]) -> str:
+        ranks_with: dict[str, list[int]] = {}
+        for rank, text in texts.items():
+            ranks_with.setdefault(text, []).append(rank)
+        lines = [f"  {rank_list(ranks)}: {text}\n" for text, ranks in ranks_with.items()]
+        return f"{self._begin} different {what}\n{''.join(lines)}{_REMEDY}"
+
+    @property
+    def _begin(self) -> str:
+        return f"The ranks of «{self._group.name}» train with"
+
+    def _fault_of_weights(self, rows: Array, present: Array) -> str | None:
+        first = present[0]
+        distances, limit = self._distances(rows[first, 1:], rows[present, 1:])
+        fits = distances <= limit
+        far = present[~fits.all(axis=1)]
+        if not len(far):
+            return None
+        excess = np.where(fits, 0.0, distances / np.maximum(limit, 1e-300))
+        rank, worst = np.unravel_index(np.argmax(excess), excess.shape)
+        return (
+            f"{self._begin} different weights: {self._names[worst]} differs by about "
+            f"{distances[rank, worst]:.1e} between rank {present[rank]} and rank {first}, where "
+            f"its norm is {np.sqrt(rows[first, 1 + worst, 0]):.1e} and rounding explains "
+            f"{limit[worst]:.1e}. {rank_list(far.tolist()).capitalize()} "
+            f"{'differs' if len(far) == 1 else 'differ'} from rank {first} in "
+            f"{np.count_nonzero(~fits.all(axis=0))} of {counted(len(self._names), 'variable')}. "
+            f"{_REMEDY}"
+        )
+
+    def _distances(self, sums: Array, others: Array) -> tuple[Array, Array]:
+        """Return the estimated distances, [P, variables], and what rounding explains of them."""
+        equal = (others == sums) | (np.isnan(others) & np.isnan(sums))
+        with np.errstate(all="ignore"):
+            moved = np.where(equal, 0.0, np.abs(others - sums))
+            norms, lengths = np.sqrt(sums[:, 0]), np.sqrt(others[:, :, 0])
+            moved[:, :, 0] = np.where(equal[:, :, 0], 0.0, np.abs(lengths - norms))
+            rms = np.sqrt(np.nansum(sums[:, 0]) / self._sizes.sum())
+            limit = self._rounding * np.fmax(norms, np.sqrt(self._sizes) * rms)
+        distances = np.where(np.isfinite(moved), moved, np.inf).max(axis=2)
+        return distances, np.where(np.isfinite(limit), limit, 0.0)

@@ -1,0 +1,140 @@
+"""Residuals of problems in SI units are divided by their sizes; natural units stay as they are."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from trainings import shared
+
+import sciml_par.parallel as sp
+from sciml_par.networks import MLP
+from sciml_par.problems import (
+    Box,
+    Condition,
+    Dirichlet,
+    Initial,
+    Interval,
+    Neumann,
+    Observations,
+    Problem,
+    Residual,
+    Time,
+    Unknown,
+    derivative,
+    laplacian,
+    problem_by_name,
+)
+from sciml_par.results import Result
+from sciml_par.training import LevenbergMarquardt, train
+from sciml_par.training.weights.of_size import sizes_of_residuals
+
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+YOUNG, INERTIA, LOAD, NOISE = 2.1e11, 1e-9, 100.0, 1e-3  # Pa, m⁴, N/m, m
+AT = np.linspace(0.1, 1, 15)[:, None]
+
+
+def deflection(x: Any) -> Any:
+    return LOAD / (24 * YOUNG * INERTIA) * (x**4 - 4 * x**3 + 6 * x**2)
+
+
+SEEN = deflection(AT) + NOISE * np.random.default_rng(2).normal(size=AT.shape)
+
+
+def beam(**options: Any) -> Problem:
+    """A cantilever of 1 m, with measured deflections of centimetres."""
+    return Problem(
+        Interval(0, 1),
+        Residual(lambda u, x, *, E: E * INERTIA * derivative(u, x, 0, 0, 0, 0) - LOAD, **options),
+        conditions=[
+            Dirichlet(0.0, on="left"),
+            Neumann(0.0, on="left"),
+            Condition(lambda u, x: derivative(u, x, 0, 0), on="right", name="moment"),
+            Condition(lambda u, x: derivative(u, x, 0, 0, 0), on="right", name="shear"),
+            Observations(AT, SEEN, noise=NOISE),
+        ],
+        unknowns={"E": Unknown(1e11, lower=0)},
+        name="beam",
+    )
+
+
+def test_a_beam_in_si_units_has_the_modulus_of_least_squares(tmp_path: Any) -> None:
+    result = train(
+        beam(),
+        network=partial(MLP, width=10, depth=1),
+        optimizer=LevenbergMarquardt(),
+        steps=150,
+        points=60,
+        precision="float64",
+        grow=False,
+        progress=False,
+    )
+    shape = YOUNG * deflection(AT)
+    inverse = float((shape * SEEN).sum() / (shape**2).sum())
+    deviation = NOISE / np.sqrt((shape**2).sum()) / inverse**2
+    young = result.unknowns["E"].mean
+    assert abs(young - 1 / inverse) < 0.3 * deviation
+    low, high = result.uncertainty().intervals["E"]
+    assert (high - low) / (2 * 1.96) == pytest.approx(deviation, rel=0.15)
+    sizes = result.members[0].sizes
+    assert sizes["residual"] == 128.0 and sizes["dirichlet"] < 0.1 and "observations" not in sizes
+    assert "divides residuals by their sizes" in "\n".join(result.remarks)
+    folder = shared(tmp_path)
+    result.save(folder)
+    sp.barrier()
+    assert Result.load(folder, problem=beam()).members[0].sizes == sizes
+
+
+def cooling(k: float, *, rho_c: float, length: float, duration: float) -> Problem:
+    return Problem(
+        Box([0, 0], [length, length]) * Time(0, duration),
+        lambda T, x: rho_c * derivative(T, x, "t") - k * laplacian(T, x, over=("x", "y")),
+        conditions=[
+            Initial(37.0),
+            Dirichlet(-100.0, on="bottom"),
+            Neumann(0.0, on=("left", "right", "top")),
+        ],
+    )
+
+
+def test_sizes_are_those_of_the_largest_terms() -> None:
+    sizes = sizes_of_residuals(cooling(0.5, rho_c=3.6e6, length=0.1, duration=900.0))
+    # 3.6e6 · 100 K / 450 s; 100 K; and 100 K / 0.05 m, within a factor 4.
+    for name, size in {"residual": 8e5, "initial": 100, "dirichlet": 100, "neumann": 2e3}.items():
+        assert size / 4 < sizes[name] < 4 * size, name
+        assert np.log2(sizes[name]) % 1 == 0
+    rate = Problem(
+        Time(0, 2000),
+        lambda u, t: derivative(u, t, "t") + 2e-6 * u(t) ** 2,
+        conditions=[Initial(1000.0)],
+    )
+    assert sizes_of_residuals(rate)["initial"] == pytest.approx(1000, rel=0.6)
+
+
+NATURAL = ["poisson-2d", "helmholtz", "heat-long", "wave", "beam", "elasticity", "lorenz", "pipe"]
+
+
+@pytest.mark.parametrize("name", NATURAL)
+def test_natural_units_stay_as_they_are(name: str) -> None:
+    assert sizes_of_residuals(problem_by_name(name)) == {}
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        beam(weight=0.1),
+        beam().with_term_weights({"moment": 2.0}),
+        cooling(0.5, rho_c=1.0, length=1.0, duration=1.0),
+        Problem(  # it is not finite for the functions that are tried
+            Interval(0, 1),
+            lambda u, x: 1e9 * derivative(u, x, 0) + tf.math.log(-u(x)),
+            conditions=[Dirichlet(-1.0, on="left")],
+        ),
+    ],
+    ids=["weight of the equation", "weight of a term", "balanced", "not finite"],
+)
+def test_weights_that_are_given_hold(problem: Problem) -> None:
+    assert sizes_of_residuals(problem) == {}

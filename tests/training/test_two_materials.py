@@ -1,0 +1,97 @@
+"""Equations that hold in a part of the domain, and components that mean something there alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sciml_par.errors import InputError
+from sciml_par.networks import RandomFeatures
+from sciml_par.problems import (
+    Dirichlet,
+    Interface,
+    Interval,
+    Neumann,
+    Problem,
+    Residual,
+    laplacian,
+)
+from sciml_par.training import LeastSquares, train
+
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+WALL, HEAT = 0.4, 3.0
+X = np.linspace(0, 1, 31)[:, None]
+
+
+def inner(x: Any) -> Any:
+    return x[:, 0] < WALL
+
+
+def outer(x: Any) -> Any:
+    return x[:, 0] > WALL
+
+
+def wall(**options: Any) -> Problem:
+    """Heat through a wall of two materials, k = 1 and 20: straight lines with a kink."""
+    return Problem(
+        Interval(0, 1),
+        [
+            Residual(lambda T, x: laplacian(T["inner"], x), where=inner, name="inner"),
+            Residual(
+                lambda T, x, f: laplacian(T["outer"], x) - f,
+                data=lambda x: 2.0 * np.ones(len(x)),
+                where=outer,
+                name="outer",
+            ),
+        ],
+        outputs=("inner", "outer"),
+        conditions=[
+            Dirichlet(1.0, component="inner", on="left"),
+            Neumann(HEAT, component="outer", on="right"),
+            Interface("inner", "outer", at=("x", WALL), k_left=1.0, k_right=20.0),
+        ],
+        **options,
+    )
+
+
+def exact(x: Any) -> Any:
+    """T″ = 0, then 2; with the same flux and value at the wall."""
+    slope = HEAT - 2 * (1 - WALL)
+    beyond = 1 + 20 * slope * WALL + slope * (x - WALL) + (x - WALL) ** 2
+    return np.where(x < WALL, 1 + 20 * slope * x, beyond)
+
+
+solved = partial(
+    train,
+    network=partial(RandomFeatures, features=40, scale=3.0),
+    optimizer=LeastSquares(),
+    points=60,
+    precision="float64",
+    evaluation_points=51,
+    estimate=True,
+    progress=False,
+)
+
+
+def test_the_error_is_known_where_components_mean_something() -> None:
+    result = solved(wall(where={"inner": inner, "outer": outer}))
+    u = result.predict(X).mean
+    found = np.where(inner(X)[:, None], u[:, :1], u[:, 1:])
+    error = np.linalg.norm(found - exact(X)) / np.linalg.norm(exact(X))
+    assert error < 1e-8
+    assert result.error.known and result.error.relative < 1e-7
+
+
+def test_an_equation_counts_where_it_holds() -> None:
+    equation = wall().residuals[1]
+    x, f, holds = equation.payload(X)
+    np.testing.assert_array_equal(holds[:, 0] == 1, outer(x))
+    assert f.shape == holds.shape == (31, 1)
+    with pytest.raises(InputError, match=r"where must return booleans of shape \[31\]"):
+        Residual(lambda u, x: u(x), where=lambda x: x).payload(X)
+    for where in ({"upper": inner}, {"inner": 3}, [inner]):
+        with pytest.raises(InputError, match="where must be a dictionary of functions"):
+            wall(where=where)
