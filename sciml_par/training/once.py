@@ -88,7 +88,9 @@ def train_once(
         _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)
-        return _result(growing.ready, meeting, arguments, world, estimate, uncertainty, start)
+        return _result(
+            growing.ready, meeting, arguments, world, estimate, uncertainty, start, signals.stop
+        )
 
 
 def _meeting(ready: Preparation, everyone: Communicator) -> Meeting:
@@ -142,6 +144,7 @@ def _result(
     estimate: bool | None,
     uncertainty: bool | None,
     start: Correction | None,
+    ended: Callable[[], str | None],
 ) -> Result:
     """Collect what the ranks have found, and estimate its error if asked for (collective)."""
     everyone = world.communicator
@@ -151,7 +154,7 @@ def _result(
     whole = arguments.evaluation_domain or common_domain(arguments.problem, everyone)
     found = members_found(ready, meeting.courses, outcomes, whole, everyone)
     if wants_estimate(estimate, found, ready, everyone):
-        found = with_estimates(found, ready, meeting.courses, outcomes, world, start)
+        found = with_estimates(found, ready, meeting.courses, outcomes, world, start, ended)
     samples = getattr(arguments.mode, "bootstrap", False)
     found = with_uncertainties(
         found, ready, meeting.courses, outcomes, uncertainty, samples=samples

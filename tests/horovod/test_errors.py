@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 
 import numpy as np
@@ -239,3 +240,22 @@ def test_errors_are_still_those_of_sciml_par():
     with pytest.raises(InputError, match="splits"):
         hvd.alltoall(tf.ones([2]), [5] * hvd.size())
     assert issubclass(MismatchError, CollectiveMismatchError)
+
+
+@pytest.mark.parametrize("framework", ("torch", "mxnet", "ray", "spark"))
+def test_packages_of_other_frameworks_say_what_to_use(framework):
+    with pytest.raises(ImportError, match=f"for TensorFlow and Keras, and has no {framework}"):
+        importlib.import_module(f"sciml_par.horovod.{framework}")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("broadcast_parameters", "broadcast_variables"),
+        ("allreduce_async_", "leave _async out"),
+        ("allreduce_", "allreduce returns the result"),
+    ],
+)
+def test_names_of_pytorch_say_what_to_use(name, advice):
+    with pytest.raises(AttributeError, match=f"{name}.*PyTorch; .*{advice}"):
+        getattr(importlib.import_module("sciml_par.horovod.tensorflow"), name)

@@ -195,7 +195,7 @@ def test_an_optimizer_from_another_program_is_refused():
 def test_broadcast_of_models_that_differ():
     width = 2 if sp.rank() == 0 else 3
     model = small_model(keras.layers.Dense(width))
-    with pytest.raises(CollectiveMismatchError):
+    with pytest.raises(CollectiveMismatchError, match=r"rank 0 has 6: float32 \[2, 2\].* rank 1"):
         begin(hvd.BroadcastGlobalVariablesCallback(0), model)
 
 
@@ -277,3 +277,80 @@ def test_a_callback_of_the_other_keras_says_so():
     with pytest.raises(InputError, match="TF_USE_LEGACY_KERAS"):
         hvd.MetricAverageCallback()._implements_train_batch_hooks()
     assert not hasattr(hvd.MetricAverageCallback(), "something")
+
+
+def distributed_model():
+    model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+    model.compile(sp.DistributedOptimizer(keras.optimizers.SGD(0.01)), loss="mse")
+    return model
+
+
+def rows(number):
+    x = np.random.default_rng(sp.rank()).normal(size=[number, 2]).astype("float32")
+    return x, x[:, :1] + sp.rank()
+
+
+def test_metrics_are_those_over_all_rows():
+    model = distributed_model()
+    model.compile(keras.optimizers.SGD(0.0), loss="mse")
+    x, y = rows(3 + 4 * sp.rank())
+    callbacks = [hvd.BroadcastGlobalVariablesCallback(0), hvd.MetricAverageCallback()]
+    data = rows(9 - 2 * sp.rank())
+    history = model.fit(
+        x, y, batch_size=2, verbose=0, callbacks=callbacks, validation_data=data
+    ).history
+    for name, part in (("loss", (x, y)), ("val_loss", data)):
+        squares = np.concatenate(
+            sp.current_world().communicator.allgather_object(
+                np.square(part[1] - model.predict(part[0], verbose=0))
+            )
+        )
+        assert history[name] == pytest.approx([squares.mean()], rel=1e-5)
+
+
+@several_ranks
+def test_uneven_batches_fail_in_the_first_epoch():
+    model = distributed_model()
+    x, y = rows(4 + 2 * (sp.rank() == 0))
+    callbacks = [hvd.BroadcastGlobalVariablesCallback(0)]
+    with pytest.raises(
+        (CollectiveMismatchError, tf.errors.FailedPreconditionError), match="steps_per_epoch"
+    ) as caught:
+        model.fit(x, y, batch_size=2, epochs=3, verbose=0, callbacks=callbacks)
+    assert "at the end of epoch 1, after 2 steps" in str(caught.value)
+
+
+@several_ranks
+def test_a_schedule_on_one_rank_fails_at_the_end_of_an_epoch():
+    model = distributed_model()
+    callbacks = [hvd.BroadcastGlobalVariablesCallback(0)]
+    if sp.rank() == 0:
+        callbacks.append(keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 / (1 + epoch)))
+    x, y = rows(2)
+    with pytest.raises(CollectiveMismatchError, match="different learning rates"):
+        model.fit(x, y, batch_size=2, epochs=3, verbose=0, callbacks=callbacks)
+
+
+def test_all_ranks_continue_from_the_backup_of_rank_0(tmp_path):
+    folder = sp.current_world().communicator.broadcast_object(str(tmp_path / "backup"))
+    x, y = rows(4)
+    epochs = []
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            epochs.append(epoch)
+            if epochs == [0, 1, 2]:
+                raise InterruptedError
+
+    def fit(model):
+        callbacks = [hvd.BackupAndRestore(folder), hvd.BroadcastGlobalVariablesCallback(0), Stop()]
+        model.fit(x, y, batch_size=2, epochs=4, verbose=0, callbacks=callbacks)
+
+    model, other = distributed_model(), distributed_model()
+    with pytest.raises(InterruptedError):
+        fit(model)
+    del epochs[:]
+    fit(other)
+    assert epochs == [2, 3] and int(other.optimizer.iterations) == 8
+    group = sp.current_world().communicator
+    assert len(set(map(str, group.allgather_object(other.get_weights())))) == 1

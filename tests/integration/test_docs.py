@@ -12,6 +12,7 @@ import runpy
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import GenericAlias
 from typing import Any
@@ -34,7 +35,7 @@ STUBS = [ROOT / "sciml_par" / "__init__.pyi", *sorted((ROOT / "sciml_par").glob(
 RUN = "<!-- run: mpirun -np 2 -->"
 SKIP = re.compile(r"<!-- skip: \S.* -->")
 ACCURATE = 1e-2
-TOLERANCE = 1e-3  # that of the program in the README
+TOLERANCE = 1e-6  # that of the program in the README
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,16 @@ def test_a_link_leads_somewhere(page: Path, target: str) -> None:
         assert anchor in [anchor_of(line) for line in headings_of(found)]
     if found.suffix == ".png":
         assert found.stat().st_size < 150_000
+
+
+def test_every_page_of_the_route_leads_to_the_next() -> None:
+    text = (ROOT / "docs" / "index.md").read_text()
+    route = text.partition("## The route")[2].partition("\n## ")[0]
+    pages = re.findall(r"\]\(([a-z-]+\.md)\)", route)
+    assert len(pages) > 15
+    for page, after in pairwise(pages):
+        last = (ROOT / "docs" / page).read_text().rpartition("Next: ")[2]
+        assert f"]({after})" in last.split("\n")[0], page
 
 
 def headings_of(page: Path) -> list[str]:

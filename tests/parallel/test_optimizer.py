@@ -21,7 +21,9 @@ SHAPES = ((3, 2), (4,))
 
 def new_variables():
     starts = [normals(shape, f"start {shape}")[0] for shape in SHAPES]
-    return [keras.Variable(start, dtype="float64") for start in starts]
+    names = ("first", "second")
+    pairs = zip(starts, names, strict=True)
+    return [keras.Variable(start, dtype="float64", name=name) for start, name in pairs]
 
 
 def of_rank(rank, step):
@@ -72,7 +74,14 @@ def constant_rate():
     return 0.05
 
 
+def several():
+    optimizers = keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.1))
+    optimizers["second"] = keras.optimizers.Adam(0.2)
+    return keras.optimizers.MultiOptimizer(optimizers)
+
+
 OPTIMIZERS = {
+    **({"several": several} if hasattr(keras.optimizers, "MultiOptimizer") else {}),
     "clipnorm": lambda: keras.optimizers.SGD(0.1, momentum=0.9, clipnorm=0.3),
     "global_clipnorm": lambda: keras.optimizers.Adam(0.1, global_clipnorm=0.3),
     "schedule and decay": lambda: keras.optimizers.AdamW(decay(), weight_decay=0.1),

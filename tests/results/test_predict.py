@@ -91,7 +91,6 @@ def test_points_may_be_given_in_several_ways() -> None:
     ("x", "said"),
     [
         (np.zeros((3, 2)), r"\[3, 2\]"),
-        (0.5, "a float that NumPy does not read as real numbers"),
         ([["a"]], "a list that NumPy does not read as real numbers"),
         ([[0.0], [0.0, 1.0]], "a list that NumPy does not read as real numbers"),
         ([[1j]], "a list that NumPy does not read as real numbers"),

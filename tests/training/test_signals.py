@@ -45,6 +45,12 @@ def test_one_rank_with_a_signal_stops_all(name: str) -> None:
     assert signal.set_wakeup_fd(pipe) == pipe
 
 
+def test_a_signal_cuts_the_estimate() -> None:
+    name = "SIGTERM" if sp.size() == 1 else "SIGINT"
+    result = small(poisson(), callbacks=send(name), estimate=True)
+    assert f"{name} has ended it" in result.error.reason
+
+
 @pytest.mark.ranks(most=1, reason="local")
 def test_handlers_of_the_program_and_ignored_signals_stay() -> None:
     seen: list[int] = []

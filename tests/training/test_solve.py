@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,27 +13,32 @@ import tensorflow as tf
 
 from sciml_par import rank, solve
 from sciml_par.errors import InputError, ResultWarning
-from sciml_par.networks import RandomFeatures
+from sciml_par.networks import RandomFeatures, Windows
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems import (
     Box,
     Condition,
     Dirichlet,
     Initial,
+    IntegralCondition,
     Interval,
     Neumann,
     Observations,
     Problem,
     Residual,
     Time,
+    Unknown,
     derivative,
     laplacian,
     poisson,
     problem_by_name,
 )
-from sciml_par.training import Checkpoint, LeastSquares, train
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.training import Checkpoint, LeastSquares, Points, train
+from sciml_par.training.estimate.convergence import LARGE, if_converged, step_size
 from sciml_par.training.solving import by_windows
 from sciml_par.training.solving import solve as module
+from sciml_par.training.solving.by_splits import climb_by_splits
 from sciml_par.training.solving.ladder import Ladder
 
 pytestmark = pytest.mark.beside
@@ -317,6 +324,88 @@ def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         solve(_front(0.004), checkpoint=checkpoint, seconds=60, resume="auto", **options)
 
 
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_u_is_not_zero_at_the_start_where_the_equation_is_singular_there():
+    t = np.linspace(0, 1, 5)
+    problem = Problem(
+        Time(0, 1),
+        lambda u, t: derivative(u, t, "t") + 1 / u(t),
+        conditions=[Initial(2.0)],
+    )
+    result = solve(problem, tolerance=1e-6, progress=False)
+    np.testing.assert_allclose(result.predict(t).mean[:, 0], np.sqrt(4 - 2 * t), rtol=1e-6)
+    assert result.error.relative < 1e-6
+
+
+def _energy_level(start: float) -> Problem:
+    """u″/2 + E u = 0 in a well, with ∫ u² = 1: E = n² π² / 2."""
+    return Problem(
+        Interval(0, 1),
+        lambda u, x, *, E: laplacian(u, x) / 2 + E * u(x),
+        conditions=[Dirichlet(0.0), IntegralCondition(lambda u, x: u(x) ** 2, 1.0)],
+        unknowns={"E": Unknown(start, lower=0)},
+    )
+
+
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_an_unknown_stays_near_its_start_until_u_suits_it():
+    result = solve(_energy_level(18.0), tolerance=1e-6, progress=False)
+    np.testing.assert_allclose(result.unknowns["E"].mean, 2 * np.pi**2, rtol=1e-6)
+    assert result.error.relative < 1e-6
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_an_unknown_that_has_left_its_start_is_told():
+    with pytest.warns(ResultWarning, match="E has gone from its start 2 to 4.935"):
+        solve(_energy_level(2.0), tolerance=1e-6, progress=False)
+
+
+@pytest.mark.parametrize("start", [-3.0, lambda x: -3 - x])
+@pytest.mark.long_after(1)
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_start_chooses_among_solutions(start: Any) -> None:
+    """u² = (2 + x)² has the solutions ±(2 + x)."""
+    problem = Problem(Interval(0, 1), lambda u, x: u(x) ** 2 - (2 + x) ** 2)
+    result = solve(problem, tolerance=1e-6, progress=False, start=start)
+    np.testing.assert_allclose(result.predict([0.5]).mean, [[-2.5]], rtol=1e-6)
+
+
+def _infection(w: Any, t: Any) -> Any:
+    s, e, i = (w(t)[:, k : k + 1] for k in range(3))
+    rates = [-0.25 * s * i, 0.25 * s * i - 0.2 * e, 0.2 * e - 0.1 * i]
+    return derivative(w, t, "t") - tf.concat(rates, axis=1)
+
+
+def _epidemic() -> Problem:
+    """Its linearized equation amplifies e^{0.08 t}, so that a small residual says little."""
+    start = Initial((0.999, 0.001, 0.0))
+    return Problem(Time(0, 250), _infection, conditions=[start], outputs=("S", "E", "I"))
+
+
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.parametrize(("problem", "converges"), [(_epidemic(), False), (poisson(k=1), True)])
+def test_steps_that_have_not_converged_are_seen(problem: Problem, converges: bool) -> None:
+    ladder = Ladder(problem, 1e-3, 100.0, "float64", 0, current_world(), shown=False)
+    d = problem.domain.dimension
+    windows = Windows(partial(RandomFeatures, features=20, scale=6), parts=(3,) * d)
+    solved = ladder.solved_in_windows(windows, Points(800, method="sobol"))
+    x, inside = ladder.at
+    assert (step_size(solved, x[inside]) < LARGE) == converges
+    known = ErrorEstimate(1e-9, np.zeros(problem.outputs), 100.0)
+    error = if_converged(known, solved, ladder.at, [])
+    assert error.known == converges
+    assert converges or "have not converged" in error.sentence
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_no_error_is_claimed_where_all_rounds_stop_at_the_same_wrong_solution() -> None:
+    ladder = Ladder(_epidemic(), 1e-3, 120.0, "float64", 0, current_world(), shown=False)
+    climb_by_splits(ladder)  # two rounds gave the same u, in which nobody falls ill
+    assert ladder.best is None or ladder.best.predict([250.0]).mean[0, 0] < 0.2
+
+
 def _front(width: float = 0.002) -> Problem:
     """u_t + u u_x = ν u_xx with a front that features do not resolve."""
 
@@ -340,6 +429,8 @@ def _front(width: float = 0.002) -> Problem:
         ({"tolerance": 1e-6, "precision": "float32"}, "float64"),
         ({"precision": "half"}, "precision"),
         ({"seconds": 0}, "seconds"),
+        ({"start": "zero"}, "expected start to be a number"),
+        ({"start": float("nan")}, "start is not finite"),
     ],
 )
 def test_what_cannot_be_asked_for(arguments, words):

@@ -371,6 +371,31 @@ def test_networks_that_cannot_serve(
 
 
 @local
+def test_a_function_of_u_at_values_of_u_is_refused() -> None:
+    problem = Problem(
+        Interval(0, 1),
+        lambda u, x, *, b: derivative(u, x, "x") + b(u(x)[:, :1]),
+        unknowns={"b": UnknownFunction(1.0, of="u")},
+    )
+    with pytest.raises(InputError, match=r"write b\(x\), which is b at the values of u"):
+        quick(problem)
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_its_error_is_not_that_of_features_for_u() -> None:
+    result = quick(
+        Problem(
+            Interval(0, 1),
+            lambda u, x, *, k: derivative(u, x, "x") - k(x),
+            conditions=[Observations(np.linspace(0, 1, 9), np.linspace(0, 1, 9))],
+            unknowns={"k": UnknownFunction(1.0)},
+        ),
+        estimate=True,
+    )
+    assert "the error of the unknown function k is part of it" in result.error.sentence
+
+
 def test_it_begins_close_to_its_start_and_otherwise_for_each_seed() -> None:
     problem, x = decay(network=None), tf.constant(POINTS)
     solution = make_network(tiny, 1, 1, dtype="float64")

@@ -202,7 +202,7 @@ def _maps(
     panels = []
     for time in times:
         rows = curve.x[:, 2] == time
-        kept = np.where(curve.inside, values, np.nan)[rows]
+        kept = np.where(np.asarray(curve.inside), values, np.nan)[rows]
         at = Prediction(curve.label, curve.x[rows, :2], kept, coordinates=curve.coordinates[:2])
         label = f"${symbol(curve.coordinates[2])} = {time:.3g}$"
         panels.append(Panel(at, kept, norm, f"${name}$, {label}"))

@@ -9,6 +9,9 @@ from typing import Any
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.gradients.copied_optimizers import plain_name
 
+_PARTS = ("OptimizerMap", "_DynamicLossScaleState")
+"""Classes of objects in Keras' optimizers that hold optimizers or variables."""
+
 _OF_THE_FIRST = ("_agg_helper", "_passes", "_reduction")
 """Attributes of an optimizer that is distributed already."""
 
@@ -78,7 +81,7 @@ def copy_of(optimizer: Any, into: Any) -> Any:
             new = kind(map(copied, value))
         elif isinstance(value, dict):
             new = {key: copied(item) for key, item in value.items()}
-        elif type(value).__name__ == "_DynamicLossScaleState":  # of Keras 2
+        elif type(value).__name__ in _PARTS:
             kind = type(value)
             new = kind.__new__(kind)
             fill(value, new)

@@ -265,32 +265,31 @@ class _Judge:
         return f"The ranks of «{self._group.name}» train with"
 
     def _fault_of_weights(self, rows: Array, present: Array) -> str | None:
-        first = present[0]
-        distances, limit = self._distances(rows[first, 1:], rows[present, 1:])
-        fits = distances <= limit
-        far = present[~fits.all(axis=1)]
-        if not len(far):
+        first = int(present[0])
+        moved, norms = self._differences(rows[first, 1:], rows[present, 1:])
+        rms = np.sqrt(np.nansum(norms**2) / self._sizes.sum())
+        limit = self._rounding * np.fmax(norms, np.sqrt(self._sizes) * rms)
+        # A sum over random differences is about as long as their vector.
+        excess = moved.max(axis=2) / np.maximum(np.nan_to_num(limit, posinf=0.0), 1e-300)
+        far = excess > 1
+        if not far.any():
             return None
-        excess = np.where(fits, 0.0, distances / np.maximum(limit, 1e-300))
-        rank, worst = np.unravel_index(np.argmax(excess), excess.shape)
+        place, worst = np.unravel_index(np.argmax(excess), excess.shape)
+        size = self._sizes[worst]
+        least = (moved[place, worst] / np.sqrt([1.0, size, max(size // 2, 1.0)])).max()
+        ranks = rank_list(present[far.any(axis=1)].tolist())
         return (
-            f"{self._begin} different weights: {self._names[worst]} differs by about "
-            f"{distances[rank, worst]:.1e} between rank {present[rank]} and rank {first}, where "
-            f"its norm is {np.sqrt(rows[first, 1 + worst, 0]):.1e} and rounding explains "
-            f"{limit[worst]:.1e}. {rank_list(far.tolist()).capitalize()} "
-            f"{'differs' if len(far) == 1 else 'differ'} from rank {first} in "
-            f"{np.count_nonzero(~fits.all(axis=0))} of {counted(len(self._names), 'variable')}. "
-            f"{_REMEDY}"
+            f"{self._begin} different weights: {ranks} and rank {first} differ in "
+            f"{np.count_nonzero(far.any(axis=0))} of {counted(len(self._names), 'variable')}. The "
+            f"difference in {self._names[worst]} between rank {present[place]} and rank {first} is "
+            f"at least {least:.1e}, where the norm is {norms[worst]:.1e}. {_REMEDY}"
         )
 
-    def _distances(self, sums: Array, others: Array) -> tuple[Array, Array]:
-        """Return the estimated distances, [P, variables], and what rounding explains of them."""
-        equal = (others == sums) | (np.isnan(others) & np.isnan(sums))
+    def _differences(self, sums: Array, others: Array) -> tuple[Array, Array]:
+        """Return how norms and sums differ, [P, variables, 3], and the norms, [variables]."""
         with np.errstate(all="ignore"):
-            moved = np.where(equal, 0.0, np.abs(others - sums))
-            norms, lengths = np.sqrt(sums[:, 0]), np.sqrt(others[:, :, 0])
-            moved[:, :, 0] = np.where(equal[:, :, 0], 0.0, np.abs(lengths - norms))
-            rms = np.sqrt(np.nansum(sums[:, 0]) / self._sizes.sum())
-            limit = self._rounding * np.fmax(norms, np.sqrt(self._sizes) * rms)
-        distances = np.where(np.isfinite(moved), moved, np.inf).max(axis=2)
-        return distances, np.where(np.isfinite(limit), limit, 0.0)
+            ones, twos = sums.copy(), others.copy()
+            ones[:, 0], twos[:, :, 0] = np.sqrt(sums[:, 0]), np.sqrt(others[:, :, 0])
+            equal = (twos == ones) | (np.isnan(twos) & np.isnan(ones))
+            moved = np.where(equal, 0.0, np.abs(twos - ones))
+        return np.where(np.isfinite(moved), moved, np.finfo(np.float64).max), ones[:, 0]

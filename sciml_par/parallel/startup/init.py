@@ -123,7 +123,7 @@ def init(
     world.gpu = gpu.entry if gpu else None
     enter(world)
     atexit.register(shutdown)
-    before_mpi_ends(lambda: (shutdown(), world.mailbox.settle()))
+    before_mpi_ends(shutdown, world.mailbox.settle)
     warn_of_copies(os.environ)
     _supervise(world, patience, silence)
     world.transport = _connect_gpus(world, gpu, index)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -64,15 +65,30 @@ def finalize_at_the_end() -> None:
     atexit.register(_finalize, os.getpid())
 
 
-def before_mpi_ends(act: Callable[[], object]) -> None:
-    """Call `act` when MPI is finalized, which the program may do itself, while MPI still works."""
+def before_mpi_ends(*acts: Callable[[], None]) -> None:
+    """Call `acts` when MPI is finalized, which the program may do itself, while MPI still works."""
     from mpi4py import MPI
 
     def delete(*_: Any) -> None:
-        act()
+        for act in acts:
+            act()
 
     # MPI deletes the attributes of this communicator before it ends anything.
     MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=delete), None)
+    _finalize_before_exit(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _finalize_before_exit(rank: int) -> None:
+    """Let `os._exit(0)` of the rank's main thread finalize MPI, or launchers would end the job."""
+    plain_exit = os._exit
+
+    def leave(status: int) -> NoReturn:
+        if status == 0 and threading.current_thread() is threading.main_thread():
+            _finalize(rank)
+        plain_exit(status)
+
+    os._exit = leave
 
 
 def _finalize(rank: int) -> None:

@@ -20,6 +20,7 @@ from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
 from sciml_par.training.estimate.side_by_side import (
+    Ended,
     Solved,
     in_order,
     solve_side_by_side,
@@ -78,6 +79,7 @@ def estimate_error(
     world: World,
     suitable: tuple[Sequence[Kind], int] | None = None,
     better: Callable[[], Corrected] | None = None,
+    ended: Ended | None = None,
 ) -> ErrorEstimate:
     """Return the estimated error of a member that all ranks have trained (collective).
 
@@ -91,6 +93,7 @@ def estimate_error(
         are tried.
     better : makes a correction that resolves more (collective). Features then tell only whether the
         solution is determined.
+    ended : returns the signal by which this rank is asked to end, if any, which cuts the estimate.
     """
     began, m = time.perf_counter(), problem.outputs
     why = _obstacle(problem)
@@ -98,7 +101,7 @@ def estimate_error(
         return ErrorEstimate.not_known(m, why)
     try:
         found, converges = _corrections(
-            problem, setup, kept, seed=seed, world=world, suitable=suitable
+            problem, setup, kept, seed=seed, world=world, suitable=suitable, ended=ended
         )
         free = free_components(found[0], world.communicator)
         if len(free) == m:
@@ -123,6 +126,7 @@ def _corrections(
     seed: int,
     world: World,
     suitable: tuple[Sequence[Kind], int] | None,
+    ended: Ended | None,
 ) -> tuple[list[Solved], bool]:
     """Return corrections, the best one first, and whether more features lower the residual."""
     base = _in_double_precision(setup.network.model)
@@ -138,6 +142,7 @@ def _corrections(
             precision=str(base.trainable_variables[0].dtype),
             world=world,
             known=kept[size_of_own:],
+            ended=ended,
         )
         return in_order(found)
 

@@ -92,7 +92,7 @@ class GaussNewton:
             return found
 
         here = together(self._communicator, equations_here)
-        equations = sum(self._communicator.allgather_object(here))
+        equations = np.sum(self._communicator.allgather_object(here), axis=0)
         theta = theta.copy()
         self._linear(theta)[1][...] = np.linalg.lstsq(equations[:, :m], equations[:, m], 1e-10)[0]
         return theta

@@ -18,6 +18,7 @@ from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.estimate.estimate import KINDS, Correction, estimate_error
+from sciml_par.training.estimate.side_by_side import Ended
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.outcome import Outcome
@@ -57,10 +58,12 @@ def with_estimates(
     outcomes: Sequence[Outcome],
     world: World,
     start: Correction | None = None,
+    ended: Ended | None = None,
 ) -> list[Member]:
     """Return the members with the estimated error of each (collective).
 
     start : the estimate of the error before the initial time.
+    ended : returns the signal by which this rank is asked to end, if any.
     """
     setups = [setup for course in courses for setup in course.stack.setups]
     best = ready.settings.keep == BEST
@@ -76,6 +79,7 @@ def with_estimates(
                 ready,
                 world,
                 start,
+                ended,
             ),
         )
         for member in members
@@ -89,9 +93,11 @@ def _estimated(
     ready: Preparation,
     world: World,
     start: Correction | None,
+    ended: Ended | None,
 ) -> ErrorEstimate:
     """Return the estimated error of a member (collective)."""
     seed = ready.settings.seed
+    estimate_of = partial(estimate_error, ended=ended)
     if start is None and getattr(setup.network.model, "has_random_features", False):
         # It imports TensorFlow, which is not to be there before `init`.
         in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
@@ -105,15 +111,15 @@ def _estimated(
             return corrected[0]
 
         features = ([KINDS[0]], _FEATURES)
-        estimate = partial(estimate_error, suitable=features, better=better)
+        estimate = partial(estimate_of, suitable=features, better=better)
         error = estimate(setup.problem, setup, kept, prediction, seed=seed, world=world)
         # With scaled inputs, the parts are not those of the domain.
         scaled = not corrected or setup.problem.input_scaling
         return error if scaled else cast(ErrorEstimate, corrected[0].with_windows(error))
     if start is None:
-        return estimate_error(setup.problem, setup, kept, prediction, seed=seed, world=world)
+        return estimate_of(setup.problem, setup, kept, prediction, seed=seed, world=world)
     problem = setup.problem.starting_from(start.in_time)
-    estimate = partial(estimate_error, problem, setup, kept, prediction, seed=seed, world=world)
+    estimate = partial(estimate_of, problem, setup, kept, prediction, seed=seed, world=world)
     error = estimate(suitable=start.suitable)
     # What suits one slab of time suits the next one in most cases.
     return error if world.communicator.broadcast_object(error.known) else estimate()

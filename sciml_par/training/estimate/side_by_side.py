@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -32,6 +33,7 @@ from sciml_par.training.preparation.preparation import Preparation, prepare
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]
+Ended = Callable[[], str | None]
 
 _SEED, _CUTOFF = 613, 1e-12
 _MOST_OPERATIONS = 1e10
@@ -97,6 +99,7 @@ def solve_side_by_side(
     known: Array | None = None,
     like: Solved | None = None,
     start: Function | None = None,
+    ended: Ended | None = None,
 ) -> list[Solved]:
     """Solve for all candidates by `LeastSquares` on all ranks together (collective).
 
@@ -107,6 +110,12 @@ def solve_side_by_side(
     like : a solution with other features to begin with. From zeros, Gauss–Newton steps may end in
         another minimum, or take many steps more.
     start : u at x: [n, d] -> [n, m], to begin with where there is no other solution.
+    ended : returns the signal by which this rank is asked to end, if any.
+
+    Raises
+    ------
+    TrainingError
+        A rank was asked to end; on all ranks.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
     undivided = not _rows_are_divided(candidates, problem.outputs, everyone.size)
@@ -134,7 +143,7 @@ def solve_side_by_side(
                 stack.parameters[:, -len(known) :] = known
         begun = None if like is not None or candidates.base is not None else start is not None
         methods = [GaussNewton(stack, ready.group) for stack in ready.stacks]
-        ends = _ends_on_all_ranks(ready, methods, steps, points, begun, everyone)
+        ends = _ends_on_all_ranks(ready, methods, steps, points, begun, ended, everyone)
     members = [
         (stack, setup, method)
         for stack, method in zip(ready.stacks, methods, strict=True)
@@ -176,6 +185,7 @@ def _ends_on_all_ranks(
     steps: int,
     points: Points,
     begun: bool | None,
+    ended: Ended | None,
     everyone: Communicator,
 ) -> list[_End]:
     """Solve for the candidates of all stacks, in their order (collective).
@@ -192,7 +202,7 @@ def _ends_on_all_ranks(
         for stack, method in zip(ready.stacks, methods, strict=True):
             numbers = [j for each, j in members if each is stack]
             if numbers:
-                found += _ends(stack, method, numbers, steps, points, begun, ready)
+                found += _ends(stack, method, numbers, steps, points, begun, ended, ready)
         return found
 
     if ready.group.size == everyone.size:
@@ -208,6 +218,7 @@ def _ends(
     steps: int,
     points: Points,
     begun: bool | None,
+    ended: Ended | None,
     ready: Preparation,
 ) -> list[_End]:
     """Solve for some networks of a stack, which share all that is traced (collective).
@@ -218,7 +229,10 @@ def _ends(
     starts = [stack.parameters[j] for j in numbers]
     if begun is not None:
         starts = [method.begin(theta, batch, steps, given=begun) for theta in starts]
-    made = [method.solve(theta, batch, steps) for theta in starts]
+    made = []
+    for theta in starts:
+        _check_ended(ended, ready.group)
+        made.append(method.solve(theta, batch, steps))
     part = replace(stack, setups=tuple(stack.setups[j] for j in numbers))
     before, after = (
         at_other_points([part], [thetas], points, settings=ready.settings, group=ready.group)[0]
@@ -238,6 +252,13 @@ def _ends(
             starts, made, before, after, strict=True
         )
     ]
+
+
+def _check_ended(ended: Ended | None, everyone: Communicator) -> None:
+    """Raise on all ranks if one of them is asked to end (collective)."""
+    asked = everyone.allgather_object(ended()) if ended is not None else []
+    for signal in filter(None, asked):
+        raise TrainingError(f"{signal} has ended it.")
 
 
 def _or(value: float, other: float) -> float:

@@ -45,7 +45,8 @@ class Difference:
     @classmethod
     def of(cls, first: Values, second: Values, losses: tuple[float, float], caution: float) -> Self:
         """Return that of two solutions with these losses at unseen points, whose ratio is ρ²."""
-        return cls(first, second, caution / math.sqrt(1 + losses[1] / losses[0]))
+        least = float(np.finfo(np.float64).tiny)  # in place of a loss of zero
+        return cls(first, second, caution / math.sqrt(1 + losses[1] / max(losses[0], least)))
 
     def __call__(self, x: Array) -> Array:
         """Return e at x: [n, d] -> [n, m]."""

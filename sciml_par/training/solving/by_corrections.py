@@ -28,6 +28,7 @@ def climb_by_corrections(ladder: Ladder) -> str | None:
             hasattr(base, "features_of_windows")
         ):  # windows resolve more than features do
             return None
+        ladder.doing("correcting the solution")
         candidates = Candidates(_KINDS, _FEATURES, ladder.drawn, base)
         number = best_of(ladder.solved(candidates)).number
         activation, scale = candidates.kinds[number]

@@ -25,7 +25,7 @@ from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
 from sciml_par.training.optimizers.keep import Keep
-from sciml_par.training.solving.ladder import Ladder, with_error
+from sciml_par.training.solving.ladder import USEFUL, Ladder, useless_text, with_error
 
 _KINDS: tuple[Kind, ...] = tuple(
     (activation, scale) for activation in ("sin", "tanh") for scale in (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -100,7 +100,8 @@ def climb_by_features(ladder: Ladder) -> str | None:
         if best is None:
             best = stage
             ladder.zero_loss = stage.solved.of_zero
-            ladder.start_loss = stage.solved.before
+            if ladder.start is None:
+                ladder.start_loss = stage.solved.before
             ladder.start = ladder.start or stage.solved.solution(stage.solved.start)
             continue
         small = ladder.decided(_foreseen(ladder, best, stage) <= ladder.tolerance)
@@ -159,11 +160,19 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     free = free_components(found, ladder.world.communicator)
     ladder.free = {each: ladder.problem.output_names[each] for each in free}
     none = len(free) == m
-    error = ErrorEstimate.not_known(m, UNDETERMINED) if none else _by_richer(ladder, stage)
-    doubtful = error is None or not none and (not error.known or error.at_rounding)
-    if ladder.decided(doubtful):
+    share = ladder.share_of(found.after, found.of_zero)
+    useless = ladder.decided(share > USEFUL)
+    ladder.doing("estimating the error")
+    error: ErrorEstimate | None
+    if none or useless:
+        why = UNDETERMINED if none else useless_text(share)
+        error = ErrorEstimate.not_known(m, why)
+    else:
+        error = _by_richer(ladder, stage)
+    doubtful = error is None or not error.known or error.at_rounding
+    if ladder.decided(doubtful and not (none or useless) and ladder.left() > 0):
         error = _by_second(ladder, stage)
-    assert error is not None
+    error = ladder.no_time() if error is None else error
     error = if_converged(error, found, ladder.at, free)
     theta = tuple(map(float, found.end))
     result = ladder.run(
@@ -178,7 +187,9 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
         ladder.keep("features, and error", stage.text(), with_error(result, error))
     if ladder.decided(not found.of_zero > 0.0):
         return "no other method can tell more"
-    return "no other method can decide between these" if none else None
+    # Further methods lower the residual of what is determined, such as the gradient.
+    ends = none and ladder.decided(share <= ladder.tolerance)
+    return "no other method can decide between these" if ends else None
 
 
 def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
@@ -203,9 +214,12 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
         seed=ladder.seed,
         world=ladder.world,
     )
+    if ladder.left() <= 0:
+        return ladder.no_time()
     error = estimate(suitable=(kinds, number))
     # Where this kind does no better, as near a corner, another one may.
     search = features <= _MOST_SEARCHED and not (error.known or error.at_rounding)
+    search &= ladder.left() > len(_KINDS) * ladder.longest(error.seconds)
     return estimate() if ladder.decided(search) else error
 
 

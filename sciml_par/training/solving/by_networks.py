@@ -97,6 +97,7 @@ def _trained(
     if not last and ladder.zero_loss > 0:
         stops.append(TargetLoss((_TARGET * ladder.tolerance) ** 2 * ladder.zero_loss))
     seed = ladder.drawn + number
+    ladder.doing("training a network" if number == 0 else "training a second network")
     name = "first" if number == 0 else "second"
     # With noise the loss has a floor, which is seen at points that stay.
     fixed = ladder.fits_noise or ladder.problem.domain.dimension > MOST_DIMENSIONS
@@ -141,10 +142,8 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
     """Return a result with the error that its difference from another one tells."""
     (one,), (other,) = first.members, second.members
     with np.errstate(divide="ignore", invalid="ignore"):
-        falls = [
-            float(np.sqrt(np.fmin(m.zero_loss, ladder.start_loss) / m.validation_loss))
-            for m in (one, other)
-        ]
+        shares = [ladder.share_of(m.validation_loss, m.zero_loss) for m in (one, other)]
+        falls = [float(1 / np.float64(share)) for share in shares]
     if one.found_little or one.missed or not min(falls) > _LEAST_FALL:
         why = (
             f"neither random features nor a second network tell it: the residuals at unseen points "

@@ -21,7 +21,7 @@ from sciml_par.training.run.progress import Reporter
 from sciml_par.training.slabs.carried import Carried
 from sciml_par.training.slabs.divide import Slab, slabs_of
 from sciml_par.training.slabs.join import joined
-from sciml_par.training.solving.ladder import Ladder, text_of
+from sciml_par.training.solving.ladder import Ladder, text_of, with_error
 
 _POINTS = 500
 """Interior points of a slab at which its loss is evaluated."""
@@ -29,8 +29,8 @@ _POINTS = 500
 
 def solve_in_slabs(
     ladder: Ladder, climb: Callable[[Ladder], str | None], *, least: float
-) -> Result:
-    """Solve for all slabs, and return one result (collective).
+) -> str | None:
+    """Solve for all slabs, and keep one result (collective); why all ends, if there was a reason.
 
     Errors of slabs may add up, so that each is solved to its share of the tolerance; but not below
     the `least` one.
@@ -43,6 +43,7 @@ def solve_in_slabs(
     carried, began = Carried(whole.outputs), time.perf_counter()
     for slab in slabs:
         start = time.perf_counter()
+        ladder.doing(slab.text)
         problem = everyone.attempt(partial(slab.problem_of, whole, carried.before))
         share = ladder.left() / (slab.count - slab.number)
         own = _ladder_of(ladder, slab, problem, max(ladder.tolerance / slab.count, least), share)
@@ -50,7 +51,7 @@ def solve_in_slabs(
             warnings.simplefilter("ignore")
             climb(own)
         assert own.best is not None
-        found = _with_error(own, carried)
+        found = _with_error(own, carried, late=ladder.left() <= 0)
         carried.add(slab, problem, found, estimate=True)
         error = carried.results[-1].error
         reporter.note(
@@ -62,7 +63,7 @@ def solve_in_slabs(
     arguments = _arguments(ladder, whole, None)
     ladder.best = joined(whole, slabs, carried.results, networks, arguments, ladder.world)
     late = ladder.longest(time.perf_counter() - began) > ladder.seconds
-    return ladder.end("time is up" if late else None)
+    return "time is up" if late else None
 
 
 def _ladder_of(
@@ -86,7 +87,7 @@ def _ladder_of(
     )
 
 
-def _with_error(ladder: Ladder, carried: Carried) -> Result:
+def _with_error(ladder: Ladder, carried: Carried, *, late: bool) -> Result:
     """Return the best result with the error that includes that of the slabs before (collective).
 
     Of the first slab it may be known already. Later ones estimate it by one correction of all.
@@ -96,6 +97,8 @@ def _with_error(ladder: Ladder, carried: Carried) -> Result:
     first = not carried.results
     if carried.unknown or first and (not best.error.known or not best.error.between):
         return best
+    if late:
+        return with_error(best, ladder.no_time())
     (model,) = best.networks
     weights = flat_weights(model)
     found = train_once(

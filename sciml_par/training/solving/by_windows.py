@@ -12,10 +12,11 @@ import numpy as np
 
 from sciml_par._tensorflow import import_module
 from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.points.points import Points
-from sciml_par.training.solving.ladder import Ladder, with_error
+from sciml_par.training.solving.ladder import USEFUL, Ladder, useless_text, with_error
 
 _COUNTS = {1: (54, 162), 2: (25, 64, 144, 256), 3: (27, 64)}
 _FEATURES = {1: 25, 2: 150, 3: 200}
@@ -78,14 +79,18 @@ def climb_by_windows(ladder: Ladder) -> str | None:
 
 def _conclude(ladder: Ladder, parts: tuple[int, ...], solved: Any, seconds: float) -> None:
     """Keep a solution, with its error if the time is left that this takes (collective)."""
-    estimate = ladder.decided(seconds <= ladder.left())
+    share = ladder.share_of(solved.loss, ladder.zero_loss)
+    useless = ladder.decided(share > USEFUL)
+    estimate = not useless and ladder.decided(seconds <= ladder.left())
     result = ladder.result_of(solved, estimate=estimate)
     if result is None:
         return
     if estimate:
         ladder.keep("windows, and error", _text(parts), result)
         return
-    ladder.keep("windows", _text(parts), with_error(result, ladder.no_time()))
+    error = ErrorEstimate.not_known(ladder.problem.outputs, useless_text(share))
+    error = error if useless else ladder.no_time()
+    ladder.keep("windows", _text(parts), with_error(result, error))
 
 
 def _least_seconds(parts: tuple[int, ...], outputs: int) -> float:

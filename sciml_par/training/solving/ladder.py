@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from sciml_par._tensorflow import import_module
+from sciml_par._terminal import console, prints_to_terminal
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.parallel.groups.world import World
@@ -23,6 +26,7 @@ from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
+from sciml_par.training.estimate.estimate import ROUNDING
 from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
 from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -34,6 +38,8 @@ from sciml_par.training.weights.of_noise import statistical_terms
 Array = npt.NDArray[Any]
 
 _SEED = 401
+USEFUL = 0.01
+"""The residual, relative to that at the start, above which no error is estimated."""
 _MOVED = 0.5
 """The change of an unknown, relative to its start, that is told."""
 _SMALL = 0.1
@@ -69,6 +75,7 @@ class Ladder:
         self.drawn = _SEED + self.seed
         self.at = points_of(self.problem.domain, None)
         self._headed = False
+        self._line: tuple[Progress, TaskID] | None = None
         self.most_steps = 1
         self._judged: Result | None = None
         self._limited = False
@@ -121,6 +128,12 @@ class Ladder:
         """Return the remaining seconds, by the clock of the slowest rank (collective)."""
         return self.seconds - self.longest(time.perf_counter() - self._began)
 
+    def share_of(self, loss: float, of_zero: float) -> float:
+        """Return the residual relative to that at the start: u = 0 or a better constant (local)."""
+        least = ROUNDING**2 * of_zero  # of a constant that is the solution
+        begin = np.fmin(of_zero, np.fmax(self.start_loss, least))
+        return float(np.sqrt(np.float64(loss) / begin)) if begin > 0 else math.nan
+
     def longest(self, seconds: float) -> float:
         """Return the largest of the numbers of all ranks (collective)."""
         return max(self.world.communicator.allgather_object(seconds))
@@ -132,6 +145,7 @@ class Ladder:
 
     def solved(self, candidates: Candidates, like: Solved | None = None) -> list[Solved]:
         """Solve for all candidates, beginning with a solution (collective)."""
+        self.doing(f"solving for {candidates.features:,} random features")
         found = solve_side_by_side(
             self.problem,
             candidates,
@@ -170,6 +184,7 @@ class Ladder:
     def solved_in_windows(self, windows: Any, points: Points) -> Any:
         """Solve for windows (collective); None, with a line, if that fails."""
         # It imports TensorFlow, which is not to be there before `init`.
+        self.doing("solving in windows")
         by_window: Any = import_module("sciml_par.training.estimate.by_window")
         return self._tried(
             lambda: by_window.solve_in_windows(
@@ -185,6 +200,7 @@ class Ladder:
 
     def result_of(self, solved: Any, *, estimate: bool) -> Result | None:
         """Return what `train` makes of solved windows (collective); None, with a line, if not."""
+        self.doing("estimating the error in windows" if estimate else "solving in windows")
         return self._tried(
             lambda: train_once(
                 solved.given, self.world, progress=False, estimate=estimate, known=solved.found
@@ -218,6 +234,24 @@ class Ladder:
             print(f"{'method':<22}{'size':<28}{'residual':>9}  {'error':<18}{'time':>8}")
         seconds = f"{time.perf_counter() - self._began:6.1f} s"
         print(f"{method:<22}{size:<28}{math.sqrt(loss):9.1e}  {text:<18}{seconds}", flush=True)
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[None]:
+        """Show a line with the stage and a clock meanwhile, if rank 0 prints to a terminal."""
+        if not self.shown or self.world.communicator.rank > 0 or not prints_to_terminal():
+            yield
+            return
+        columns = TextColumn("{task.description}"), TimeElapsedColumn()
+        with Progress(*columns, console=console(), transient=True) as line:
+            self._line = line, line.add_task("preparing", total=None)
+            yield
+        self._line = None
+
+    def doing(self, text: str) -> None:
+        """Show what is done now in the line that `live` shows (local)."""
+        if self._line is not None:
+            line, task = self._line
+            line.update(task, description=f"{text}, limit {self.seconds:g} s, so far")
 
     def note(self, text: str) -> None:
         """Show a sentence on rank 0 (local)."""
@@ -272,6 +306,14 @@ def with_error(result: Result, error: ErrorEstimate) -> Result:
     """Return a result of one member with its error."""
     (member,) = result.members
     return replace(result, members=(replace(member, error=error),))
+
+
+def useless_text(share: float) -> str:
+    """Return why the error is not estimated after the residual has fallen to a share."""
+    return (
+        f"no estimate was made, since the residual at unseen points is still {share:.1%} of that "
+        f"at the start."
+    )
 
 
 def text_of(error: ErrorEstimate) -> str:

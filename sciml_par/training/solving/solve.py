@@ -122,9 +122,12 @@ def solve(
         resume=bool(resume),
         start=begin,
     )
-    if in_slabs(problem, world):
-        return solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
-    return ladder.end(_climbed(ladder))
+    with ladder.live():
+        if in_slabs(problem, world):
+            why = solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
+        else:
+            why = _climbed(ladder)
+    return ladder.end(why)
 
 
 def _climbed(ladder: Ladder) -> str | None:
@@ -153,17 +156,25 @@ def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
     m = problem.outputs
     if isinstance(start, Result):
         return lambda x: np.asarray(start.predict(x).mean, np.float64)
+    begin: Callable[[Any], Any]
     if callable(start):
         begin = partial(values_at, start, what="solve: start", columns=m)
     else:
-        constant = np.broadcast_to(np.asarray(start, np.float64), (m,))
-
-        def begin(x: Any) -> Any:
-            return np.tile(constant, (len(x), 1))
-
+        try:
+            constant = np.broadcast_to(np.asarray(start, np.float64), (m,))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"solve: expected start to be a number, {m} numbers (one for each component), a "
+                f"function of x or a Result; got {start!r}."
+            ) from error
+        begin = partial(_constant, constant)
     if not np.isfinite(begin(problem.domain.sample(5, seed=0))).all():
         raise InputError("solve: start is not finite everywhere in the domain.")
     return begin
+
+
+def _constant(values: Any, x: Any) -> Any:
+    return np.tile(values, (len(x), 1))
 
 
 def _check_folder(checkpoint: Checkpoint | None, resume: bool | str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _ROUNDING = 1e-12
 """Of u, below which a residual is that of a condition that all these functions satisfy."""
 
 
+@lru_cache(maxsize=8)  # a solution makes many trainings of one problem
 def sizes_of_residuals(problem: Problem) -> dict[str, float]:
     """Return powers of 2 by which residuals are divided, by name; {} in natural units (local).
 

@@ -132,7 +132,8 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         other = next((rank for rank, (_, ours) in enumerate(everyone) if ours != everyone[0][1]), 0)
         # Other ranks may create theirs in the first batch. Afterwards a difference is an error.
         if other and (complete or at_the_latest):
-            texts = [f"rank {rank} has {everyone[rank][1]}" for rank in (0, other)]
+            pairs = [(rank, everyone[rank][1]) for rank in (0, other)]
+            texts = [f"rank {rank} has {len(each)}: {', '.join(each[:8])}" for rank, each in pairs]
             raise group.mismatch_error(
                 f"{type(self).__name__}: expected models of the same variables on all ranks; "
                 f"{' and '.join(texts)}."

@@ -1,0 +1,47 @@
+"""A job whose work is done ends with 0, however its ranks end."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from launch import launch
+
+from sciml_par.parallel.startup.launcher_environment import warn_of_copies
+
+pytestmark = [
+    pytest.mark.launches,
+    pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun on PATH"),
+]
+
+PROGRAM = """
+import os, sys
+import numpy as np
+import sciml_par.parallel as par
+par.init()
+from mpi4py import MPI
+assert par.allreduce(np.ones(3), par.Sum)[0] == 2
+os.write(1, b"worked")
+if par.rank() == 0 or sys.argv[1].startswith("all"):
+    {"finalize": MPI.Finalize, "exit": sys.exit, "leave": lambda: os._exit(0)}[sys.argv[2]]()
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "how"),
+    [("all", "finalize"), ("one", "finalize"), ("one", "exit"), ("all", "leave"), ("one", "leave")],
+)
+def test_the_end_of_a_program(who, how, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    # Copies of a process end as copies, unless the program leaves at once.
+    ended = launch(2, "program.py", who, how, folder=tmp_path, fresh=how == "leave").succeeded()
+    assert ended.out.count("worked") == 2
+
+
+@pytest.mark.parametrize("variable", ("PMI_SIZE", "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS"))
+def test_processes_that_are_separate_jobs_say_so_once(variable, capfd):
+    warn_of_copies({variable: "4096", "SLURM_PROCID": "0"})
+    assert f"{variable} says that 4096 processes were started together" in capfd.readouterr().err
+    for quiet in ({variable: "4096", "SLURM_PROCID": "1"}, {variable: "1"}, {}):
+        warn_of_copies(quiet)
+    assert capfd.readouterr().err == ""
