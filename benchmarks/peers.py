@@ -230,7 +230,8 @@ def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], 
                         do="begin", name=training, file=str(file), dtype=dtype, steps=steps
                     )
                     now = Measured(training, begun["loss"], begun["first_step_seconds"])
-                    progress(letter, dtype, f"{training}: first step {now.first_step_seconds:.1f} s")
+                    first = f"{training}: first step {now.first_step_seconds:.1f} s"
+                    progress(letter, dtype, first)
                     check(now, measured, TOLERANCE[dtype])
                     measured.append(now)
                     askers.append((process, now))
