@@ -230,6 +230,8 @@ def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], 
                         do="begin", name=training, file=str(file), dtype=dtype, steps=steps
                     )
                     now = Measured(training, begun["loss"], begun["first_step_seconds"])
+                    first = f"{training}: first step {now.first_step_seconds:.1f} s"
+                    progress(letter, dtype, first)
                     check(now, measured, TOLERANCE[dtype])
                     measured.append(now)
                     askers.append((process, now))
@@ -237,13 +239,20 @@ def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], 
                 absent[name] = f"{error}{last_line(Path(folder) / f'{name}.txt')}"
                 if name == ENGINE:
                     raise SystemExit(f"error: engine: {absent[name]}") from None
-        for _ in range(1 + rounds):
+        for number in range(1 + rounds):
             for process, training in askers:
                 said = process.ask(do="time", name=training.name, seconds=seconds)
                 training.microseconds.append(said["microseconds"])
+                time = f"{training.name}: {said['microseconds']:,.1f} µs a step"
+                progress(letter, dtype, f"round {number} of {rounds}: {time}")
     for training in measured:
         del training.microseconds[0]  # the round that warms up
     return measured, absent
+
+
+def progress(letter: str, dtype: str, text: str) -> None:
+    """Print what was measured at once: a run that is cut off then leaves its figures."""
+    print(f"{letter}, {dtype}: {text}", file=sys.stderr, flush=True)
 
 
 def make_case(size: Size) -> Case:

@@ -116,8 +116,15 @@ class FakeNCCL:
 everyone = Communicator(MPI.COMM_WORLD)
 everyone.nccl_transport = FakeNCCL()
 threading.Timer(0.2, JobEnd(everyone).with_message, args=["Rank 1 is gone."]).start()
-done.wait()
-os.write(1, b"went on\\n")
+
+
+def wait():
+    done.wait()
+    os.write(1, b"went on\\n")
+
+
+threading.Thread(target=wait).start()
+wait()
 """
 
 

@@ -99,6 +99,26 @@ def test_results_and_gradients_are_those_of_mpi(group, carried, context):
         np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-12, 1e-13, err_msg=str(i))
 
 
+@pytest.mark.parametrize("context", (eager, graph, compiled))
+def test_slices_with_int32_indices(group, carried, context):
+    """TensorFlow keeps tensors of this type in host memory outside of compiled functions."""
+    mine = normal(sp.rank(), (2, 3), "slices")
+
+    def total(values, indices):
+        slices = tf.IndexedSlices(values, indices, [sp.size() + 1, 3])
+        y = sp.allreduce(slices, sp.Sum, communicator=group)
+        return y.values, y.indices
+
+    with tf.device(device(group)):
+        values, indices = context(total)(tf.constant(mine), tf.constant([sp.rank(), sp.size()]))
+    everyone = [normal(r, (2, 3), "slices") for r in range(sp.size())]
+    np.testing.assert_array_equal(values.numpy(), np.concatenate(everyone))
+    assert indices.dtype == tf.int32
+    assert indices.numpy().tolist() == [i for r in range(sp.size()) for i in (r, sp.size())]
+    # The ranks tell each other their numbers of rows by MPI.
+    assert carried == ["MPI", *[nccl_in(group, context)] * 2]
+
+
 def test_groups_of_ranks(group, carried):
     """Odd and even ranks, the last two ranks, and the whole."""
     parity, pair = group.split(sp.rank() % 2), [sp.size() - 2, sp.size() - 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -147,6 +148,16 @@ def test_an_aborted_communicator(broken):
     broken.transport.finish()
     with pytest.raises(BindingError, match="INVALID_ARGUMENT"):
         broken.start(X, x)
+
+
+def test_the_result_of_an_aborted_call_reaches_no_thread(broken):
+    """To CUDA it is done, and its memory holds wrong numbers."""
+    broken.start(X, ones())
+    broken.transport.abort()
+    waiting = threading.Thread(target=broken.transport.wait, daemon=True)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
 
 
 def test_a_refused_call_names_itself_and_the_rank(broken):

@@ -169,7 +169,7 @@ def reduced_slices(
                 f"{options.kind}: expected Sum or Average for tf.IndexedSlices; got {op!r}. Make "
                 f"the tensor dense by tf.convert_to_tensor first."
             )
-    indices = [options.tensor(each.indices) for each in slices]
+    indices = [widened(options.tensor(each.indices)) for each in slices]
     before = [scaling.before(x) for x in values]
     shapes = [each.dense_shape for each in slices]
     whole = gathered_together([*(x for x, _ in before), *indices], options, alike=shapes)
@@ -178,5 +178,6 @@ def reduced_slices(
         y = scaling.after(whole[i], context)
         if op is Average:
             y = y / options.group.size
-        results.append(tf.IndexedSlices(y, whole[len(slices) + i], each.dense_shape))
+        rows = tf.cast(whole[len(slices) + i], each.indices.dtype)
+        results.append(tf.IndexedSlices(y, rows, each.dense_shape))
     return results

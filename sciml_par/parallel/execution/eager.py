@@ -114,7 +114,7 @@ def _from_gpu(call_site: CallSite, x: Any, y: Any, nccl: NCCLTransport) -> Any:
     # `view` waits for TensorFlow's kernels. TensorFlow does not know NCCL's stream, so this waits.
     source, target = view(x), view(y)
     call_site.prepared(nccl).execute(source.address, target.address, nccl.stream)
-    nccl.gpu.synchronize(nccl.stream)
+    nccl.wait()
     return y
 
 

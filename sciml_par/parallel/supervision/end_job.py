@@ -7,6 +7,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from sciml_par._stderr import write_error
@@ -33,13 +34,14 @@ class JobEnd:
             self.sentinel.said()
         with contextlib.suppress(Exception):
             sys.stdout.flush()
+        threads = threading.enumerate()
         # MPI_Abort may wait for a lock that another thread holds; the launcher ends the job as well
         # when a rank is gone without MPI_Finalize.
         fallback = threading.Timer(_KILL_SECONDS, os._exit, args=(exit_code,))
         fallback.daemon = True
         fallback.start()
         with contextlib.suppress(Exception):
-            _stop_main_thread(exit_code)
+            _stop(threads, exit_code)
             abort_gpus(self._communicator)
         # Everything has been said; MPI's own lines about MPI_Abort would only bury it.
         with contextlib.suppress(OSError):
@@ -48,20 +50,23 @@ class JobEnd:
         os._exit(exit_code)
 
 
-def _stop_main_thread(exit_code: int) -> None:
-    """Let the main thread, if it is another one, run no further line of its program.
+def _stop(threads: Iterable[threading.Thread], exit_code: int) -> None:
+    """Let these threads, except this one, run no further line of Python.
 
-    What it waits for on the GPU ends when NCCL is aborted, as if it were done, with wrong numbers.
+    What they wait for on the GPU ends when NCCL is aborted, as if it were done, with wrong numbers.
     """
-    main = threading.main_thread().ident
-    if main is None or main == threading.get_ident():
-        return
 
     class JobEnded(SystemExit):
         def __init__(self) -> None:
             super().__init__(exit_code)
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(JobEnded))
+    for thread in threads:
+        # A thread ends silently by SystemExit itself, but by no subclass.
+        error = JobEnded if thread is threading.main_thread() else SystemExit
+        if thread.ident is not None and thread.ident != threading.get_ident():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident), ctypes.py_object(error)
+            )
 
 
 def abort_gpus(communicator: Communicator) -> None:

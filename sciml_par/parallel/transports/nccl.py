@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -82,7 +83,7 @@ class NCCLTransport(Transport):
             self._scratch = self.gpu.allocate(ELEMENT_TYPES["int32"].size)
         request = Allreduce("int32", (), op=Sum)
         self.allreduce(request)(self._scratch, self._scratch, self.stream)
-        self.gpu.synchronize(self.stream)
+        self.wait()
 
     def allreduce(self, request: Allreduce) -> Transfer:
         reals = request.in_reals
@@ -190,6 +191,16 @@ class NCCLTransport(Transport):
         """Wait for the end of all enqueued work, or for an error."""
         while self.in_flight() is not None and self.error() is None:
             time.sleep(_POLL_SECONDS)
+
+    def wait(self) -> None:
+        """Wait until all enqueued work of its stream is done; forever, if it was aborted.
+
+        What was aborted counts as done, with wrong numbers. They must reach no thread, since any
+        thread may print or save them before the process ends.
+        """
+        self.gpu.synchronize(self.stream)
+        if self._aborted:
+            threading.Event().wait()
 
     def abort(self) -> None:
         """End the communicator at once; it cannot be used again.
