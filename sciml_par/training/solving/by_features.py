@@ -160,17 +160,18 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     free = free_components(found, ladder.world.communicator)
     ladder.free = {each: ladder.problem.output_names[each] for each in free}
     none = len(free) == m
+    zero = ladder.decided(not found.of_zero > 0.0)
     share = ladder.share_of(found.after, found.of_zero)
     useless = ladder.decided(share > USEFUL)
     ladder.doing("estimating the error")
     error: ErrorEstimate | None
-    if none or useless:
-        why = UNDETERMINED if none else useless_text(share)
+    if none or zero or useless:
+        why = UNDETERMINED if none else OF_ZERO if zero else useless_text(share)
         error = ErrorEstimate.not_known(m, why)
     else:
         error = _by_richer(ladder, stage)
     doubtful = error is None or not error.known or error.at_rounding
-    if ladder.decided(doubtful and not (none or useless) and ladder.left() > 0):
+    if ladder.decided(doubtful and not (none or zero or useless) and ladder.left() > 0):
         error = _by_second(ladder, stage)
     error = ladder.no_time() if error is None else error
     error = if_converged(error, found, ladder.at, free)
@@ -185,7 +186,7 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     )
     if result is not None:
         ladder.keep("features, and error", stage.text(), with_error(result, error))
-    if ladder.decided(not found.of_zero > 0.0):
+    if zero:
         return "no other method can tell more"
     # Further methods lower the residual of what is determined, such as the gradient.
     ends = none and ladder.decided(share <= ladder.tolerance)
@@ -226,8 +227,6 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
 def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
     """Return the error by a solution with other features of the same kind (collective)."""
     began, first, fall = time.perf_counter(), stage.solved, stage.fall
-    if ladder.decided(not first.of_zero > 0.0):
-        return ErrorEstimate.not_known(ladder.problem.outputs, OF_ZERO)
     other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
     (second,) = ladder.solved(other, first)
     seconds = ladder.longest(time.perf_counter() - began)

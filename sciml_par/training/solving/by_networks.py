@@ -44,9 +44,11 @@ _STEPS = 10_000
 _NO_PROGRESS = 50
 """After so many steps without a fall of the loss, one that fits noise begins to over-fit."""
 _LEAST_FALL = 100.0
-"""Of the residual since the start, from which a difference of two networks says something. Where the
-equation amplifies, both end at the same wrong u with a small residual, as of an epidemic from one
-case of which nobody falls ill: 19 times less than at the start."""
+"""Of the residual since the start, from which a difference of two networks says something. Where
+the equation amplifies, both end at the same wrong u with a small residual, as of an epidemic from
+one case of which nobody falls ill: 19 times less than at the start."""
+_LEAST_WITH_NOISE = 10.0
+"""The same where the noise of data, which is not small, remains in the loss."""
 _CAUTION = 3.0
 """Of the difference of two networks, whose errors may be alike in part."""
 
@@ -147,11 +149,12 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = [ladder.share_of(m.validation_loss, m.zero_loss) for m in (one, other)]
         falls = [float(1 / np.float64(share)) for share in shares]
-    if one.found_little or one.missed or not min(falls) > _LEAST_FALL:
+    least = _LEAST_WITH_NOISE if ladder.fits_noise else _LEAST_FALL
+    if one.found_little or one.missed or not min(falls) > least:
         why = (
             f"neither random features nor a second network tell it: the residuals at unseen points "
             f"of two networks are {falls[0]:.0f} and {falls[1]:.0f} times smaller than that of the "
-            f"start, and {_LEAST_FALL:.0f} times are asked for."
+            f"start, and {least:.0f} times are asked for."
         )
         return with_error(first, ErrorEstimate.not_known(len(one.prediction.fields), why))
     losses = one.validation_loss, other.validation_loss

@@ -129,7 +129,9 @@ class Ladder:
         return self.seconds - self.longest(time.perf_counter() - self._began)
 
     def at_start(self, of_zero: float) -> float:
-        """Return the loss at the start: that of u = 0, or of a better constant (local)."""
+        """Return the loss at the start: that of u = 0, or of a better constant, if any (local)."""
+        if math.isnan(self.start_loss):
+            return of_zero
         least = ROUNDING**2 * of_zero  # of a constant that is the solution
         return float(np.fmin(of_zero, np.fmax(self.start_loss, least)))
 
