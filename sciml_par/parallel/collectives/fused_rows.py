@@ -169,15 +169,16 @@ def reduced_slices(
                 f"{options.kind}: expected Sum or Average for tf.IndexedSlices; got {op!r}. Make "
                 f"the tensor dense by tf.convert_to_tensor first."
             )
-    indices = [widened(options.tensor(each.indices)) for each in slices]
+    indices = [tf.convert_to_tensor(options.tensor(each.indices)) for each in slices]
     before = [scaling.before(x) for x in values]
     shapes = [each.dense_shape for each in slices]
-    whole = gathered_together([*(x for x, _ in before), *indices], options, alike=shapes)
+    travelling = [*(x for x, _ in before), *map(widened, indices)]
+    whole = gathered_together(travelling, options, alike=shapes)
     results = []
     for i, (each, (_, context)) in enumerate(zip(slices, before, strict=True)):
         y = scaling.after(whole[i], context)
         if op is Average:
             y = y / options.group.size
-        rows = tf.cast(whole[len(slices) + i], each.indices.dtype)
+        rows = tf.cast(whole[len(slices) + i], indices[i].dtype)
         results.append(tf.IndexedSlices(y, rows, each.dense_shape))
     return results
