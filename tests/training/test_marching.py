@@ -111,6 +111,12 @@ def test_the_estimated_error_is_that_of_the_whole_march():
     assert np.linalg.norm(error.field(x) - true) < 0.7 * np.linalg.norm(true)
 
 
+@pytest.mark.ranks(least=2, most=2, reason="of points that ranks do not share")
+def test_networks_of_two_dimensions_march_on_ranks_that_share_the_points():
+    found = by_networks(heat(4), points=1_000, steps=2)
+    assert found.members[0].points >= 900
+
+
 @pytest.mark.ranks(most=1, reason="two ranks march in other tests")
 @pytest.mark.long
 def test_the_heat_equation_by_features_and_by_networks():

@@ -19,6 +19,7 @@ from sciml_par.training.loss.jacobian import moved
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import TracedTerms
 from sciml_par.training.members.stack import Stack
+from sciml_par.training.optimizers.keep import Keep
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
@@ -42,7 +43,10 @@ def remarks_on_stack(
     if setup.traced is not None:
         trial = (setup.traced, setup.feed.arrays, stack.parameters[0])
         remarks += setup.traced.remarks
-        if not solved_in_windows(stack, phases):  # which finds coupled points itself, and quicker
+        # Windows find coupled points themselves. What `Keep` is given was tried before; networks of
+        # slabs together round otherwise where other points move, and the trial compares all bits.
+        kept = all(isinstance(phase.optimizer, Keep) for phase in phases)
+        if not (kept or solved_in_windows(stack, phases)):
             remarks += remarks_on_coupled_points(stack.terms, *trial, ranks=ranks, batches=batches)
         remarks += remarks_on_unread_outputs(stack.problem, setup.network, *trial)
     return [*remarks, *_on_least_squares(phases, "" if chosen else precision, batches=batches)]
