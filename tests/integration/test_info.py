@@ -167,7 +167,8 @@ launcher = "PMI" if MPI.get_vendor()[0] == "Open MPI" else "OMPI_COMM_WORLD"
 os.environ[f"{launcher}_SIZE"], os.environ[f"{launcher}_RANK"] = "4", sys.argv.pop()
 """
     first, second = (info(None, tmp_path, number, change=change) for number in "01")
-    assert "started 4 processes, and each is alone" in words(first.succeeded().out)
+    assert first.code == 0 and first.err.count("They are separate jobs") == 1
+    assert "started 4 processes, and each is alone" in words(first.out)
     assert second.succeeded().out == ""
 
 
