@@ -66,6 +66,7 @@ small = partial(
 
 def trained(*args: Any, **more: Any) -> tuple[Result, list[str]]:
     """What was found, and what was said on this rank before the first step."""
+    sp.current_world().kept.pop("notes of trainings", None)  # a process says each of them once
     with contextlib.redirect_stdout(io.StringIO()) as output:
         result = small(*args, **more)
     lines = output.getvalue().splitlines()
