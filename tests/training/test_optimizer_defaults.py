@@ -191,8 +191,7 @@ def test_the_optimizer_of_any_phase_chooses_the_initial_weights() -> None:
         found, said = trained(problem(1.0), network=network, **options)
         model = found.networks[0]
         assert (model.initial_weights, model.box) == ("centres", ((0.0,), (2.0,)))
-        assert len(said) == (sp.rank() == 0)
-        assert all("which Descent prefers" in each for each in said)
+        assert said == []
     found, said = trained(problem(1.0), optimizer=Descent())
     assert (found.networks[0].initial_weights, said) == ("glorot", [])
 
@@ -209,7 +208,7 @@ def test_members_begin_with_centres_of_their_own() -> None:
         optimizer=Descent(1e-30),  # which leaves them where they are
         mode=Ensemble(members=2 * sp.size(), problems=of_member),
     )
-    assert sum("centres" in each for each in said) == (sp.rank() == 0)
+    assert not any("centres" in each for each in said)
     seen = set()
     for member in found.members:
         if member.weights is not None:
