@@ -13,6 +13,7 @@ from .models.named import NETWORK_NAMES as NETWORK_NAMES
 from .models.named import network_named as network_named
 from .models.periodic_embedding import PeriodicEmbedding as PeriodicEmbedding
 from .models.pirate_net import PirateNet as PirateNet
+from .models.polynomials import Polynomials as Polynomials
 from .models.random_features import RandomFeatures as RandomFeatures
 from .propagation.propagated_model import PropagatedModel as PropagatedModel
 from .propagation.propagation import Propagated as Propagated

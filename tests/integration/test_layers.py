@@ -16,12 +16,14 @@ PACKAGE = ROOT / "sciml_par"
 SIBLINGS = {"problems", "networks", "parallel", "evaluation"}
 BELOW = {
     **{sibling: {"errors"} for sibling in SIBLINGS},
+    "algebra": set(),
+    "assembly": {"algebra", "problems", "networks", "errors"},
     "results": SIBLINGS | {"errors"},
-    "training": {"results", *SIBLINGS, "errors"},
+    "training": {"results", "assembly", *SIBLINGS, "errors"},
     "info": {"programs", *SIBLINGS, "errors"},
     "horovod": {"parallel", "errors"},
 }
-TOP = {"training", "results", *SIBLINGS, "errors"}
+TOP = {"training", "results", "assembly", "algebra", *SIBLINGS, "errors"}
 """What scripts, the Horovod facade, command lines and the package itself may import."""
 
 FLOORS = {

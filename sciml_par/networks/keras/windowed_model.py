@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.partition import Pairs, Partition
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
-from sciml_par.networks.propagation.propagation import Part, Propagated
+from sciml_par.networks.propagation.propagation import Part, Propagated, in_parts
 from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
@@ -149,7 +149,7 @@ class WindowedModel(PropagatedModel):
         # What is recorded has all points; whoever records has few.
         if n is None or n <= at_once or of.records:
             return self._propagate(of, x)
-        return _in_parts(lambda part: self._propagate(of, part), x, n, at_once)
+        return in_parts(lambda part: self._propagate(of, part), x, n, at_once)
 
     def _propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
         pairs = self.partition.pairs(x)
@@ -275,32 +275,6 @@ def _product(weight: Any, part: Any) -> Any:
 
 def _full(part: Part, like: Any) -> Any:
     return tf.zeros_like(like) if part is None else part + tf.zeros_like(like)
-
-
-def _in_parts(
-    function: Callable[[Propagated], Propagated], x: Propagated, n: int, at_once: int
-) -> Propagated:
-    """Return a function of x: [d, n] for some points after others, which takes less memory.
-
-    The derivatives of x are the same at all points.
-    """
-    d, count = len(x.first), -(-n // at_once)
-    padded = tf.pad(tf.transpose(x.value), [[0, count * at_once - n], [0, 0]])
-    parts = tf.reshape(padded, [count, at_once, padded.shape[1]])
-
-    @tf.autograph.experimental.do_not_convert
-    def of_part(points: Any) -> Any:
-        part = Propagated(tf.transpose(points), x.first, x.operators, x.second)
-        found = function(part)
-        return tf.stack(
-            [_full(e, found.value) for e in (found.value, *found.first, *found.operators)]
-        )
-
-    spec = tf.TensorSpec([1 + d + len(x.operators), None, at_once], x.value.dtype)
-    found = tf.map_fn(of_part, parts, fn_output_signature=spec)
-    whole = tf.reshape(tf.transpose(found, [1, 2, 0, 3]), [*found.shape[1:2], -1, count * at_once])
-    each = tf.unstack(whole[:, :, :n])
-    return Propagated(each[0], tuple(each[1 : 1 + d]), tuple(each[1 + d :]), x.second)
 
 
 def _below(above: Propagated, last: Propagated) -> Propagated:

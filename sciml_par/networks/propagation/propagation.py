@@ -12,7 +12,7 @@ arXiv:2307.08214), and arrays are [w, n], units first and points last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -140,11 +140,42 @@ class Propagated:
 
         return tf.transpose(self.value), together(self.first), together(self.operators)
 
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Propagated:
+        """Return a linear function of all parts that are not zero, such as some of their points."""
+        parts = [self.value, *self.first, *self.operators]
+        return self._like([None if part is None else function(part) for part in parts])
+
     def _like(self, parts: Sequence[Part]) -> Propagated:
         d = len(self.first)
         return replace(
             self, value=parts[0], first=tuple(parts[1 : 1 + d]), operators=tuple(parts[1 + d :])
         )
+
+
+def in_parts(
+    function: Callable[[Propagated], Propagated], x: Propagated, n: int, at_once: int
+) -> Propagated:
+    """Return a function of x: [d, n] for some points after others, which takes less memory (local).
+
+    The derivatives of x are the same at all points.
+    """
+    d, count = len(x.first), -(-n // at_once)
+    padded = tf.pad(tf.transpose(x.value), [[0, count * at_once - n], [0, 0]])
+    parts = tf.reshape(padded, [count, at_once, padded.shape[1]])
+
+    @tf.autograph.experimental.do_not_convert
+    def of_part(points: Any) -> Any:
+        part = Propagated(tf.transpose(points), x.first, x.operators, x.second)
+        found = function(part)
+        return tf.stack(
+            [_full(e, found.value) for e in (found.value, *found.first, *found.operators)]
+        )
+
+    spec = tf.TensorSpec([1 + d + len(x.operators), None, at_once], x.value.dtype)
+    found = tf.map_fn(of_part, parts, fn_output_signature=spec)
+    whole = tf.reshape(tf.transpose(found, [1, 2, 0, 3]), [*found.shape[1:2], -1, count * at_once])
+    each = tf.unstack(whole[:, :, :n])
+    return Propagated(each[0], tuple(each[1 : 1 + d]), tuple(each[1 + d :]), x.second)
 
 
 def _products(layer: Layer, parts: Sequence[Part]) -> list[Part]:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.two_solutions import sizes_of
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep
-from sciml_par.training.outcome.evaluate import Solution
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +28,7 @@ class Stepped(Protocol):
     def end(self) -> Array: ...  # noqa: D102
     @property
     def last(self) -> LastStep: ...  # noqa: D102
-    def solution(self, theta: Array | None = None) -> Solution:
+    def solution(self, theta: Array | None = None) -> Any:
         """Return u, by default at the end (local)."""
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.problems.problem import Problem
 from sciml_par.training.estimate.side_by_side import Solved, columns_of
 from sciml_par.training.optimizers.least_squares.on_host import threads
 
@@ -39,34 +42,43 @@ def free_components(solved: Solved, communicator: Communicator) -> tuple[int, ..
     x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
     factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
 
-    def shares_on_root() -> Array:
+    def free_on_root() -> tuple[int, ...]:
         with threads(1):
-            return _free_shares(factor, solved, x)
+            values = _values_by_parameters(solved, x, factor.shape[1])
+            smooth = smooth_functions(solved.setup.problem, x)
+            return free_of(factor, values, smooth, partial(_changes, solved, x=x))
 
-    shares = communicator.on_root(shares_on_root)
-    return tuple(int(component) for component in np.flatnonzero(shares > _FREE))
+    return communicator.on_root(free_on_root)
 
 
-def _free_shares(factor: Array, solved: Solved, x: Array) -> Array:
-    """Return the largest free share of a smooth function in each component, [m]."""
+def free_of(
+    factor: Array, values: Array, smooth: Array, changes: Callable[[Array], Array]
+) -> tuple[int, ...]:
+    """Return the components of which a smooth function has a large free share (local).
+
+    Parameters
+    ----------
+    factor : R of J, [q, q].
+    values : φ_j at points, [n m, q].
+    smooth : g there, [n m, K].
+    changes : gives the size of the change of each component of u, c: [q, K] -> [K, m].
+    """
     from scipy.linalg import lstsq
 
-    values = _values_by_parameters(solved, x, factor.shape[1])
-    smooth = _smooth(solved, x)
     fitted = lstsq(values, smooth, cond=1e-10, lapack_driver="gelsy")[0]
     usual = np.median(np.linalg.norm(factor @ fitted, axis=0) / np.linalg.norm(smooth, axis=0))
     if not usual > 0:
-        return np.ones(solved.setup.problem.outputs)
+        return tuple(range(changes(fitted).shape[1]))
     delta = _SMALL * usual
     rows = np.vstack([factor, delta * values])
     wanted = np.vstack([np.zeros((len(factor), smooth.shape[1])), delta * smooth])
     scale = np.linalg.norm(rows, axis=0)
     scale[scale == 0.0] = 1.0
     found = lstsq(rows / scale, wanted, cond=1e-15, lapack_driver="gelsy")[0] / scale[:, None]
-    changes, usual_changes = (_changes(solved, each, x) for each in (found, fitted))
+    free, usual_changes = changes(found), changes(fitted)
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = changes.max(axis=0) / usual_changes.max(axis=0)
-    return np.nan_to_num(shares)
+        shares = np.nan_to_num(free.max(axis=0) / usual_changes.max(axis=0))
+    return tuple(int(component) for component in np.flatnonzero(shares > _FREE))
 
 
 def _changes(solved: Solved, c: Array, x: Array) -> Array:
@@ -86,9 +98,9 @@ def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:
     return found.reshape(n * m, q)
 
 
-def _smooth(solved: Solved, x: Array) -> Array:
+def smooth_functions(problem: Problem, x: Array) -> Array:
     """Return smooth functions for each output of the network at x, [n m, K]."""
-    domain, m = solved.setup.problem.domain, _outputs(solved)
+    domain, m = problem.domain, problem.network_outputs
     lower, upper = np.asarray(domain.lower), np.asarray(domain.upper)
     t = (x - lower) / (upper - lower)
     scalar = np.column_stack([np.ones(len(x)), t - 0.5, np.cos(np.pi * t), np.cos(2 * np.pi * t)])

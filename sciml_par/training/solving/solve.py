@@ -12,6 +12,7 @@ import numpy as np
 
 from sciml_par._checks import is_positive
 from sciml_par._other_names import by_name
+from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.checks.functions import values_at
@@ -124,13 +125,21 @@ def solve(
     )
     with ladder.live():
         if in_slabs(problem, world):
-            why = solve_in_slabs(ladder, _climbed, least=_LEAST[precision])
+            why = solve_in_slabs(ladder, _climbed_otherwise, least=_LEAST[precision])
         else:
             why = _climbed(ladder)
     return ladder.end(why)
 
 
 def _climbed(ladder: Ladder) -> str | None:
+    """Solve by polynomials, then by other methods (collective); why that ended, if it is known."""
+    # It imports TensorFlow, which is not to be there before `init`.
+    polynomials: Any = import_module("sciml_par.training.solving.by_polynomials")
+    why = polynomials.climb_by_polynomials(ladder)
+    return why if why is not None or ladder.met else _climbed_otherwise(ladder)
+
+
+def _climbed_otherwise(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
     if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
         return climb_by_networks(ladder)

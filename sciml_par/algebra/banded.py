@@ -1,0 +1,100 @@
+"""Least squares with columns in windows that overlap their neighbours: a band of dense blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.algebra.dense import conjugate_gradients, triangle
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_DAMPING, _SHIFT = 1e-12, 1e-13
+_ITERATIONS, _ENOUGH = 40, 1e-15
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of one window: values [p, n] in n rows of all."""
+
+    rows: Integers
+    columns: Array
+
+
+def common_rows(rows: Sequence[Integers]) -> dict[tuple[int, int], tuple[Integers, Integers]]:
+    """Return where windows k < other have rows in common: places in either, for such pairs."""
+    total = 1 + max((int(each.max()) for each in rows if len(each)), default=0)
+    covering: list[list[int]] = [[] for _ in range(total)]
+    for k, each in enumerate(rows):
+        for row in each:
+            covering[row].append(k)
+    pairs = {pair for windows in set(map(tuple, covering)) for pair in combinations(windows, 2)}
+    found = {}
+    for k, other in sorted(pairs):
+        _, a, b = np.intersect1d(rows[k], rows[other], assume_unique=True, return_indices=True)
+        found[k, other] = a, b
+    return found
+
+
+def by_blocks(
+    blocks: Sequence[Block], r: Array, common: Mapping[tuple[int, int], tuple[Integers, Integers]]
+) -> tuple[list[Array], float]:
+    """Return argmin_d |Σ_k B_kᵀ d_k − r| for the columns B_k of windows, and the least square.
+
+    The columns of each window are made orthonormal by QR, so that what couples windows is a band
+    around a unit matrix; its Cholesky factor preconditions conjugate gradients on the rows.
+    """
+    import scipy.linalg as sl
+
+    triangles, unit = [], []
+    for block in blocks:
+        p, n = block.columns.shape
+        damped = np.zeros((p, n + p))
+        damped[:, :n] = block.columns
+        norms = np.linalg.norm(block.columns, axis=1)
+        damped[np.arange(p), n + np.arange(p)] = _DAMPING * (
+            norms + _DAMPING * norms.max() + 1e-300
+        )
+        factor = triangle(damped)
+        triangles.append(factor)
+        unit.append(sl.solve_triangular(factor, block.columns, trans=1, check_finite=False))
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in unit])])
+    band = 1 + max((int(offsets[other + 1] - offsets[k]) for k, other in common), default=0)
+    ab = np.zeros((band, int(offsets[-1])), order="F")
+    ab[0] = 1 + _SHIFT
+    for (k, other), (a, b) in common.items():
+        gram = unit[other][:, b] @ unit[k][:, a].T
+        below = offsets[other] - offsets[k] + np.arange(len(gram))[:, None]
+        across = np.arange(gram.shape[1])[None]
+        ab[below - across, offsets[k] + across] = gram
+    lower = (sl.cholesky_banded(ab, lower=True, overwrite_ab=True, check_finite=False), True)
+    parts = [slice(*ends) for ends in zip(offsets, offsets[1:], strict=False)]
+
+    def times(y: Array) -> Array:
+        out = np.zeros_like(r)
+        for block, columns, part in zip(blocks, unit, parts, strict=True):
+            out[block.rows] += y[part] @ columns
+        return out
+
+    def transposed(v: Array) -> Array:
+        pairs = zip(blocks, unit, strict=True)
+        return np.concatenate([columns @ v[block.rows] for block, columns in pairs])
+
+    y, left = conjugate_gradients(
+        times,
+        transposed,
+        lambda t: sl.cho_solve_banded(lower, t, check_finite=False),
+        r,
+        iterations=_ITERATIONS,
+        enough=_ENOUGH,
+    )
+    d = [
+        sl.solve_triangular(factor_k, y[part], check_finite=False)
+        for factor_k, part in zip(triangles, parts, strict=True)
+    ]
+    return d, left

@@ -1,0 +1,95 @@
+"""Least squares with one dense matrix, given by its columns: J [p, N] for N rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+_SHIFT, _ITERATIONS, _ENOUGH = 1e-13, 20, 1e-14
+_CUTOFF, _BLOCK = 1e-14, 64
+
+
+def by_normal_equations(columns: Array, r: Array) -> tuple[Array, float]:
+    """Return argmin_d |Jᵀ d − r| and the least square, for columns of a condition below 10⁷.
+
+    A shifted Cholesky factor of the scaled J Jᵀ preconditions conjugate gradients on J itself, which
+    recover the digits of QR at half of its work and twice its rate.
+    """
+    import scipy.linalg as sl
+
+    scale = 1 / np.maximum(np.linalg.norm(columns, axis=1), np.finfo(np.float64).tiny)
+    gram = sl.blas.dsyrk(1.0, columns.T, trans=1, lower=1)
+    gram *= scale[:, None]
+    gram *= scale
+    gram[np.diag_indices(len(gram))] += _SHIFT * len(gram)
+    factor = (sl.cholesky(gram, lower=True, overwrite_a=True, check_finite=False), True)
+    d, left = conjugate_gradients(
+        lambda y: (scale * y) @ columns,
+        lambda v: scale * (columns @ v),
+        lambda t: sl.cho_solve(factor, t, check_finite=False),
+        r,
+        iterations=_ITERATIONS,
+        enough=_ENOUGH,
+    )
+    return scale * d, left
+
+
+def conjugate_gradients(
+    times: Any, transposed: Any, solve: Any, r: Array, *, iterations: int, enough: float
+) -> tuple[Array, float]:
+    """Return argmin_y |A y − r| and |A y − r|² by conjugate gradients, preconditioned by `solve`.
+
+    times, transposed : y -> A y and v -> Aᵀ v.
+    solve : t -> M⁻¹ t, M near AᵀA; where it is that, one iteration suffices.
+    enough : |A (y − y*)| relative to |A y*|, as M tells them, at which it ends.
+    """
+    right, t = r.copy(), transposed(r)
+    first, y, p, old = 0.0, np.zeros_like(t), np.zeros_like(t), 1.0
+    for number in range(iterations):
+        h = solve(t)
+        now = float(t @ h)
+        first = first or now
+        if not now > enough**2 * first:
+            break
+        p = h if number == 0 else h + now / old * p
+        step = times(p)
+        size = now / max(step @ step, np.finfo(np.float64).tiny)
+        y += size * p
+        right -= size * step
+        t, old = transposed(right), now
+    return y, float(right @ right)
+
+
+def triangle(columns: Array, r: Array | None = None) -> Array:
+    """Return R of the QR factorization of [Jᵀ r], [p + 1, p + 1], or of Jᵀ alone (Householder)."""
+    from scipy.linalg import lapack
+
+    p, n = columns.shape[0] + (r is not None), columns.shape[1]
+    rows = np.zeros((max(n, p), p), order="F")
+    rows[:n, : len(columns)] = columns.T
+    if r is not None:
+        rows[:n, -1] = r
+    factor, *_ = lapack.dgeqrf(rows, lwork=_BLOCK * p, overwrite_a=1)
+    found: Array = np.triu(factor[:p])
+    return found
+
+
+def by_triangle(columns: Array, r: Array) -> Array:
+    """Return argmin_d |Jᵀ d − r| for columns of any condition, by QR: [p].
+
+    Dependent columns get a damping at the level of rounding.
+    """
+    import scipy.linalg as sl
+
+    factor, p = triangle(columns, r), len(columns)
+    norms = np.linalg.norm(factor[:, :p], axis=0)
+    norms[norms == 0] = 1
+    damped = np.zeros((p, 2 * p), order="C")
+    damped[:, :p] = factor[:p, :p].T / norms[:, None]
+    damped[np.arange(p), p + np.arange(p)] = _CUTOFF * np.sqrt(p)
+    again = triangle(damped, np.concatenate([factor[:p, p], np.zeros(p)]))
+    return sl.solve_triangular(again[:p, :p], again[:p, p], check_finite=False) / norms

@@ -1,0 +1,1 @@
+"""Rows of least-squares problems from equations and functions that are linear in what is sought."""

@@ -1,0 +1,249 @@
+"""Polynomials on a box, or in overlapping windows of it; only coefficients are solved for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._checks import checked_integer
+from sciml_par._other_names import by_name
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.errors import InputError
+from sciml_par.networks.layers.initial_weights import checked_box
+from sciml_par.networks.propagation.cells import Cells, of_one_axis
+from sciml_par.networks.propagation.own_model import OwnModel
+from sciml_par.networks.propagation.propagated_model import PropagatedModel
+from sciml_par.networks.propagation.propagation import Part, Propagated, in_parts
+from sciml_par.networks.propagation.weights_of import WeightsOf
+
+if TYPE_CHECKING:
+    import keras
+else:
+    keras = import_module("keras")
+
+Exponents = npt.NDArray[np.int64]
+_LARGEST = 1 << 22
+"""Numbers of columns at points that are computed at once."""
+
+
+@keras.saving.register_keras_serializable(package="sciml_par")
+class Polynomials(PropagatedModel):
+    r"""u(x) = Σ_k w_k(x) Σ_j c_kj Π_i T_{e_ji}(z_ki), a network that is linear in all it learns.
+
+    T_e is the Chebyshev polynomial of degree e and z_k measures the support of the window k from
+    −1 to 1. Without `breaks` there is one window with w = 1, the box. Solutions that are smooth
+    converge exponentially with the degree, for which `LeastSquares` solves in one step.
+
+    Parameters
+    ----------
+    inputs, outputs : int
+        Dimension d of the points, and number m of components of the field.
+    degree : int, or sequence of d integers
+        Of all products up to this total degree; with d numbers, up to these along each axis.
+    interacting : int, optional
+        In at most so many variables at a time is a product not constant; by default in all.
+    exponents : sequence of sequences of d integers, optional
+        e: [M, d] in place of these.
+    breaks : d increasing sequences of numbers, optional
+        The sides of cells along each axis, both sides of the box included.
+    overlap : float
+        By which a window reaches over a break, in units of the shorter of both cells, below ½.
+    dropped : sequence of int
+        Numbers of cells without a window, such as those outside of the domain.
+    box : pair (lower, upper) of sequences of d numbers, optional
+        The corners of the box; [−1, 1]^d by default. `sciml_par.train` gives it.
+    seed : int
+        Not used: the coefficients begin at zero.
+    dtype : {"float32", "float64"}
+    name : str, optional
+        Name of the Keras model.
+
+    Raises
+    ------
+    InputError
+        Breaks do not increase, or an exponent or the degree is negative.
+
+    Examples
+    --------
+    >>> from sciml_par.networks import Polynomials
+    >>> model = Polynomials(2, 1, degree=10)
+    >>> sum(variable.shape.num_elements() for variable in model.trainable_variables)
+    66
+    """
+
+    only_dense = False
+
+    @by_name
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        degree: int | Sequence[int] = 10,
+        interacting: int | None = None,
+        exponents: Any = None,
+        breaks: Any = None,
+        overlap: float = 0.2,
+        dropped: Sequence[int] = (),
+        box: Any = None,
+        seed: int = 0,
+        dtype: str = "float64",
+        name: str | None = None,
+    ) -> None:
+        if exponents is None:
+            exponents = exponents_of(inputs, degree, interacting)
+        self_exponents = np.asarray(exponents, np.int64).reshape(-1, int(inputs))
+        if self_exponents.size and self_exponents.min() < 0:
+            raise InputError(f"Polynomials: exponents must not be negative; got {exponents!r}.")
+        OwnModel.__init__(
+            self,
+            inputs,
+            outputs,
+            width=len(self_exponents),
+            depth=1,
+            activation="tanh",
+            omega=1.0,
+            embedding=None,
+            seed=seed,
+            dtype=dtype,
+            name=name,
+        )
+        self.exponents = self_exponents
+        corners = ([-1.0] * inputs, [1.0] * inputs) if box is None else box
+        self.box = checked_box(corners, int(inputs))
+        self.cells = _cells(breaks, self.box, overlap, dropped)
+        shape = (len(self.cells.kept), self.width, self.output_size)
+        self.coefficients = self.add_weight(shape=shape, initializer="zeros", name="coefficients")
+        self.built = True
+
+    @property
+    def linear_variables(self) -> list[Any]:
+        """The coefficients, [K, M, m]."""
+        return [self.coefficients]
+
+    @property
+    def network_key(self) -> tuple[Any, ...]:
+        """Hashable; models of equal keys are the same functions of their weights."""
+        return (type(self), self.cells, self.exponents.tobytes(), self.output_size)
+
+    def _products(
+        self, x: Propagated, whole: Propagated, inside: Sequence[Any], scale: Sequence[Any]
+    ) -> Propagated:
+        """Return w Π_i T_e(z_i) for w: [1, k] and z: [k] with the slopes `scale`: [M, k]."""
+        width = self.width
+        for axis, (z, factor) in enumerate(zip(inside, scale, strict=True)):
+            degrees = self.exponents[:, axis]
+            if not degrees.any():
+                continue
+            values = _chebyshev(z, int(degrees.max()), derivatives=bool(x.first))
+            chosen = [tf.gather(part * factor**q, degrees) for q, part in enumerate(values)]
+            whole = whole * of_one_axis(x, axis, *chosen)
+        if whole.value.shape[0] != width:
+            whole = whole.mapped(lambda part: tf.tile(part, [width, 1]))
+        return whole
+
+    def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
+        """Return u for a propagated x, with these weights (local)."""
+        n, c = x.value.shape[1], of(self.coefficients)
+        slots = 2 ** sum(each > 1 for each in self.cells.shape)
+        at_once = max(_LARGEST // (slots * self.width), 1)
+        if n is None or n <= at_once:
+            return self._propagate(c, x, slots)
+        return in_parts(lambda part: self._propagate(c, part, slots), x, n, at_once)
+
+    def _propagate(self, c: Any, x: Propagated, slots: int) -> Propagated:
+        numbers, weight, inside, scale = self.cells.at(x)
+        slopes = [tf.gather(tf.constant(each, c.dtype), numbers) for each in scale.T]
+        columns = self._products(x, weight, inside, slopes)
+        if len(self.cells.kept) > 1:
+            c = tf.gather(c, numbers)
+
+        def summed(part: Part) -> Part:
+            if part is None:
+                return None
+            part = part + tf.zeros_like(columns.value)
+            if c.shape[0] == 1:
+                return tf.linalg.matmul(c[0], part, transpose_a=True)
+            return tf.add_n(tf.split(tf.einsum("pam,ap->mp", c, part), slots, axis=1))
+
+        first, operators = (tuple(map(summed, e)) for e in (columns.first, columns.operators))
+        return Propagated(summed(columns.value), first, operators, columns.second)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, as Keras saves them."""
+        return {
+            "inputs": self.input_size,
+            "outputs": self.output_size,
+            "exponents": self.exponents.tolist(),
+            "breaks": [list(each) for each in self.cells.breaks],
+            "overlap": self.cells.overlap,
+            "dropped": list(self.cells.dropped),
+            "box": [list(corner) for corner in self.box],
+            "seed": self.seed,
+            "dtype": self.dtype_policy.name,
+            "name": self.name,
+        }
+
+
+def exponents_of(d: int, degree: int | Sequence[int], interacting: int | None = None) -> Exponents:
+    """Return the exponents of products up to a degree: [M, d], the lowest first (local).
+
+    Raises
+    ------
+    InputError
+        A degree is negative, or there are not as many as coordinates.
+    """
+    if isinstance(degree, Sequence):
+        most = [checked_integer(each, "Polynomials: degree", least=0) for each in degree]
+        if len(most) != d:
+            raise InputError(
+                f"Polynomials: degree={tuple(degree)} has {len(most)} numbers, and the points have "
+                f"{d} coordinates; give one for each, or one total degree."
+            )
+        found = np.array(list(itertools.product(*(range(each + 1) for each in most))), np.int64)
+    else:
+        total = checked_integer(degree, "Polynomials: degree", least=0)
+        rows, axes = [np.zeros(d, np.int64)], range(d)
+        for count in range(1, min(d, total, d if interacting is None else interacting) + 1):
+            every = itertools.product(range(1, total + 1), repeat=count)
+            powers = [e for e in every if sum(e) <= total]
+            for chosen in itertools.combinations(axes, count):
+                for power in powers:
+                    row = np.zeros(d, np.int64)
+                    row[list(chosen)] = power
+                    rows.append(row)
+        found = np.array(rows)
+    order = np.lexsort([*found.T, found.sum(axis=1)])
+    sorted_rows: Exponents = found[order]
+    return sorted_rows
+
+
+def _cells(breaks: Any, box: Any, overlap: float, dropped: Sequence[int]) -> Cells:
+    rows = list(zip(*box, strict=True)) if breaks is None else breaks
+    given = tuple(tuple(map(float, each)) for each in rows)
+    if len(given) != len(box[0]) or any(len(b) < 2 or np.any(np.diff(b) <= 0) for b in given):
+        raise InputError(
+            f"Polynomials: expected breaks to be {len(box[0])} increasing sequences of two numbers "
+            f"or more; got {breaks!r}."
+        )
+    if not 0.0 < overlap < 0.5:
+        raise InputError(f"Polynomials: expected an overlap between 0 and 0.5; got {overlap!r}.")
+    return Cells(given, float(overlap), tuple(map(int, dropped)))
+
+
+def _chebyshev(z: Any, degree: int, *, derivatives: bool) -> list[Any]:
+    """Return T_0 … T_degree at z: [n], and two derivatives, [degree + 1, n] each."""
+    one, none = tf.ones_like(z), tf.zeros_like(z)
+    t, t1, t2 = [one, z], [none, one], [none, none]
+    for k in range(1, degree):
+        t.append(2 * z * t[k] - t[k - 1])
+        if derivatives:
+            t1.append(2 * t[k] + 2 * z * t1[k] - t1[k - 1])
+            t2.append(4 * t1[k] + 2 * z * t2[k] - t2[k - 1])
+    rows = [t, t1, t2] if derivatives else [t, [none], [none]]
+    values, *others = (tf.stack(each[: degree + 1]) for each in rows)
+    return [values, *others] if derivatives else [values, values, values]
