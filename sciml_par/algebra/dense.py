@@ -14,10 +14,10 @@ _CUTOFF, _BLOCK = 1e-14, 64
 
 
 def by_normal_equations(columns: Array, r: Array) -> tuple[Array, float]:
-    """Return argmin_d |Jᵀ d − r| and the least square, for columns of a condition below 10⁷.
+    """Return argmin_d |Jᵀ d − r| and the least square; columns of a condition below 10⁷.
 
-    A shifted Cholesky factor of the scaled J Jᵀ preconditions conjugate gradients on J itself, which
-    recover the digits of QR at half of its work and twice its rate.
+    A shifted Cholesky factor of the scaled J Jᵀ preconditions conjugate gradients on J itself: the
+    digits of QR at half of its work and twice its rate.
     """
     import scipy.linalg as sl
 
