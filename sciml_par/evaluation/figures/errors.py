@@ -11,15 +11,22 @@ from matplotlib.figure import Figure
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.limits import error_limits, range_of
-from sciml_par.evaluation.figures.parts.lines import Line, draw_line, draw_lines, log_axis
+from sciml_par.evaluation.figures.parts.lines import (
+    Line,
+    draw_line,
+    draw_lines,
+    draw_marks,
+    log_axis,
+)
 from sciml_par.evaluation.figures.parts.members import (
+    by_shard,
     check_curves,
+    error_limits,
     has_mean,
     in_order,
+    range_of,
     too_many_dimensions,
 )
-from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks
 from sciml_par.evaluation.figures.parts.style import INK, coordinate, error_label, paper_style
 from sciml_par.evaluation.figures.planes import plane_errors
 from sciml_par.evaluation.metrics.norms import pointwise_error

@@ -1,4 +1,4 @@
-"""Panels of fields over two coordinates, as colours: triangles, scales, axes."""
+"""Panels of fields over two coordinates, as colours: triangles, boxes, scales, axes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 from matplotlib.tri import Triangulation
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.evaluation.figures.parts.layout import Engine, column_width, make_grid
-from sciml_par.evaluation.figures.parts.limits import range_of
-from sciml_par.evaluation.figures.parts.shards import draw_shards
-from sciml_par.evaluation.figures.parts.style import TIMES, coordinate
+from sciml_par.evaluation.figures.parts.lines import EDGE, add_name
+from sciml_par.evaluation.figures.parts.members import range_of
+from sciml_par.evaluation.figures.parts.style import INK, color_of, coordinate, of_time
 
-_VALUES, _ERRORS = "viridis", "magma"
 _ROW_HEIGHT, _HIGHER_ROW = 1.75, 2.4  # inches, where the axes are not equal
 _LEAST_HEIGHT, _GREATEST_HEIGHT = 0.8, 3.2  # inches of a panel, where they are
 _AROUND = 0.4  # inches above and below a panel
@@ -39,12 +40,13 @@ class Panel:
     Attributes
     ----------
     curve : whose points they are.
-    values : [n]; NaN leaves a hole.
+    values : [n]; NaN leaves a hole. Of `filled` boxes, [K].
     norm : its colours; neighbours in a row with one norm share a colour bar.
     title, symbol : of the panel, "title: symbol".
     shards : whose sub-domains are outlined.
     points : whether their training points are drawn as well.
     arrows : [n, 2], a vector at each point, whose streamlines are drawn; the points are a grid.
+    boxes : lower and upper corners, [K, 2]; outlined, or `filled` with the values.
     """
 
     curve: Prediction
@@ -55,13 +57,15 @@ class Panel:
     shards: tuple[Shard, ...] = ()
     points: bool = True
     arrows: np.ndarray | None = None
+    boxes: tuple[np.ndarray, np.ndarray] | None = None
+    filled: bool = False
 
 
 def draw_panels(
     rows: Sequence[Sequence[Panel]],
     *,
     title: str | None,
-    equal: bool | None,
+    equal: bool | None = None,
     bar: str | None = None,
 ) -> Figure:
     """Draw rows of panels, with a colour bar a norm; or, where `bar` names it, one for all."""
@@ -69,9 +73,11 @@ def draw_panels(
     cells = {(r, c): panel for r, row in enumerate(rows) for c, panel in enumerate(row)}
     groups = [list(cells)] if bar else _of_one_norm(rows)
     equal = _of_like_extent(curve) if equal is None else equal
-    bars = max(1, len(groups) // len(rows))
-    wide = column_width(columns) - _BAR * bars / columns - _GAP
-    height = _height(curve, columns, wide, equal)
+    wide = column_width(columns) - _BAR * max(1, len(groups) // len(rows)) / columns - _GAP
+    height = _ROW_HEIGHT if columns > 2 else _HIGHER_ROW
+    if equal:  # a length is as long on either axis
+        across, up = np.ptp(curve.x, axis=0)
+        height = float(np.clip(wide * up / across, _LEAST_HEIGHT, _GREATEST_HEIGHT)) + _AROUND
     engine: Engine = "compressed" if equal else "constrained"
     grid = make_grid([height] * len(rows), columns, list(cells), engine=engine)
     images = {cell: _draw(grid.panels[cell], panel, equal) for cell, panel in cells.items()}
@@ -98,24 +104,38 @@ def draw_panels(
 
 def _draw(axes: Axes, panel: Panel, equal: bool) -> Any:
     """Draw a panel, and return its colours."""
-    triangles, values, norm = triangulate(panel.curve), panel.values, panel.norm
-    lost = ~np.isfinite(values)
-    triangles.set_mask(lost[triangles.triangles].any(axis=1))
-    # A log scale has no colour for zero; masked triangles still index their corners.
+    x, norm = panel.curve.x, panel.norm
+    axes.set_xlim(range_of([x[:, 0]], margin=0.0))
+    axes.set_ylim(range_of([x[:, 1]], margin=0.0))
+    axes.set_aspect("equal" if equal else "auto")
     logarithmic = isinstance(norm, LogNorm)
-    kept = np.where(lost, 1.0, np.maximum(values, norm.vmin or 0.0) if logarithmic else values)
-    axes.set_xlim(range_of([panel.curve.x[:, 0]], margin=0.0))
-    axes.set_ylim(range_of([panel.curve.x[:, 1]], margin=0.0))
-    colors = _ERRORS if logarithmic else _VALUES
-    image = axes.tripcolor(
-        triangles, kept, shading="gouraud", norm=norm, cmap=colors, rasterized=True
-    )
+    # A log scale has no colour for zero.
+    values = np.maximum(panel.values, norm.vmin or 0.0) if logarithmic else panel.values
+    look: Any = {"norm": norm, "cmap": "magma" if logarithmic else "viridis"}
+    if panel.boxes is not None and panel.filled:
+        image = PolyCollection(_corners(*panel.boxes), edgecolors=INK, linewidths=0.25, **look)
+        image.set_array(values)
+        axes.add_collection(image)
+        return image
+    triangles, lost = triangulate(panel.curve), ~np.isfinite(panel.values)
+    triangles.set_mask(lost[triangles.triangles].any(axis=1))
+    kept = np.where(lost, 1.0, values)  # masked triangles still index their corners
+    found = axes.tripcolor(triangles, kept, shading="gouraud", rasterized=True, **look)
+    if panel.boxes is not None:
+        sides = np.max(panel.boxes[1] - panel.boxes[0], axis=1)
+        widths = np.clip(0.7 * np.sqrt(sides / sides.max()), 0.15, 0.7)  # small ones stay clear
+        outlines: Any = {"facecolors": "none", "edgecolors": "white", "linewidths": widths}
+        axes.add_collection(PolyCollection(_corners(*panel.boxes), **outlines))
     if panel.arrows is not None:
-        _draw_streamlines(axes, panel.curve.x, panel.arrows)
-    draw_shards(axes, panel.shards, points=panel.points)
-    if equal:
-        axes.set_aspect("equal")
-    return image
+        _draw_streamlines(axes, x, panel.arrows)
+    _draw_shards(axes, panel.shards, points=panel.points)
+    return found
+
+
+def _corners(low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
+    """Return the corners of K rectangles, [4, 2] each."""
+    (a, c), (b, d) = low.T, high.T
+    return list(np.array([(a, c), (b, c), (b, d), (a, d)]).transpose(2, 0, 1))
 
 
 def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
@@ -130,6 +150,33 @@ def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
     # The lines want equal distances to the last digit.
     across, up = (np.linspace(each[0], each[-1], each.size) for each in (across, up))
     axes.streamplot(across, up, u, v, **_STREAMLINES)
+
+
+def _draw_shards(axes: Axes, shards: Sequence[Shard], *, points: bool) -> None:
+    """Outline the sub-domains, and draw the training points small enough to see the field."""
+    lows, highs = np.array([axes.get_xlim(), axes.get_ylim()]).T
+    inset = EDGE * (highs - lows)
+    for number, shard in enumerate(shards):
+        color = color_of(number) if len(shards) > 1 else "white"
+        if len(shards) > 1:
+            add_name(axes, shard.label, color, linewidth=2.0)
+        low, high = shard.corners or (lows, highs)
+        if np.all((low <= lows + inset) & (high >= highs - inset)):
+            continue
+        look: Any = {"fill": False, "edgecolor": color, "linewidth": 2.4}
+        box = Rectangle((low[0], low[1]), *(high - low), **look)
+        axes.add_patch(box)
+        # Only the inner half of the line is kept, so that neighbours do not hide each other's edge.
+        box.set_clip_path(box)
+    sampled = [each.training_points for each in shards if each.training_points is not None]
+    for places in (each for each in sampled if points and each.size):
+        size = min(3.0, max(0.4, 400.0 / len(places) / len(shards)))
+        look = {"facecolors": "white", "edgecolors": INK, "linewidths": 0.2, "zorder": 3.0}
+        axes.scatter(*places.T, s=size, rasterized=len(places) > 500, **look)
+        named = [one.get_label() for one in axes.lines]
+        if "training points" not in named:
+            look = {"markersize": 2.5, "markeredgecolor": INK, "markeredgewidth": 0.3}
+            axes.plot([], [], "o", color="white", label="training points", **look)
 
 
 def triangulate(curve: Prediction) -> Triangulation:
@@ -154,23 +201,12 @@ def _of_one_norm(rows: Sequence[Sequence[Panel]]) -> list[list[tuple[int, int]]]
 
 def _extension(panels: Sequence[Panel]) -> str:
     """Return at which ends of a colour bar there are values beyond it."""
-    norm = panels[0].norm
-    if isinstance(norm, LogNorm):
-        return "min"
-    low, high = norm.vmin, norm.vmax
-    beyond = any(np.any((panel.values < low) | (panel.values > high)) for panel in panels)
-    return "both" if beyond else "neither"
+    low, high = panels[0].norm.vmin, panels[0].norm.vmax
+    below = any(bool(np.any(panel.values < low)) for panel in panels)
+    above = any(bool(np.any(panel.values > high)) for panel in panels)
+    return "both" if below and above else "min" if below else "max" if above else "neither"
 
 
 def _of_like_extent(curve: Prediction) -> bool:
     one, other = np.ptp(curve.x, axis=0)
-    alike = max(one, other) <= _MOST_UNLIKE * min(one, other)
-    return bool(alike) and not any(name.lower() in TIMES for name in curve.coordinates)
-
-
-def _height(curve: Prediction, columns: int, width: float, equal: bool) -> float:
-    """Return the height of a row in inches; if `equal`, a length is as long on either axis."""
-    if not equal:
-        return _ROW_HEIGHT if columns > 2 else _HIGHER_ROW
-    wide, high = np.ptp(curve.x, axis=0)
-    return float(np.clip(width * high / wide, _LEAST_HEIGHT, _GREATEST_HEIGHT)) + _AROUND
+    return bool(max(one, other) <= _MOST_UNLIKE * min(one, other)) and not of_time(curve)

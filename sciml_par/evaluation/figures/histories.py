@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts.curves import AccuracyCurve, LossCurve
 from sciml_par.evaluation.figures.parts.layout import column_width, make_grid, wrap
-from sciml_par.evaluation.figures.parts.limits import log_limits
 from sciml_par.evaluation.figures.parts.lines import (
     Line,
     count_steps,
@@ -20,21 +19,14 @@ from sciml_par.evaluation.figures.parts.lines import (
     draw_lines,
     log_axis,
 )
-from sciml_par.evaluation.figures.parts.members import FEW
+from sciml_par.evaluation.figures.parts.members import FEW, log_limits
 from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, line_of, paper_style
 
 _HEIGHT = 2.3  # inches
 _RATE = 0.5  # inches, for the axis of the learning rate
 _LEAST_WIDTH = 0.3  # inches of a phase whose name is written
-_BEST: dict[str, Any] = {
-    "color": "#e69f00",
-    "marker": "*",
-    "markersize": 8.0,
-    "markeredgecolor": INK,
-    "markeredgewidth": 0.5,
-    "linestyle": "",
-    "zorder": 3.0,
-}
+_BEST: dict[str, Any] = {"color": "#e69f00", "marker": "*", "markersize": 8.0, "linestyle": ""}
+_BEST |= {"markeredgecolor": INK, "markeredgewidth": 0.5, "zorder": 3.0}
 _TRAINING: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 
 
@@ -90,25 +82,27 @@ def _draw(axes: Axes, losses: Sequence[LossCurve]) -> None:
     first, alone = losses[0], len(losses) == 1
     terms = dict(first.terms or {}) if alone else {}
     best = np.array([curve.best_loss or np.nan for curve in losses])
-    drawn = [*(curve.loss for curve in losses), *terms.values(), best]
-    low, high = log_limits(np.concatenate(drawn))
+    low, high = log_limits(np.concatenate([*(c.loss for c in losses), *terms.values(), best]))
     log_axis(axes, low, high)
     start, end = min(c.step[0] for c in losses), max(c.step[-1] for c in losses)
     pad = 0.02 * (end - start) or 1.0
     axes.set_xlim(start - pad, end + pad)
     lines = [_line(curve.label, curve.step, curve.loss, low) for curve in losses]
     if terms:
-        total = lines[0]
         look = {"color": INK, "linewidth": 1.4, "zorder": 2.6}
-        draw_line(axes, total.x, total.y, total.label, **look)
-        parts = [_line(name, first.step, values, low) for name, values in terms.items()]
-        for i, part in enumerate(parts):
+        draw_line(axes, lines[0].x, lines[0].y, lines[0].label, **look)
+        for i, (name, values) in enumerate(terms.items()):
+            part = _line(name, first.step, values, low)
             draw_line(axes, part.x, part.y, part.label, **line_of(i, of=FEW))
     else:
         alike = all(np.array_equal(curve.step, first.step) for curve in losses)
         draw_lines(axes, lines, alike=alike)
-    if len(losses) <= FEW:
-        _mark_best(axes, losses)
+    for curve in losses if len(losses) <= FEW else ():
+        if curve.best_step is not None:
+            nearest = curve.loss[np.argmin(np.abs(curve.step - curve.best_step))]
+            loss = nearest if curve.best_loss is None else curve.best_loss
+            name = f"best, step {curve.best_step:,.0f}" if alone else "best"
+            axes.plot(curve.best_step, loss, label=name, **_BEST)
     _mark_phases(axes, first)
     if alone and first.learning_rate is not None:
         _draw_rate(axes, first.step, first.learning_rate)
@@ -124,18 +118,6 @@ def _line(label: str, step: np.ndarray, values: np.ndarray, low: float) -> Line:
     return Line(label + remark, step, kept, odd=bool(remark))
 
 
-def _mark_best(axes: Axes, losses: Sequence[LossCurve]) -> None:
-    """Mark the best steps at their losses, or at that of the nearest record."""
-    for curve in losses:
-        if curve.best_step is None:
-            continue
-        loss = curve.best_loss
-        if loss is None:
-            loss = curve.loss[np.argmin(np.abs(curve.step - curve.best_step))]
-        name = f"best, step {curve.best_step:,.0f}" if len(losses) == 1 else "best"
-        axes.plot(curve.best_step, loss, label=name, **_BEST)
-
-
 def _mark_phases(axes: Axes, curve: LossCurve) -> None:
     """Draw a line where a phase begins, unless it is at the first step, and its name above it."""
     low, high = axes.get_xlim()
@@ -146,16 +128,10 @@ def _mark_phases(axes: Axes, curve: LossCurve) -> None:
             axes.axvline(start, color=NEUTRAL, linewidth=0.6, zorder=1.0, label="_phase")
         wide = inches * (end - start) / (high - low) - 0.05
         if wide >= _LEAST_WIDTH:
-            axes.annotate(
-                wrap(name, wide, size=7.0, lines=2),
-                (start, 1.0),
-                xycoords=axes.get_xaxis_transform(),
-                xytext=(0.0, 2.0),
-                textcoords="offset points",
-                va="bottom",
-                fontsize="small",
-                color=NEUTRAL,
-            )
+            place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "xytext": (0.0, 2.0)}
+            place |= {"textcoords": "offset points", "va": "bottom"}
+            text = wrap(name, wide, size=7.0, lines=2)
+            axes.annotate(text, (start, 1.0), fontsize="small", color=NEUTRAL, **place)
 
 
 def _draw_rate(axes: Axes, step: np.ndarray, rate: np.ndarray) -> None:
@@ -204,15 +180,10 @@ def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None
                 draw_line(axes, epoch, curve.training_accuracy, "_training", **(look | _TRAINING))
         if any(curve.training_accuracy is not None for curve in found):
             axes.plot([], [], color=NEUTRAL, label="training data", **_TRAINING)
-        axes.set_ylim(_limits_of_accuracies(found))
+        both = [a for c in found for a in (c.accuracy, c.training_accuracy) if a is not None]
+        reach = max(1.0 - min(float(np.min(each)) for each in both), 0.01)
+        axes.set_ylim(max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach)
         axes.set_ylabel("accuracy")
         count_steps(axes)
         grid.label_x("epoch")
         return grid.finish(title)
-
-
-def _limits_of_accuracies(curves: Sequence[AccuracyCurve]) -> tuple[float, float]:
-    """Return limits from a little below the least accuracy to a little above 1."""
-    both = [a for c in curves for a in (c.accuracy, c.training_accuracy) if a is not None]
-    reach = max(1.0 - min(float(np.min(each)) for each in both), 0.01)
-    return max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach

@@ -24,6 +24,7 @@ from sciml_par.evaluation.figures.parts.observed import (
 )
 from sciml_par.evaluation.figures.parts.style import (
     DOTS,
+    ERROR,
     INK,
     coordinate,
     line_of,
@@ -34,14 +35,7 @@ from sciml_par.evaluation.figures.parts.style import (
 _HEIGHT = 1.9  # inches
 _MOST = 4
 _MOST_POINTS = 2_500
-_WORD = "relative deviation"
-_BEST: dict[str, Any] = {
-    "marker": "*",
-    "s": 40.0,
-    "color": "#d55e00",
-    "zorder": 4.0,
-    "clip_on": False,
-}
+_BEST: dict[str, Any] = {"marker": "*", "s": 40.0, "zorder": 4.0, "clip_on": False}
 
 
 def plot_next_observation(
@@ -105,86 +99,67 @@ def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> l
             "plot_next_observation: there are no observations here whose deviation a further one "
             "could have. Give it as noise=σ."
         )
-    found = []
-    for k in range(components):
-        own = [sigma for each in linear.observations if len(sigma := each.of(k)[2])]
-        found.append(float(np.median(np.concatenate(own or every))))
-    return found
+    of_each = [
+        [sigma for each in linear.observations if len(sigma := each.of(k)[2])]
+        for k in range(components)
+    ]
+    return [float(np.median(np.concatenate(sigmas or every))) for sigmas in of_each]
 
 
 def _thinned(curve: Prediction) -> Prediction:
     """Return a prediction at fewer points, of a grid every other line."""
     x, inside = curve.x, np.asarray(curve.inside)
+    chosen = np.arange(len(x))
     if curve.dimension == 1:
-        order = np.argsort(x[:, 0])
-        return Prediction("x", x[order], curve.u[order], inside=inside[order], **_names(curve))
-    chosen = np.ones(len(x), bool)
-    if len(x) > _MOST_POINTS:
-        kept = []
+        chosen = np.argsort(x[:, 0])
+    elif len(x) > _MOST_POINTS:
+        kept = np.ones(len(x), bool)
         for axis in (0, 1):
             lines, place = np.unique(x[:, axis], return_inverse=True)
-            last = len(lines) - 1
             count = min(len(lines), int(np.sqrt(_MOST_POINTS)))
-            wanted = np.unique(np.round(np.linspace(0, last, count)))
-            kept.append(np.isin(place, wanted))
-        chosen = kept[0] & kept[1]
-        if np.count_nonzero(chosen & inside) < _MOST_POINTS // 4:  # not a grid
-            chosen = np.zeros(len(x), bool)
-            chosen[np.random.default_rng(0).choice(len(x), _MOST_POINTS, replace=False)] = True
-    return Prediction("x", x[chosen], curve.u[chosen], inside=inside[chosen], **_names(curve))
+            kept &= np.isin(place, np.round(np.linspace(0, len(lines) - 1, count)))
+        chosen = np.flatnonzero(kept)
+        if np.count_nonzero(inside[chosen]) < _MOST_POINTS // 4:  # not a grid
+            chosen = np.sort(np.random.default_rng(0).permutation(len(x))[:_MOST_POINTS])
+    names: Any = {"coordinates": curve.coordinates, "fields": curve.fields}
+    return Prediction("x", x[chosen], curve.u[chosen], inside=inside[chosen], **names)
 
 
-def _names(curve: Prediction) -> dict[str, Any]:
-    return {"coordinates": curve.coordinates, "fields": curve.fields}
-
-
-def _on_a_line(
-    linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: str | None
-) -> Figure:
+def _on_a_line(linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: str) -> Figure:
     m, q = ratios.shape[1:]
     grid = make_grid([_HEIGHT] * m, 1)
-    low = np.nanmin(ratios)
-    for k in range(m):
-        axes = grid.panels[k, 0]
+    reach = 1.0 - np.nanmin(ratios)
+    bottom, x = 1.0 - 1.12 * reach, curve.x[:, 0]
+    for (k, _), axes in grid.panels.items():
         for i in range(q):
-            name = name_of_number(linear.names[i])
-            draw_line(axes, curve.x[:, 0], ratios[:, k, i], name, **line_of(i))
+            draw_line(axes, x, ratios[:, k, i], name_of_number(linear.names[i]), **line_of(i))
         for i in range(q):
             at = np.nanargmin(ratios[:, k, i])
-            star = {**_BEST, "color": INK, "label": "least"}
-            axes.scatter(curve.x[at, 0], ratios[at, k, i], **star)
-        bottom = low - 0.12 * (1.0 - low)
-        axes.set_ylim(bottom, 1.0 + 0.05 * (1.0 - low))
-        for each in linear.observations:
-            x = each.of(k)[0]
-            if len(x):
-                y = np.full(len(x), bottom)
-                axes.scatter(x[:, 0], y, label="present observations", **DOTS)
-        axes.set_xlim(curve.x[0, 0], curve.x[-1, 0])
+            axes.scatter(x[at], ratios[at, k, i], color=INK, label="least", **_BEST)
+        axes.set(xlim=(x[0], x[-1]), ylim=(bottom, 1.0 + 0.05 * reach))
+        for places in (each.of(k)[0][:, 0] for each in linear.observations):
+            if len(places):
+                y = np.full(len(places), bottom)
+                axes.scatter(places, y, label="present observations", **DOTS)
         axes.set_ylabel(f"observing ${symbol(curve.fields[k])}$")
     grid.label_x(coordinate(curve, 0))
     return grid.finish(title)
 
 
-def _on_a_plane(
-    linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: str | None
-) -> Figure:
+def _on_a_plane(linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: str) -> Figure:
     m, q = ratios.shape[1:]
     norm = Normalize(float(np.nanmin(ratios)), 1.0)
+    names = [name_of_number(name) for name in linear.names[:q]]
     rows = [
-        [Panel(curve, ratios[:, k, i], norm, _panel_title(linear, curve, k, i)) for i in range(q)]
-        for k in range(m)
+        [
+            Panel(curve, ratios[:, k, i], norm, f"{names[i]}, observing ${symbol(field)}$")
+            for i in range(q)
+        ]
+        for k, field in enumerate(curve.fields)
     ]
-    figure = draw_panels(rows, title=title, equal=None, bar=_WORD)
-    for k in range(m):
-        for i in range(q):
-            axes = figure.axes[k * q + i]
-            draw_places(axes, linear.observations, k)
-            at = np.nanargmin(ratios[:, k, i])
-            axes.scatter(*curve.x[at], **_BEST)
+    figure = draw_panels(rows, title=title, bar="relative deviation")
+    for place, axes in enumerate(figure.axes[: m * q]):
+        k, i = divmod(place, q)
+        draw_places(axes, linear.observations, k)
+        axes.scatter(*curve.x[np.nanargmin(ratios[:, k, i])], color=ERROR, **_BEST)
     return figure
-
-
-def _panel_title(linear: Uncertain, curve: Prediction, k: int, i: int) -> str:
-    name = name_of_number(linear.names[i])
-    return f"{name}, observing ${symbol(curve.fields[k])}$"

@@ -11,17 +11,11 @@ from matplotlib.figure import Figure
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import column_width, make_grid
-from sciml_par.evaluation.figures.parts.limits import (
-    error_limits,
-    name_of,
-    near,
-    range_of,
-    value_limits,
-)
 from sciml_par.evaluation.figures.parts.lines import (
     Line,
     draw_band,
     draw_line,
+    draw_marks,
     draw_observed,
     draw_pale,
     log_axis,
@@ -29,17 +23,23 @@ from sciml_par.evaluation.figures.parts.lines import (
 from sciml_par.evaluation.figures.parts.members import (
     MOST_PANELS,
     Panels,
+    by_shard,
     check_curves,
+    error_limits,
     has_mean,
     in_order,
+    name_of,
+    near,
+    range_of,
     share_panel,
     shown_of,
     spread_of,
     too_many_dimensions,
+    value_limits,
 )
 from sciml_par.evaluation.figures.parts.observed import HELD_OUT, Observed
-from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks
 from sciml_par.evaluation.figures.parts.style import (
+    DASHED,
     ERROR,
     ESTIMATED,
     EXACT,
@@ -62,8 +62,6 @@ _MOST_COLUMNS = 4
 _MANY, _MOST = 200, (0.01, 0.99)  # measured values, of which outliers are left out
 _HEIGHT, _LOW, _BELOW = 2.1, 1.45, 1.25  # inches: a panel, one of many, and one of errors below it
 _SCALE = 0.6  # inches, for the scale of the errors between two columns
-# Over the mean, since a wide line below it would be hidden by the band.
-_EXACT_ABOVE = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 3.0)), "zorder": 3.0}
 
 
 def plot_predictions(
@@ -162,6 +160,8 @@ def _blocks(
         for block, (place, column) in zip(blocks, places, strict=True):
             row = place * tall + k * len(heights)
             axes = grid.panels[row, column]
+            axes.set_xlim(range_of([curve.x for curve in block], margin=0.02))
+            axes.set_ylim(value_limits(block, k))
             (_draw_mean if mean else _draw_members)(axes, block, k, several)
             _draw_observed(axes, observed, k)
             if several and k == 0:
@@ -171,35 +171,28 @@ def _blocks(
                 under = grid.panels[row + 1, column]
                 (_draw_widths if mean else _draw_errors)(under, block, k)
                 under.set_xlim(axes.get_xlim())
-            values.append(axes)
+            values.append((axes, column == 0))
         _align(values, value_label(first, k))
     grid.label_x(coordinate(first, 0))
     return grid.finish(title)
 
 
-def _align(panels: Sequence[Axes], label: str) -> None:
+def _align(panels: Sequence[tuple[Axes, bool]], label: str) -> None:
     """Give panels of like range the same limits; label the left ones."""
-    limits = np.array([axes.get_ylim() for axes in panels])
-    spans = limits[:, 1] - limits[:, 0]
-    alike = spans.max() <= _SAME_SCALE * spans.min()
-    for axes in panels:
-        spec = axes.get_subplotspec()
-        left = spec is None or spec.is_first_col()
+    low, high = np.array([axes.get_ylim() for axes, _ in panels]).T
+    alike = np.ptp([low, high], axis=0).max() <= _SAME_SCALE * np.ptp([low, high], axis=0).min()
+    for axes, left in panels:
         if alike:
-            axes.set_ylim(limits[:, 0].min(), limits[:, 1].max())
+            axes.set_ylim(low.min(), high.max())
             axes.tick_params(labelleft=left)
         axes.set_ylabel(label if left else "")
 
 
 def _draw_members(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) -> None:
     """Draw a line a member; with `several` panels, their titles name the members."""
-    _set_limits(axes, curves, k)
     _draw_exact(axes, curves, k, **EXACT)
-    for i, curve in enumerate(curves):
-        look = line_of(i, of=len(curves))
-        if by_shard(curves):
-            look["color"] = INK
-        line = _line(curve, curves, k)
+    for i, line in enumerate(_lines(curves, k)):
+        look = line_of(i, of=len(curves)) | ({"color": INK} if by_shard(curves) else {})
         draw_line(axes, line.x, line.y, "prediction" if several else line.label, **look)
     draw_marks(axes, curves)
 
@@ -213,40 +206,37 @@ def _draw_observed(axes: Axes, observed: Sequence[Observed], k: int) -> None:
             label = HELD_OUT if hollow else "observations"
             draw_observed(axes, x[:, 0], u, noise, label, hollow=hollow)
             values = u if len(u) < _MANY else np.quantile(u, _MOST)
-            low, high = range_of([values])
-            axes.set_ylim(min(low, axes.get_ylim()[0]), max(high, axes.get_ylim()[1]))
+            axes.set_ylim(range_of([np.array(axes.get_ylim()), np.array(range_of([values]))], 0.0))
 
 
 def _draw_errors(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     """Draw |e| and, where u* is known, |u − u*| of each member on one log scale."""
-    drawn: list[tuple[int, bool, np.ndarray]] = []
+    drawn: list[tuple[int, str, np.ndarray]] = []
     for i, curve in enumerate(curves):
         if curve.known:
-            drawn.append((i, True, pointwise_error(curve.u[:, k], curve.exact[:, k])))
+            drawn.append((i, TRUE_ERROR, pointwise_error(curve.u[:, k], curve.exact[:, k])))
         if curve.estimated_error is not None:
-            drawn.append((i, False, np.abs(curve.estimated_error[:, k])))
+            drawn.append((i, ESTIMATED, np.abs(curve.estimated_error[:, k])))
     low, high = error_limits([e for *_, e in drawn], [curves[i].trained for i, *_ in drawn])
     log_axis(axes, low, high, only_decades=True)
-    for i, true, error in drawn:
+    for i, name, error in drawn:
         order = in_order(curves[i])
-        look: dict[str, Any] = dict(EXACT, alpha=0.35) if true else {"linewidth": 1.0}
+        look = dict(EXACT, alpha=0.35) if name == TRUE_ERROR else {"linewidth": 1.0}
         look["color"] = color_of(i) if len(curves) > 1 else ERROR
-        name = TRUE_ERROR if true else ESTIMATED
         draw_line(axes, curves[i].x[order, 0], np.maximum(error[order], low), name, **look)
     axes.set_ylabel("error")
 
 
 def _draw_mean(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) -> None:
     """Draw mean ± 2 deviations above a few members; others, and those off scale, in colours."""
-    _set_limits(axes, curves, k)
     spread, order = spread_of(curves, k), in_order(curves[0])
     x, mean, width = curves[0].x[order, 0], spread.mean[order], spread.width[order]
-    lines = [_line(curve, curves, k) for curve in curves]
+    lines = _lines(curves, k)
     draw_line(axes, x, mean, "mean", color=MEAN, linewidth=1.5, zorder=2.8)
     draw_band(axes, x, mean - width, mean + width, "± 2 deviations ($2\\sigma$)")
     for edge in (mean - width, mean + width):
         draw_line(axes, x, edge, "_edge", color=MEAN, linewidth=0.7, zorder=2.6)
-    _draw_exact(axes, curves, k, **_EXACT_ABOVE)
+    _draw_exact(axes, curves, k, **DASHED)  # over the mean: the band would hide a wide line below
     draw_pale(axes, [line for line in lines if not line.odd])
     draw_marks(axes, curves)
     for i, line in enumerate(lines):
@@ -265,23 +255,22 @@ def _draw_widths(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     draw_line(axes, x, width, "_two deviations", color=MEAN, linewidth=0.7)
     axes.set_ylabel("$2\\sigma$" if len(spread.drawn) == 1 else "$2\\sigma$, error")
     axes.set_title(spread.coverage, loc="right", fontsize="small", pad=2.0)
-    if spread.error is not None:
-        error = np.maximum(spread.error[order], low)
-        draw_line(axes, x, error, "|mean − exact|", color=ERROR, linewidth=1.2, zorder=3.0)
-    if spread.estimate is not None:
-        estimate = np.maximum(spread.estimate[order], low)
-        draw_line(axes, x, estimate, LARGEST, color=INK, linestyle=":", zorder=3.0)
+    for error, name, color, dashes in (
+        (spread.error, "|mean − exact|", ERROR, "-"),
+        (spread.estimate, LARGEST, INK, ":"),
+    ):
+        if error is not None:
+            look: dict[str, Any] = {"color": color, "linestyle": dashes, "zorder": 3.0}
+            draw_line(axes, x, np.maximum(error[order], low), name, **look)
 
 
-def _line(curve: Prediction, curves: Sequence[Prediction], k: int) -> Line:
-    order, name = in_order(curve), name_of(curve, curves)
-    u = near(curve.u[order, k], value_limits(curves, k))
-    return Line(name, curve.x[order, 0], u, odd=not curve.sound or name != curve.label)
-
-
-def _set_limits(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
-    axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
-    axes.set_ylim(value_limits(curves, k))
+def _lines(curves: Sequence[Prediction], k: int) -> list[Line]:
+    limits, lines = value_limits(curves, k), []
+    for curve in curves:
+        order, name = in_order(curve), name_of(curve, curves)
+        odd = not curve.sound or name != curve.label
+        lines.append(Line(name, curve.x[order, 0], near(curve.u[order, k], limits), odd))
+    return lines
 
 
 def _draw_exact(axes: Axes, curves: Sequence[Prediction], k: int, **look: Any) -> None:

@@ -12,22 +12,16 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts.curves import ScalingCurve
-from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.limits import log_limits
+from sciml_par.evaluation.figures.parts.layout import make_panels
+from sciml_par.evaluation.figures.parts.members import log_limits
 from sciml_par.evaluation.figures.parts.style import COUNT, INK, NEUTRAL, color_of, paper_style
 
 _LOOKS: dict[str, dict[str, Any]] = {
-    "measured": {"linestyle": "-", "marker": "o", "markersize": 4.0, "zorder": 3.0},
+    "measured": {"linestyle": "-", "marker": "o", "zorder": 3.0},
     "modelled": {"linestyle": (0, (4.0, 1.5)), "marker": "", "linewidth": 1.0, "zorder": 2.5},
-    "published": {
-        "linestyle": ":",
-        "marker": "s",
-        "markersize": 4.0,
-        "markerfacecolor": "white",
-        "linewidth": 0.9,
-        "zorder": 2.0,
-    },
+    "published": {"linestyle": ":", "marker": "s", "linewidth": 0.9, "zorder": 2.0},
 }
+_LOOKS["published"]["markerfacecolor"] = "white"
 _IDEAL: dict[str, Any] = {"color": NEUTRAL, "linewidth": 0.6, "zorder": 1.0, "label": "ideal"}
 
 
@@ -63,28 +57,24 @@ def plot_scaling(curves: Sequence[ScalingCurve], *, title: str | None = None) ->
     for curve in sorted(found, key=lambda each: (each.time is not None, each.scaling or "")):
         groups.setdefault((curve.time is not None, curve.scaling or ""), []).append(curve)
     colors = {label: color_of(i) for i, label in enumerate(dict.fromkeys(c.label for c in found))}
-    columns = min(len(groups), 2)
-    cells = [divmod(i, columns) for i in range(len(groups))]
     with paper_style():
-        grid = make_grid([2.3] * -(-len(groups) // columns), columns, cells)
-        for cell, (in_time, scaling) in zip(cells, groups, strict=True):
-            axes = grid.panels[cell]
-            _name(axes, found, colors)
+        grid = make_panels(len(groups), 2, 2.3)
+        for axes, (in_time, scaling) in zip(grid.panels.values(), groups, strict=True):
+            for label, color in colors.items():
+                axes.plot([], [], color=color, linewidth=2.0, label=label)
+            for kind in (kind for kind in _LOOKS if any(curve.kind == kind for curve in found)):
+                axes.plot([], [], color=INK, label=kind, markersize=4.0, **_LOOKS[kind])
             _draw(axes, groups[in_time, scaling], colors, in_time=in_time)
-            _show_ranks(axes, found)
+            least, most = min(c.ranks[0] for c in found), max(c.ranks[-1] for c in found)
+            axes.set_xscale("log", base=2)
+            axes.set_xlim(least / 1.2, most * 1.2)
+            axes.xaxis.set_major_locator(LogLocator(2.0, numticks=8))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(COUNT)
             axes.set_ylabel("seconds a step" if in_time else "parallel efficiency")
             axes.set_title(f"{scaling} scaling" if scaling else "")
         grid.label_x("ranks")
         return grid.finish(title)
-
-
-def _name(axes: Axes, curves: Sequence[ScalingCurve], colors: dict[str, str]) -> None:
-    """Give the legend the colours by label, and then the marks by kind."""
-    for label, color in colors.items():
-        axes.plot([], [], color=color, linewidth=2.0, label=label)
-    for kind, look in _LOOKS.items():
-        if any(curve.kind == kind for curve in curves):
-            axes.plot([], [], color=INK, label=kind, **look)
 
 
 def _draw(
@@ -92,7 +82,7 @@ def _draw(
 ) -> None:
     values = [np.asarray(curve.time if in_time else curve.efficiency) for curve in curves]
     for curve, each in zip(curves, values, strict=True):
-        look = {"color": colors[curve.label], **_LOOKS[curve.kind]}
+        look = {"color": colors[curve.label], "markersize": 4.0, **_LOOKS[curve.kind]}
         axes.plot(curve.ranks, each, label=f"_{curve.label}, {curve.kind}", **look)
     if not in_time:
         axes.set_ylim(0.0, max(1.0, *(float(each.max()) for each in values)) * 1.05)
@@ -107,13 +97,3 @@ def _draw(
             ranks = np.array([float(curve.ranks[0]), last])
             fall = ranks[0] / ranks if curve.scaling == "strong" else np.ones(2)
             axes.plot(ranks, each[0] * fall, **_IDEAL)
-
-
-def _show_ranks(axes: Axes, curves: Sequence[ScalingCurve]) -> None:
-    least = min(float(curve.ranks[0]) for curve in curves)
-    greatest = max(float(curve.ranks[-1]) for curve in curves)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(least / 1.2, greatest * 1.2)
-    axes.xaxis.set_major_locator(LogLocator(2.0, numticks=8))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(COUNT)

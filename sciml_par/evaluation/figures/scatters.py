@@ -12,17 +12,22 @@ from matplotlib.ticker import NullFormatter
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.limits import error_limits, range_of, value_limits
 from sciml_par.evaluation.figures.parts.lines import log_axis
-from sciml_par.evaluation.figures.parts.members import a_few, shown_of
+from sciml_par.evaluation.figures.parts.members import (
+    a_few,
+    error_limits,
+    range_of,
+    shown_of,
+    value_limits,
+)
 from sciml_par.evaluation.figures.parts.style import (
     ESTIMATED,
     EXACT,
-    TIMES,
     TRUE_ERROR,
     color_of,
     coordinate,
     exact_label,
+    of_time,
     symbol,
 )
 from sciml_par.evaluation.metrics.norms import pointwise_error
@@ -69,7 +74,9 @@ def _draw_estimates(axes: Axes, members: Members, k: int) -> None:
     """Draw |e| over |u − u*| with the diagonal; over time or u if a true error is not known."""
     first, curves = members[0][1], [curve for _, curve in members]
     estimates = [np.abs(np.asarray(curve.estimated_error)[:, k]) for curve in curves]
-    across, label = _abscissae(curves, k)
+    across, label = [curve.u[:, k] for curve in curves], f"${symbol(first.fields[k])}$"
+    if times := of_time(first):
+        across, label = [curve.x[:, times[0]] for curve in curves], coordinate(first, times[0])
     known, errors, trained = all(c.known for c in curves), estimates, [c.trained for c in curves]
     if known:
         across = [pointwise_error(curve.u[:, k], curve.exact[:, k]) for curve in curves]
@@ -87,15 +94,6 @@ def _draw_estimates(axes: Axes, members: Members, k: int) -> None:
     several = first.components > 1
     axes.set_ylabel(f"{ESTIMATED} of ${symbol(first.fields[k])}$" if several else ESTIMATED)
     axes.set_xlabel(label)
-
-
-def _abscissae(curves: Sequence[Prediction], k: int) -> tuple[list[np.ndarray], str]:
-    """Return the time at each point, or u without a time, and the label of the axis."""
-    first = curves[0]
-    times = [i for i, name in enumerate(first.coordinates) if name.lower() in TIMES]
-    if times:
-        return [curve.x[:, times[0]] for curve in curves], coordinate(first, times[0])
-    return [curve.u[:, k] for curve in curves], f"${symbol(first.fields[k])}$"
 
 
 def _draw_dots(axes: Axes, x: np.ndarray, y: np.ndarray, label: str, color: str) -> None:

@@ -1,19 +1,36 @@
-"""Draw lines over one coordinate or step: one each, or the median and range of many."""
+"""Draw lines over one coordinate or step, with bands, observations, sub-domains and points."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from sciml_par.evaluation.figures.parts.members import FEW, a_few
-from sciml_par.evaluation.figures.parts.style import BAND, COUNT, ERROR, MEAN, PALE, line_of
+from sciml_par.evaluation.figures.parts.data import Prediction, Shard
+from sciml_par.evaluation.figures.parts.members import FEW, a_few, by_shard
+from sciml_par.evaluation.figures.parts.style import (
+    BAND,
+    COUNT,
+    ERROR,
+    INK,
+    MEAN,
+    NEUTRAL,
+    PALE,
+    color_of,
+    line_of,
+)
 
 _MOST_BARS = 150  # error bars; more are dots
+_SHADE = 0.15  # opacity of a sub-domain
+EDGE = 0.05  # a sub-domain up to this share of an axis from both its ends covers it
+_ROW = 0.055  # of the panel's height, for a row of ticks
+_MOST_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -50,34 +67,22 @@ def draw_lines(axes: Axes, lines: Sequence[Line], *, alike: bool, without: float
     even = [line for line in lines if not line.odd]
     many = alike and len(even) > FEW
     if many:
-        _draw_range(axes, even, without)
+        x, values = even[0].x, np.stack([line.y for line in even])
+        low, high = np.quantile(values, [without, 1.0 - without], axis=0)
+        look = {"color": MEAN, "linewidth": 1.4, "zorder": 2.8}
+        draw_line(axes, x, np.median(values, axis=0), "median", **look)
+        name = f"{without:.0%} to {1.0 - without:.0%}" if without else "least to greatest"
+        draw_band(axes, x, low, high, name)
+        draw_pale(axes, even)
     for i, line in enumerate(lines):
         if line.odd or not many:
             draw_line(axes, line.x, line.y, line.label, **line_of(i, of=len(lines)))
 
 
-def _draw_range(axes: Axes, lines: Sequence[Line], without: float) -> None:
-    x, values = lines[0].x, np.stack([line.y for line in lines])
-    low, high = np.quantile(values, [without, 1.0 - without], axis=0)
-    draw_line(axes, x, np.median(values, axis=0), "median", color=MEAN, linewidth=1.4, zorder=2.8)
-    name = f"{without:.0%} to {1.0 - without:.0%}" if without else "least to greatest"
-    draw_band(axes, x, low, high, name)
-    draw_pale(axes, lines)
-
-
 def draw_band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, label: str) -> None:
     """Shade a range; of very many points as dots, which make a smaller PDF."""
-    axes.fill_between(
-        x,
-        low,
-        high,
-        color=MEAN,
-        alpha=BAND,
-        linewidth=0.0,
-        zorder=2.2,
-        rasterized=len(x) > 2000,
-        label=label,
-    )
+    look: dict[str, Any] = {"color": MEAN, "alpha": BAND, "linewidth": 0.0, "zorder": 2.2}
+    axes.fill_between(x, low, high, label=label, rasterized=len(x) > 2000, **look)
 
 
 def draw_pale(axes: Axes, lines: Sequence[Line]) -> None:
@@ -93,23 +98,79 @@ def draw_observed(
     axes: Axes, x: np.ndarray, u: np.ndarray, noise: np.ndarray, label: str, *, hollow: bool = False
 ) -> None:
     """Draw values with bars of their deviations, as dots if these are 0 or very many."""
+    if not len(x):
+        return
+    look: dict[str, Any] = {"color": ERROR, "linestyle": "", "marker": "o", "zorder": 2.4}
+    look |= {"markerfacecolor": "white" if hollow else ERROR, "markeredgewidth": 0.7}
     if len(x) > _MOST_BARS or not noise.any():
-        size = 3.0 if len(x) > _MOST_BARS else 9.0
-        look: dict[str, Any] = {"s": size, "linewidths": 0.7 if hollow else 0.0, "zorder": 2.4}
-        face = "none" if hollow else ERROR
-        axes.scatter(x, u, label=label, facecolor=face, edgecolor=ERROR, rasterized=True, **look)
-    elif len(x):
-        axes.errorbar(
-            x,
-            u,
-            noise,
-            fmt="o",
-            color=ERROR,
-            markersize=2.2,
-            markerfacecolor="white" if hollow else ERROR,
-            elinewidth=0.7,
-            capsize=1.2,
-            capthick=0.7,
-            zorder=2.4,
-            label=f"{label} ± σ",
-        )
+        size = 1.2 if len(x) > _MOST_BARS else 2.2
+        axes.plot(x, u, label=label, markersize=size, rasterized=True, **look)
+    else:
+        bars = {"elinewidth": 0.7, "capsize": 1.2, "capthick": 0.7, "markersize": 2.2}
+        axes.errorbar(x, u, noise, label=f"{label} ± σ", **bars, **look)
+
+
+def add_name(axes: Axes, label: str, color: str, **look: Any) -> None:
+    """Add an entry to the legend."""
+    axes.plot([], [], color=color, label=label, solid_capstyle="butt", **look)
+
+
+def draw_marks(axes: Axes, curves: Sequence[Prediction], *, ticks: bool = True) -> None:
+    """Shade the sub-domains, and draw the training points as ticks below the data."""
+    one = by_shard(curves)
+    shards = [
+        (color_of(k if one else i), shard)
+        for i, curve in enumerate(curves)
+        for k, shard in enumerate(curve.shards)
+    ]
+    shaded = _shade(axes, shards, named=one)
+    if one and not shaded:
+        for color, shard in shards:
+            add_name(axes, shard.label, color, linewidth=2.0)
+    if ticks:
+        _draw_ticks(axes, shards, one_row=one)
+
+
+def _shade(axes: Axes, shards: Sequence[tuple[str, Shard]], *, named: bool) -> bool:
+    """Shade each region that does not cover the whole axis; return whether there is one."""
+    left, right = axes.get_xlim()
+    inset = EDGE * (right - left)
+    regions = [
+        (float(shard.corners[0][0]), float(shard.corners[1][0])) if shard.corners else (left, right)
+        for _, shard in shards
+    ]
+    count, shaded = Counter(regions), False
+    for (color, shard), (low, high) in zip(shards, regions, strict=True):
+        if low <= left + inset and high >= right - inset:
+            continue
+        shaded, common = True, count[low, high] > 1 and not named
+        look: dict[str, Any] = {"facecolor": NEUTRAL if common else color, "linewidth": 0.0}
+        axes.axvspan(low, high, alpha=_SHADE / count[low, high], zorder=0.5, **look)
+        label = shard.label if named else "sub-domain"
+        add_name(axes, label, color if named else NEUTRAL, linewidth=6.0, alpha=2 * _SHADE)
+    return shaded
+
+
+def _draw_ticks(axes: Axes, shards: Sequence[tuple[str, Shard]], *, one_row: bool) -> None:
+    """Draw ticks for the points, and make room for them at the lower end of a linear y axis."""
+    none = np.empty((0, 1))
+    points = [
+        (color, np.sort((none if s.training_points is None else s.training_points)[:, 0]))
+        for color, s in shards
+    ]
+    if not any(each.size for _, each in points):
+        return
+    if len(points) > 1 and all(np.array_equal(each, points[0][1]) for _, each in points):
+        points = [(NEUTRAL, points[0][1])]
+    ends = sorted((each[0], each[-1]) for _, each in points if each.size)
+    apart = all(one[1] <= other[0] for one, other in pairwise(ends))
+    rows = 1 if one_row or apart else min(len(points), _MOST_ROWS)
+    for i, (color, places) in enumerate(points):
+        bottom = _ROW * (i % rows + 0.2)
+        look: dict[str, Any] = {"color": color, "linewidth": 0.8, "zorder": 2.0}
+        look |= {"rasterized": places.size > 2000, "label": "_training points"}
+        across = axes.get_xaxis_transform()
+        axes.vlines(places, bottom, bottom + 0.7 * _ROW, transform=across, **look)
+    axes.plot([], [], color=INK, linestyle="", marker="|", label="training points")
+    low, high = axes.get_ylim()
+    axes.set_ylim(high - (high - low) / (1.0 - _ROW * rows), high)

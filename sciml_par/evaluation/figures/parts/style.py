@@ -12,12 +12,11 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 
 INK = "#222222"
 NEUTRAL = "#7f7f7f"
-EXACT: dict[str, Any] = {
-    "color": "#bdbdbd",
-    "linewidth": 4.0,
-    "solid_capstyle": "round",
-    "zorder": 1.5,
-}
+EXACT: dict[str, Any] = {"color": "#bdbdbd", "linewidth": 4.0, "solid_capstyle": "round"}
+EXACT |= {"zorder": 1.5}
+DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 2.5))}
+DASHED |= {"zorder": 3.0}
+"""An exact solution or a true value that lies over a line."""
 
 TIMES = ("t", "time", "$t$")
 """Names of coordinates that are drawn as time."""
@@ -28,27 +27,15 @@ TRUE_ERROR, ESTIMATED, LARGEST = "|true error|", "|estimated error|", "largest |
 PALE: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.5, "alpha": 0.7, "zorder": 2.0}
 """A member among others."""
 
-DOTS: dict[str, Any] = {
-    "s": 9.0,
-    "color": "white",
-    "edgecolors": INK,
-    "linewidths": 0.6,
-    "zorder": 3.0,
-    "clip_on": False,
-}
+DOTS: dict[str, Any] = {"s": 9.0, "color": "white", "edgecolors": INK, "linewidths": 0.6}
+DOTS |= {"zorder": 3.0, "clip_on": False}
 """The places of observations on a map."""
 
 # Okabe and Ito (2008), "Color universal design", without yellow, which is faint as a line on
 # white; the wine red of Paul Tol's "muted" scheme (2021) stands in for it.
 PALETTE = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-    "#882255",
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
+    *("#e69f00", "#56b4e9", "#000000", "#882255"),
 )
 # Five patterns against eight colours: 40 members before a pair repeats.
 DASHES: tuple[Any, ...] = (
@@ -119,6 +106,11 @@ def symbol(name: str) -> str:
     if len(letter) == 1 and letter.isalpha() and (index.isalnum() or not index):
         return letter + (f"_{{{_upright(index)}}}" if index else "")
     return _upright(name)
+
+
+def of_time(curve: Prediction) -> list[int]:
+    """Return which coordinates are the time."""
+    return [i for i, name in enumerate(curve.coordinates) if name.lower() in TIMES]
 
 
 def coordinate(curve: Prediction, axis: int) -> str:
