@@ -33,7 +33,7 @@ _STREAMLINES: Any = {"color": "white", "linewidth": 0.6, "density": 0.9, "arrows
 _STILL = 1e-3  # of the greatest length; a vector that is shorter has no line through it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Panel:
     """A field over the points of a prediction.
 

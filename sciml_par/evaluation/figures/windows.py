@@ -77,7 +77,7 @@ def plot_windows(
     shown = [over, errors, closer] if sides.min() < sides.max() / _CLOSER else [over, errors]
     with paper_style():
         figure = draw_panels([shown], title=title)
-    if closer in shown:
+    if len(shown) == 3:
         axes, smallest = figure.axes[2], np.isclose(sides, sides.min())
         middle, reach = (low + high)[smallest].mean(axis=0) / 2, _CLOSER * sides.min()
         axes.set(xlim=middle[0] + [-reach, reach], ylim=middle[1] + [-reach, reach])
