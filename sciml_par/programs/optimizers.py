@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,39 +12,35 @@ AUTO, ADAM = "auto", "adam"
 class NamedOptimizer:
     """An optimizer on the command line.
 
-    `make` gets the learning rate, which it may ignore, and imports TensorFlow. `steps` is the usual
-    number of steps, None if `train` chooses it.
+    Attributes
+    ----------
+    name : in `sciml_par.training`; empty if `train` chooses the optimizer.
+    steps : the usual number, None if `train` chooses it.
+    precision : by default.
+    has_rate : whether it has a learning rate.
     """
 
-    make: Callable[[float], Any]
-    steps: int | None
-    precision: str
-    has_rate: bool
+    name: str
+    steps: int | None = None
+    precision: str = "float64"
+    has_rate: bool = False
 
-
-def _of_training(name: str) -> Callable[[float], Any]:
-    """Return a function that makes the optimizer without its learning rate."""
-
-    def make(rate: float) -> Any:
+    def make(self, rate: float) -> Any:
+        """Return the optimizer, as `train` takes it; this imports TensorFlow."""
+        if not self.name:
+            return AUTO
         from sciml_par import training
 
-        return getattr(training, name)()
-
-    return make
-
-
-def _adam(rate: float) -> Any:
-    from sciml_par.training import Adam
-
-    return Adam(learning_rate=rate)
+        given = {"learning_rate": rate} if self.has_rate else {}
+        return getattr(training, self.name)(**given)
 
 
 OPTIMIZERS = {
-    AUTO: NamedOptimizer(lambda rate: AUTO, None, "float64", False),
-    ADAM: NamedOptimizer(_adam, 30_000, "float32", True),
-    "lbfgs": NamedOptimizer(_of_training("LBFGS"), 10_000, "float64", False),
-    "least-squares": NamedOptimizer(_of_training("LeastSquares"), 30, "float64", False),
-    "lm": NamedOptimizer(_of_training("LevenbergMarquardt"), 1_000, "float64", False),
-    "ssbroyden": NamedOptimizer(_of_training("SSBroyden"), 10_000, "float64", False),
+    AUTO: NamedOptimizer(""),
+    ADAM: NamedOptimizer("Adam", 30_000, "float32", has_rate=True),
+    "lbfgs": NamedOptimizer("LBFGS", 10_000),
+    "least-squares": NamedOptimizer("LeastSquares", 30),
+    "lm": NamedOptimizer("LevenbergMarquardt", 1_000),
+    "ssbroyden": NamedOptimizer("SSBroyden", 10_000),
 }
 """By name; an entry here is an option of all training programs."""

@@ -28,9 +28,9 @@ from sciml_par.errors import OutputError
 from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.programs.launcher import launch
 from sciml_par.programs.options import (
+    VERBOSE,
     add_options,
     add_output_options,
-    add_verbose_option,
     new_parser,
     only_rank_0_prints,
     output_folder,
@@ -41,6 +41,7 @@ from sciml_par.results.stored.files import versions
 from sciml_par.results.stored.folder import RESULTS
 
 Record = dict[str, Any]
+Show = Callable[[Any, list[Record], Path], None]
 
 _WIDTH_WITHOUT_TERMINAL = 120
 
@@ -53,20 +54,19 @@ def make_scaling_study_parser(
     _add_own_options(parser)
     cores = "cores that a rank keeps busy (default 1, to compare ranks, not threads)"
     limit = "end a run of --ranks after this time (default 600)"
-    table = {
-        "--threads": (positive_integer, "N", cores),
-        "--time-limit": (positive_number, "SECONDS", limit),
-    }
-    add_options(parser, table)
-    parser.set_defaults(threads=1, time_limit=600)
-    add_verbose_option(parser)
+    add_options(
+        parser,
+        ("--threads", positive_integer, "N", cores, 1),
+        ("--time-limit", positive_number, "SECONDS", limit, 600),
+        VERBOSE,
+    )
     return parser
 
 
 def run_scaling_study(
     parser: argparse.ArgumentParser,
     measure: Callable[[Any], Record],
-    show: Callable[[Any, list[Record], Path], None],
+    show: Show,
 ) -> None:
     """Measure on the ranks there are, or launch and compare, as the command line says.
 
@@ -120,8 +120,8 @@ def _add_own_options(parser: argparse.ArgumentParser) -> None:
         "write the record of this run to FILE, and neither table nor folder, as the runs of "
         "--ranks do"
     )
-    add_options(parser, {"--ranks": (_rank_counts, "P,Q,…", ranks)})
-    add_options(parser, {"--record": (Path, "FILE", record)})
+    options = ("--ranks", _rank_counts, "P,Q,…", ranks), ("--record", Path, "FILE", record)
+    add_options(parser, *options)
     add_output_options(parser, f"runs/{parser.prog}")
 
 
@@ -132,7 +132,7 @@ def _rank_counts(text: str) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def _compare(options: argparse.Namespace, show: Callable[[Any, list[Record], Path], None]) -> None:
+def _compare(options: argparse.Namespace, show: Show) -> None:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     _add_own_options(own)
     _, inherited = own.parse_known_args()
@@ -149,14 +149,18 @@ def _compare(options: argparse.Namespace, show: Callable[[Any, list[Record], Pat
                 seconds=options.time_limit,
                 program=options.program,
             )
-            records.append(_read(file))
+            try:
+                records.append(json.loads(file.read_text(encoding="utf-8")))
+            except (OSError, ValueError) as error:
+                text = f"a run has ended without its record {file}: {error}."
+                raise OutputError(text) from None
         _finish(options, records, folder, show)
 
 
 def _measure_here(
     options: argparse.Namespace,
     measure: Callable[[Any], Record],
-    show: Callable[[Any, list[Record], Path], None],
+    show: Show,
 ) -> None:
     from sciml_par.parallel import current_world, init
 
@@ -195,7 +199,7 @@ def _finish(
     options: argparse.Namespace,
     records: list[Record],
     folder: Path,
-    show: Callable[[Any, list[Record], Path], None],
+    show: Show,
 ) -> None:
     """Show the records with a remark on the cores, and write them."""
     show(options, records, folder)
@@ -221,11 +225,3 @@ def remark_on_cores(records: Sequence[Record]) -> str:
         f"More ranks than cores: {counts} ranks shared {counted(cores, 'core')}. Their times do "
         "not show how the program scales.\n"
     )
-
-
-def _read(file: Path) -> Record:
-    try:
-        record: Record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise OutputError(f"a run has ended without its record {file}: {error}.") from None
-    return record
