@@ -11,9 +11,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.lines import draw_band, draw_line, draw_observed
 from sciml_par.evaluation.figures.parts.members import range_of
 from sciml_par.evaluation.figures.parts.observed import (
     Observed,
@@ -21,15 +21,6 @@ from sciml_par.evaluation.figures.parts.observed import (
     check_known,
     linear_of,
     prediction_of,
-)
-from sciml_par.evaluation.figures.parts.style import (
-    DASHED,
-    DOTS,
-    MEAN,
-    coordinate,
-    paper_style,
-    symbol,
-    value_label,
 )
 from sciml_par.evaluation.figures.slices import SLICES, in_space_and_time
 
@@ -69,7 +60,7 @@ def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     check_known(uncertainty, where)
     curve = prediction_of(uncertainty, where)
     source = linear_of(uncertainty) if uncertainty.method == "profile" else uncertainty
-    with paper_style():
+    with style.paper_style():
         if curve.dimension == 1:
             return _on_a_line(source, curve, title)
         if in_space_and_time(curve):
@@ -107,9 +98,9 @@ def _on_a_line(source: Uncertain, curve: Prediction, title: str | None) -> Figur
     for k, (above, below) in enumerate(pairs):
         line = x[:, 0], low[:, k], high[:, k], curve.exact[order, k]
         _draw_both(above, below, line, _seen(source, k), source.level)
-        above.set_ylabel(value_label(curve, k))
+        above.set_ylabel(style.value_label(curve, k))
         below.set_ylabel(_difference(curve, k))
-    grid.label_x(coordinate(curve, 0))
+    grid.label_x(style.coordinate(curve, 0))
     return grid.finish(title)
 
 
@@ -132,19 +123,23 @@ def _draw_both(
     moved = [np.interp(o.x[:, 0], x, middle) + o.u - o.solution for o in observations]
     values = moved if said else [o.u for o in observations]
     for axes, less in ((above, np.zeros_like(middle)), (below, middle)):
-        draw_line(axes, x, middle - less, "prediction", color=MEAN, zorder=2.6)
-        draw_band(axes, x, low - less, high - less, f"{100 * level:g} % band")
+        draw.line(axes, x, middle - less, "prediction", color=style.MEAN, zorder=2.6)
+        draw.band(axes, x, low - less, high - less, f"{100 * level:g} % band")
         if np.isfinite(exact).any():
-            draw_line(axes, x, exact - less, "exact solution", **DASHED)
+            draw.line(axes, x, exact - less, "exact solution", **style.DASHED)
         axes.set_xlim(range_of([x], margin=_MARGIN))
         for o, value in zip(observations, values, strict=True):
             y = value if axes is above else o.u - o.solution
-            draw_observed(axes, o.x[:, 0], y, o.noise, f"observations{said}")
+            draw.observed(axes, o.x[:, 0], y, o.noise, f"observations{said}")
     above.set_ylim(range_of([low, high, exact, *values]))
 
 
 def _difference(curve: Prediction, k: int) -> str:
-    return "difference" if curve.components == 1 else f"difference of ${symbol(curve.fields[k])}$"
+    return (
+        "difference"
+        if curve.components == 1
+        else f"difference of ${style.symbol(curve.fields[k])}$"
+    )
 
 
 def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
@@ -170,16 +165,16 @@ def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure
             line = x, low[:, k], high[:, k], at
             _draw_both(above, below, line, near, source.level, said=" of times nearby")
             if k == 0:
-                above.set_title(f"${symbol(curve.coordinates[1])} = {t:.2g}$")
+                above.set_title(f"${style.symbol(curve.coordinates[1])} = {t:.2g}$")
         for row in zip(*panels, strict=True):  # one y axis a row
             limits = range_of([np.array([axes.get_ylim() for axes in row])], margin=0.0)
             for axes in row:
                 axes.set_ylim(limits)
                 axes.tick_params(labelleft=axes is row[0])
                 axes.locator_params(axis="x", nbins=4)
-        panels[0][0].set_ylabel(value_label(curve, k, coordinates=2))
+        panels[0][0].set_ylabel(style.value_label(curve, k, coordinates=2))
         panels[0][1].set_ylabel(_difference(curve, k))
-    grid.label_x(coordinate(curve, 0))
+    grid.label_x(style.coordinate(curve, 0))
     return grid.finish(title)
 
 
@@ -199,7 +194,7 @@ def _on_a_plane(source: Uncertain, curve: Prediction, title: str | None) -> Figu
         values, half = (low[:, k] + high[:, k]) / 2, (high[:, k] - low[:, k]) / 2
         of_values = Normalize(*range_of([values], margin=0.0))
         of_half = Normalize(0.0, range_of([half], margin=0.0)[1])
-        name = f"${symbol(field)}$"
+        name = style.math(field)
         row = [
             Panel(curve, values, of_values, "prediction", name),
             Panel(curve, half, of_half, word),
@@ -215,4 +210,4 @@ def draw_places(axes: Axes, observations: Sequence[Observed], component: int) ->
     """Draw a dot for each observation of a component over a map."""
     for x in (each.of(component)[0] for each in observations):
         if len(x):
-            axes.scatter(x[:, 0], x[:, 1], **DOTS)
+            axes.scatter(x[:, 0], x[:, 1], **style.DOTS)

@@ -12,6 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.fields import Panel
+from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import column_width, make_grid
 from sciml_par.evaluation.figures.parts.members import (
@@ -21,7 +22,6 @@ from sciml_par.evaluation.figures.parts.members import (
     range_of,
     shown_of,
 )
-from sciml_par.evaluation.figures.parts.style import coordinate, of_time, paper_style, symbol
 
 _VECTORS = (("u", "v", "w"), ("u_x", "u_y", "u_z"), ("ux", "uy", "uz"), ("v_x", "v_y", "v_z"))
 _HEIGHT = 2.5  # inches of a row
@@ -31,7 +31,7 @@ _LONGEST = 4.0  # axes are equal while no side is longer than another by more th
 
 def in_space(curve: Prediction) -> bool:
     """Return whether the points have three coordinates, none of which is the time."""
-    return curve.dimension == 3 and not of_time(curve)
+    return curve.dimension == 3 and not style.of_time(curve)
 
 
 def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
@@ -71,7 +71,7 @@ def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
     shown = found[: max(1, MOST_PLANES // len(fields))]
     known = all(curve.known for curve in shown)
     rows = [_row(curve, field, known) for curve in shown for field in fields]
-    with paper_style():
+    with style.paper_style():
         grid = make_grid([_HEIGHT] * len(rows), len(rows[0]), projection="3d")
         for (row, column), axes in grid.panels.items():
             panel = rows[row][column]
@@ -85,7 +85,7 @@ def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
 
 def _row(curve: Prediction, field: list[int], known: bool) -> list[Panel]:
     """Return the panels of a field: its values, and the error if it is known."""
-    name, u = ", ".join(symbol(curve.fields[k]) for k in field), curve.u[:, field]
+    name, u = ", ".join(style.symbol(curve.fields[k]) for k in field), curve.u[:, field]
     values = u[:, 0]
     if len(field) > 1:
         values, name = np.linalg.norm(u, axis=1), f"({name})"
@@ -112,7 +112,7 @@ def _draw(axes: Any, panel: Panel, wide: float) -> Any:
     axes.tick_params(pad=-2.0)
     axes.locator_params(nbins=3)
     for axis, label in enumerate("xyz"):
-        getattr(axes, f"set_{label}label")(coordinate(curve, axis), labelpad=-6.0)
+        getattr(axes, f"set_{label}label")(style.coordinate(curve, axis), labelpad=-6.0)
     values = np.maximum(panel.values, norm.vmin or 0.0) if logarithmic else panel.values
     look: dict[str, Any] = {"norm": norm, "cmap": "magma" if logarithmic else "viridis"}
     look |= {"marker": "s", "linewidths": 0.0, "depthshade": False, "rasterized": True}

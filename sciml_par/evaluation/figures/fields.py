@@ -17,11 +17,10 @@ from matplotlib.ticker import NullFormatter
 from matplotlib.tri import Triangulation
 
 from sciml_par.errors import InputError
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.evaluation.figures.parts.layout import Engine, column_width, make_grid
-from sciml_par.evaluation.figures.parts.lines import EDGE, add_name
 from sciml_par.evaluation.figures.parts.members import range_of
-from sciml_par.evaluation.figures.parts.style import INK, color_of, coordinate, of_time
 
 _ROW_HEIGHT, _HIGHER_ROW = 1.75, 2.4  # inches, where the axes are not equal
 _LEAST_HEIGHT, _GREATEST_HEIGHT = 0.8, 3.2  # inches of a panel, where they are
@@ -93,12 +92,12 @@ def draw_panels(
         )
         if isinstance(cells[group[0]].norm, LogNorm):
             drawn.ax.yaxis.set_minor_formatter(NullFormatter())
-    grid.label_x(coordinate(curve, 0))
+    grid.label_x(style.coordinate(curve, 0))
     for (row, column), axes in grid.panels.items():
         grid.title(axes, cells[row, column].title, cells[row, column].symbol, wide=wide)
         axes.locator_params(nbins=4 if columns < 4 else 2)
         axes.tick_params(labelleft=column == 0)
-        axes.set_ylabel(coordinate(curve, 1) if column == 0 else "")
+        axes.set_ylabel(style.coordinate(curve, 1) if column == 0 else "")
     return grid.finish(title)
 
 
@@ -113,7 +112,9 @@ def _draw(axes: Axes, panel: Panel, equal: bool) -> Any:
     values = np.maximum(panel.values, norm.vmin or 0.0) if logarithmic else panel.values
     look: Any = {"norm": norm, "cmap": "magma" if logarithmic else "viridis"}
     if panel.boxes is not None and panel.filled:
-        image = PolyCollection(_corners(*panel.boxes), edgecolors=INK, linewidths=0.25, **look)
+        image = PolyCollection(
+            _corners(*panel.boxes), edgecolors=style.INK, linewidths=0.25, **look
+        )
         image.set_array(values)
         axes.add_collection(image)
         return image
@@ -155,11 +156,11 @@ def _draw_streamlines(axes: Axes, x: np.ndarray, vectors: np.ndarray) -> None:
 def _draw_shards(axes: Axes, shards: Sequence[Shard], *, points: bool) -> None:
     """Outline the sub-domains, and draw the training points small enough to see the field."""
     lows, highs = np.array([axes.get_xlim(), axes.get_ylim()]).T
-    inset = EDGE * (highs - lows)
+    inset = draw.EDGE * (highs - lows)
     for number, shard in enumerate(shards):
-        color = color_of(number) if len(shards) > 1 else "white"
+        color = style.color_of(number) if len(shards) > 1 else "white"
         if len(shards) > 1:
-            add_name(axes, shard.label, color, linewidth=2.0)
+            draw.name(axes, shard.label, color, linewidth=2.0)
         low, high = shard.corners or (lows, highs)
         if np.all((low <= lows + inset) & (high >= highs - inset)):
             continue
@@ -171,11 +172,11 @@ def _draw_shards(axes: Axes, shards: Sequence[Shard], *, points: bool) -> None:
     sampled = [each.training_points for each in shards if each.training_points is not None]
     for places in (each for each in sampled if points and each.size):
         size = min(3.0, max(0.4, 400.0 / len(places) / len(shards)))
-        look = {"facecolors": "white", "edgecolors": INK, "linewidths": 0.2, "zorder": 3.0}
+        look = {"facecolors": "white", "edgecolors": style.INK, "linewidths": 0.2, "zorder": 3.0}
         axes.scatter(*places.T, s=size, rasterized=len(places) > 500, **look)
         named = [one.get_label() for one in axes.lines]
         if "training points" not in named:
-            look = {"markersize": 2.5, "markeredgecolor": INK, "markeredgewidth": 0.3}
+            look = {"markersize": 2.5, "markeredgecolor": style.INK, "markeredgewidth": 0.3}
             axes.plot([], [], "o", color="white", label="training points", **look)
 
 
@@ -209,4 +210,4 @@ def _extension(panels: Sequence[Panel]) -> str:
 
 def _of_like_extent(curve: Prediction) -> bool:
     one, other = np.ptp(curve.x, axis=0)
-    return bool(max(one, other) <= _MOST_UNLIKE * min(one, other)) and not of_time(curve)
+    return bool(max(one, other) <= _MOST_UNLIKE * min(one, other)) and not style.of_time(curve)

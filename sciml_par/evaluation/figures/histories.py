@@ -10,23 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation._arrays import check_items
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.curves import AccuracyCurve, LossCurve
 from sciml_par.evaluation.figures.parts.layout import column_width, make_grid, wrap
-from sciml_par.evaluation.figures.parts.lines import (
-    Line,
-    count_steps,
-    draw_line,
-    draw_lines,
-    log_axis,
-)
 from sciml_par.evaluation.figures.parts.members import FEW, log_limits
-from sciml_par.evaluation.figures.parts.style import INK, NEUTRAL, line_of, paper_style
 
 _HEIGHT = 2.3  # inches
 _RATE = 0.5  # inches, for the axis of the learning rate
 _LEAST_WIDTH = 0.3  # inches of a phase whose name is written
 _BEST: dict[str, Any] = {"color": "#e69f00", "marker": "*", "markersize": 8.0, "linestyle": ""}
-_BEST |= {"markeredgecolor": INK, "markeredgewidth": 0.5, "zorder": 3.0}
+_BEST |= {"markeredgecolor": style.INK, "markeredgewidth": 0.5, "zorder": 3.0}
 _TRAINING: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 
 
@@ -67,12 +60,12 @@ def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> F
 
 
 def _plot(found: Sequence[LossCurve], ylabel: str, title: str | None) -> Figure:
-    with paper_style():
+    with style.paper_style():
         grid = make_grid([_HEIGHT], 1)
         axes = grid.panels[0, 0]
         _draw(axes, found)
         axes.set_ylabel(ylabel)
-        count_steps(axes)
+        draw.count_steps(axes)
         grid.label_x("step")
         # A line of text above the panel for the names of the phases.
         return grid.finish(title, 0.15 * bool(axes.texts))
@@ -83,20 +76,20 @@ def _draw(axes: Axes, losses: Sequence[LossCurve]) -> None:
     terms = dict(first.terms or {}) if alone else {}
     best = np.array([curve.best_loss or np.nan for curve in losses])
     low, high = log_limits(np.concatenate([*(c.loss for c in losses), *terms.values(), best]))
-    log_axis(axes, low, high)
+    draw.log_axis(axes, low, high)
     start, end = min(c.step[0] for c in losses), max(c.step[-1] for c in losses)
     pad = 0.02 * (end - start) or 1.0
     axes.set_xlim(start - pad, end + pad)
     lines = [_line(curve.label, curve.step, curve.loss, low) for curve in losses]
     if terms:
-        look = {"color": INK, "linewidth": 1.4, "zorder": 2.6}
-        draw_line(axes, lines[0].x, lines[0].y, lines[0].label, **look)
+        look = {"color": style.INK, "linewidth": 1.4, "zorder": 2.6}
+        draw.line(axes, lines[0].x, lines[0].y, lines[0].label, **look)
         for i, (name, values) in enumerate(terms.items()):
             part = _line(name, first.step, values, low)
-            draw_line(axes, part.x, part.y, part.label, **line_of(i, of=FEW))
+            draw.line(axes, part.x, part.y, part.label, **style.line_of(i, of=FEW))
     else:
         alike = all(np.array_equal(curve.step, first.step) for curve in losses)
-        draw_lines(axes, lines, alike=alike)
+        draw.lines(axes, lines, alike=alike)
     for curve in losses if len(losses) <= FEW else ():
         if curve.best_step is not None:
             nearest = curve.loss[np.argmin(np.abs(curve.step - curve.best_step))]
@@ -108,14 +101,14 @@ def _draw(axes: Axes, losses: Sequence[LossCurve]) -> None:
         _draw_rate(axes, first.step, first.learning_rate)
 
 
-def _line(label: str, step: np.ndarray, values: np.ndarray, low: float) -> Line:
+def _line(label: str, step: np.ndarray, values: np.ndarray, low: float) -> draw.Line:
     remark = ""
     if not np.all(np.isfinite(values)):
         remark = " (not finite)"
     elif np.any(values < 0.0):
         remark = " (negative)"
     kept = np.where(values >= 0.0, np.maximum(values, low), np.nan)
-    return Line(label + remark, step, kept, odd=bool(remark))
+    return draw.Line(label + remark, step, kept, odd=bool(remark))
 
 
 def _mark_phases(axes: Axes, curve: LossCurve) -> None:
@@ -125,24 +118,24 @@ def _mark_phases(axes: Axes, curve: LossCurve) -> None:
     inches = column_width(1) - (0.0 if curve.learning_rate is None else _RATE)
     for start, end, (_, name) in zip(starts, [*starts, high][1:], curve.phases, strict=True):
         if start > curve.step[0]:
-            axes.axvline(start, color=NEUTRAL, linewidth=0.6, zorder=1.0, label="_phase")
+            axes.axvline(start, color=style.NEUTRAL, linewidth=0.6, zorder=1.0, label="_phase")
         wide = inches * (end - start) / (high - low) - 0.05
         if wide >= _LEAST_WIDTH:
             place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "xytext": (0.0, 2.0)}
             place |= {"textcoords": "offset points", "va": "bottom"}
             text = wrap(name, wide, size=7.0, lines=2)
-            axes.annotate(text, (start, 1.0), fontsize="small", color=NEUTRAL, **place)
+            axes.annotate(text, (start, 1.0), fontsize="small", color=style.NEUTRAL, **place)
 
 
 def _draw_rate(axes: Axes, step: np.ndarray, rate: np.ndarray) -> None:
     """Draw the learning rate over a separate axis at the right."""
-    look: dict[str, Any] = {"color": NEUTRAL, "linewidth": 0.8, "linestyle": ":"}
+    look: dict[str, Any] = {"color": style.NEUTRAL, "linewidth": 0.8, "linestyle": ":"}
     right = axes.twinx()
     right.set_yscale("log")
     right.set_ylim(log_limits(rate))
-    right.set_ylabel("learning rate", color=NEUTRAL)
-    right.tick_params(labelcolor=NEUTRAL)
-    draw_line(right, step, np.where(rate > 0.0, rate, np.nan), "_learning rate", **look)
+    right.set_ylabel("learning rate", color=style.NEUTRAL)
+    right.tick_params(labelcolor=style.NEUTRAL)
+    draw.line(right, step, np.where(rate > 0.0, rate, np.nan), "_learning rate", **look)
     axes.plot([], [], label="learning rate", **look)
 
 
@@ -169,21 +162,21 @@ def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None
         If there are no curves.
     """
     found = check_items(curves, AccuracyCurve, "plot_accuracies")
-    with paper_style():
+    with style.paper_style():
         grid = make_grid([_HEIGHT], 1)
         axes = grid.panels[0, 0]
         for index, curve in enumerate(found):
-            look = line_of(index, of=len(found))
+            look = style.line_of(index, of=len(found))
             epoch = np.arange(1, curve.accuracy.size + 1)
-            draw_line(axes, epoch, curve.accuracy, curve.label, **look)
+            draw.line(axes, epoch, curve.accuracy, curve.label, **look)
             if curve.training_accuracy is not None:
-                draw_line(axes, epoch, curve.training_accuracy, "_training", **(look | _TRAINING))
+                draw.line(axes, epoch, curve.training_accuracy, "_training", **(look | _TRAINING))
         if any(curve.training_accuracy is not None for curve in found):
-            axes.plot([], [], color=NEUTRAL, label="training data", **_TRAINING)
+            axes.plot([], [], color=style.NEUTRAL, label="training data", **_TRAINING)
         both = [a for c in found for a in (c.accuracy, c.training_accuracy) if a is not None]
         reach = max(1.0 - min(float(np.min(each)) for each in both), 0.01)
         axes.set_ylim(max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach)
         axes.set_ylabel("accuracy")
-        count_steps(axes)
+        draw.count_steps(axes)
         grid.label_x("epoch")
         return grid.finish(title)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation._arrays import as_columns
+from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.layout import make_grid, make_panels
 from sciml_par.evaluation.figures.parts.observed import (
     Uncertain,
@@ -19,22 +20,13 @@ from sciml_par.evaluation.figures.parts.observed import (
     linear_of,
     name_of_number,
 )
-from sciml_par.evaluation.figures.parts.style import (
-    BAND,
-    DASHED,
-    ERROR,
-    INK,
-    MEAN,
-    PALE,
-    paper_style,
-)
 
 _MOST = 6
 _WIDE = 4.0
 """Deviations that a panel shows to each side, at least."""
 _SHARES = (0.68, 0.95)
 _ALONE = 2.3  # inches, the height of a single panel
-_SPAN: dict[str, Any] = {"color": MEAN, "alpha": 0.12, "linewidth": 0.0}
+_SPAN: dict[str, Any] = {"color": style.MEAN, "alpha": 0.12, "linewidth": 0.0}
 
 
 def plot_corner(
@@ -80,7 +72,7 @@ def plot_corner(
     q = min(len(names), _MOST)
     labels = [name_of_number(name) for name in names[:q]]
     limits = [_limits(linear, shown, i) for i in range(q)]
-    with paper_style():
+    with style.paper_style():
         cells = [(i, j) for i in range(q) for j in range(i + 1)]
         grid = make_grid([_ALONE if q == 1 else 6.6 / q] * q, q, cells)
         for (i, j), axes in grid.panels.items():
@@ -91,9 +83,9 @@ def plot_corner(
             else:
                 axes.set_ylim(limits[i])
                 _draw_pair(axes, linear, shown, i, j)
-            for draw, k in ((axes.axvline, j), (axes.axhline, i))[: 1 + (i != j)]:
+            for rule, k in ((axes.axvline, j), (axes.axhline, i))[: 1 + (i != j)]:
                 if np.isfinite(uncertainty.true[k]):
-                    draw(uncertainty.true[k], label="true value", **DASHED)
+                    rule(uncertainty.true[k], label="true value", **style.DASHED)
             axes.locator_params(nbins=4 if q < 4 else 3)
             axes.tick_params(labelbottom=i == q - 1, labelleft=j == 0 and i > 0)
             axes.set_xlabel(labels[j] if i == q - 1 else "")
@@ -125,11 +117,11 @@ def _draw_density(
     if draws.size:
         bins = int(np.clip(np.sqrt(len(draws)), 4, 30))
         heights, edges = np.histogram(draws[:, i], bins, density=True)
-        look: dict[str, Any] = {"fill": True, "color": PALE["color"], "alpha": 0.45}
+        look: dict[str, Any] = {"fill": True, "color": style.PALE["color"], "alpha": 0.45}
         heights = heights * deviation * math.sqrt(2 * math.pi)
         axes.stairs(heights, edges, label=f"{len(draws)} draws", **look)
     y = np.exp(-0.5 * ((x - linear.values[i]) / deviation) ** 2)
-    axes.plot(x, y, color=MEAN, zorder=2.6, label="linearized")
+    axes.plot(x, y, color=style.MEAN, zorder=2.6, label="linearized")
     name = f"{100 * uncertainty.level:g} % interval"
     axes.axvspan(*uncertainty.bounds[i], label=name, **_SPAN)
     axes.set_ylim(0.0, None)
@@ -138,7 +130,7 @@ def _draw_density(
 
 def _draw_pair(axes: Axes, linear: Uncertain, draws: np.ndarray, i: int, j: int) -> None:
     if draws.size:
-        look = {"color": PALE["color"], "s": 7.0, "linewidths": 0.0, "zorder": 2.0}
+        look = {"color": style.PALE["color"], "s": 7.0, "linewidths": 0.0, "zorder": 2.0}
         axes.scatter(draws[:, j], draws[:, i], label=f"{len(draws)} draws", **look)
     pair, center = linear.covariance[np.ix_([j, i], [j, i])], linear.values[[j, i]]
     # In units of the deviations, which may differ by many powers of ten.
@@ -149,10 +141,10 @@ def _draw_pair(axes: Axes, linear: Uncertain, draws: np.ndarray, i: int, j: int)
     for share, width in zip(_SHARES, (1.4, 0.8), strict=True):
         radius = math.sqrt(-2 * math.log(1 - share))
         x, y = center[:, None] + radius * deviations[:, None] * circle
-        look = {"color": MEAN, "linewidth": width, "zorder": 2.6}
+        look = {"color": style.MEAN, "linewidth": width, "zorder": 2.6}
         axes.plot(x, y, label=f"{100 * share:.0f} % ellipse", **look)
-        axes.fill(x, y, color=MEAN, alpha=BAND / 3, linewidth=0.0)
-    axes.plot(*center, marker="+", color=MEAN, markersize=5.0)
+        axes.fill(x, y, color=style.MEAN, alpha=style.BAND / 3, linewidth=0.0)
+    axes.plot(*center, marker="+", color=style.MEAN, markersize=5.0)
 
 
 def plot_profiles(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
@@ -188,7 +180,7 @@ def plot_profiles(uncertainty: Uncertain, *, title: str | None = None) -> Figure
             f"method {uncertainty.method!r}."
         )
     names = uncertainty.names[:_MOST]
-    with paper_style():
+    with style.paper_style():
         grid = make_panels(len(names), 3, _ALONE)
         for i, axes in enumerate(grid.panels.values()):
             _draw_profile(axes, uncertainty, i)
@@ -202,12 +194,17 @@ def _draw_profile(axes: Axes, uncertainty: Uncertain, i: int) -> None:
     linear, end, true = linear_of(uncertainty), uncertainty.reach**2, uncertainty.true[i]
     center, deviation = linear.values[i], linear.deviations[i]
     x = np.linspace(values.min(), values.max(), 201)
-    axes.plot(values, rise, "o-", color=MEAN, markersize=2.5, label="profile", zorder=2.6)
-    axes.plot(x, ((x - center) / deviation) ** 2, label="linearized", **DASHED | {"color": ERROR})
-    axes.axhline(end, color=INK, linewidth=0.7, label=f"{100 * uncertainty.level:g} %")
+    axes.plot(values, rise, "o-", color=style.MEAN, markersize=2.5, label="profile", zorder=2.6)
+    axes.plot(
+        x,
+        ((x - center) / deviation) ** 2,
+        label="linearized",
+        **style.DASHED | {"color": style.ERROR},
+    )
+    axes.axhline(end, color=style.INK, linewidth=0.7, label=f"{100 * uncertainty.level:g} %")
     axes.axvspan(*np.clip(uncertainty.bounds[i], x[0], x[-1]), label="interval", **_SPAN)
     if x[0] <= true <= x[-1]:
-        axes.axvline(true, label="true value", **DASHED | {"linestyle": (0, (1.0, 1.5))})
+        axes.axvline(true, label="true value", **style.DASHED | {"linestyle": (0, (1.0, 1.5))})
     near = [*values[rise <= 2.5 * end], center]
     reach = min(near) - 0.5 * deviation, max(near) + 0.5 * deviation
     axes.set(xlim=np.clip(reach, x[0], x[-1]), ylim=(0.0, 2.5 * end))

@@ -12,24 +12,15 @@ from sciml_par._checks import check_positive
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.bands import draw_places
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.lines import draw_line
 from sciml_par.evaluation.figures.parts.observed import (
     Uncertain,
     check_known,
     linear_of,
     name_of_number,
     prediction_of,
-)
-from sciml_par.evaluation.figures.parts.style import (
-    DOTS,
-    ERROR,
-    INK,
-    coordinate,
-    line_of,
-    paper_style,
-    symbol,
 )
 
 _HEIGHT = 1.9  # inches
@@ -83,9 +74,9 @@ def plot_next_observation(
     ratios = ratios / linear.deviations[:_MOST]
     ratios[~np.asarray(shown.inside)] = np.nan
     title = title or "Deviations with one more observation, relative to the present ones"
-    with paper_style():
-        draw = _on_a_line if shown.dimension == 1 else _on_a_plane
-        return draw(linear, shown, ratios, title)
+    with style.paper_style():
+        figure_of = _on_a_line if shown.dimension == 1 else _on_a_plane
+        return figure_of(linear, shown, ratios, title)
 
 
 def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> list[float]:
@@ -132,17 +123,17 @@ def _on_a_line(linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: 
     bottom, x = 1.0 - 1.12 * reach, curve.x[:, 0]
     for (k, _), axes in grid.panels.items():
         for i in range(q):
-            draw_line(axes, x, ratios[:, k, i], name_of_number(linear.names[i]), **line_of(i))
+            draw.line(axes, x, ratios[:, k, i], name_of_number(linear.names[i]), **style.line_of(i))
         for i in range(q):
             at = np.nanargmin(ratios[:, k, i])
-            axes.scatter(x[at], ratios[at, k, i], color=INK, label="least", **_BEST)
+            axes.scatter(x[at], ratios[at, k, i], color=style.INK, label="least", **_BEST)
         axes.set(xlim=(x[0], x[-1]), ylim=(bottom, 1.0 + 0.05 * reach))
         for places in (each.of(k)[0][:, 0] for each in linear.observations):
             if len(places):
                 y = np.full(len(places), bottom)
-                axes.scatter(places, y, label="present observations", **DOTS)
-        axes.set_ylabel(f"observing ${symbol(curve.fields[k])}$")
-    grid.label_x(coordinate(curve, 0))
+                axes.scatter(places, y, label="present observations", **style.DOTS)
+        axes.set_ylabel(f"observing ${style.symbol(curve.fields[k])}$")
+    grid.label_x(style.coordinate(curve, 0))
     return grid.finish(title)
 
 
@@ -152,7 +143,7 @@ def _on_a_plane(linear: Uncertain, curve: Prediction, ratios: np.ndarray, title:
     names = [name_of_number(name) for name in linear.names[:q]]
     rows = [
         [
-            Panel(curve, ratios[:, k, i], norm, f"{names[i]}, observing ${symbol(field)}$")
+            Panel(curve, ratios[:, k, i], norm, f"{names[i]}, observing ${style.symbol(field)}$")
             for i in range(q)
         ]
         for k, field in enumerate(curve.fields)
@@ -161,5 +152,5 @@ def _on_a_plane(linear: Uncertain, curve: Prediction, ratios: np.ndarray, title:
     for place, axes in enumerate(figure.axes[: m * q]):
         k, i = divmod(place, q)
         draw_places(axes, linear.observations, k)
-        axes.scatter(*curve.x[np.nanargmin(ratios[:, k, i])], color=ERROR, **_BEST)
+        axes.scatter(*curve.x[np.nanargmin(ratios[:, k, i])], color=style.ERROR, **_BEST)
     return figure

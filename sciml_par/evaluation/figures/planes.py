@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
+from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.members import (
     MOST_PLANES,
@@ -19,15 +20,6 @@ from sciml_par.evaluation.figures.parts.members import (
     shown_of,
     spread_of,
     value_limits,
-)
-from sciml_par.evaluation.figures.parts.style import (
-    ESTIMATED,
-    LARGEST,
-    error_label,
-    exact_label,
-    of_time,
-    paper_style,
-    symbol,
 )
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
@@ -44,13 +36,13 @@ def plane_predictions(
     shown = curves[: max(1, MOST_PLANES // m)]
     errors = _error_norm(shown)
     for curve, k in ((curve, k) for curve in shown for k in range(m)):
-        norm, name = Normalize(*value_limits([curve], k)), f"${symbol(curve.fields[k])}$"
+        norm, name = Normalize(*value_limits([curve], k)), style.math(curve.fields[k])
         row = [Panel(curve, curve.u[:, k], norm, _name(curve, k), name, curve.shards)]
         if curve.known:
-            row.append(Panel(curve, curve.exact[:, k], norm, "exact", exact_label(curve, k)))
-            row.append(Panel(curve, _error(curve, k), errors, error_label(curve, k)))
+            row.append(Panel(curve, curve.exact[:, k], norm, "exact", style.exact_label(curve, k)))
+            row.append(Panel(curve, _error(curve, k), errors, style.error_label(curve, k)))
         if curve.estimated_error is not None:
-            row.append(Panel(curve, np.abs(curve.estimated_error[:, k]), errors, ESTIMATED))
+            row.append(Panel(curve, np.abs(curve.estimated_error[:, k]), errors, style.ESTIMATED))
         rows.append(row)
     return draw_panels(rows, title=shown_of(len(shown), len(curves), title), equal=equal)
 
@@ -67,7 +59,7 @@ def plane_ensemble(curves: Sequence[Prediction], title: str | None, equal: bool 
     shards, rows = first.shards if same else (), []
     for k, field in enumerate(first.fields):
         spread = spread_of(curves, k)
-        norm, name = Normalize(*value_limits(sound, k)), f"${symbol(field)}$"
+        norm, name = Normalize(*value_limits(sound, k)), style.math(field)
         errors = LogNorm(*error_limits(spread.drawn, [first.trained] * len(spread.drawn)))
         row = [Panel(first, spread.mean, norm, f"mean of {len(sound)}", name, shards)]
         if known is None or spread.error is None:
@@ -75,11 +67,11 @@ def plane_ensemble(curves: Sequence[Prediction], title: str | None, equal: bool 
             row += [Panel(curve, curve.u[:, k], norm, curve.label, name) for curve in members]
             row.append(Panel(first, spread.width, errors, "2 deviations", "$2\\sigma$"))
         else:
-            row.append(Panel(first, known.exact[:, k], norm, "exact", exact_label(first, k)))
+            row.append(Panel(first, known.exact[:, k], norm, "exact", style.exact_label(first, k)))
             row.append(Panel(first, spread.error, errors, "|mean − exact|"))
             row.append(Panel(first, spread.width, errors, f"2σ: {spread.coverage}"))
         if spread.estimate is not None:
-            row.append(Panel(first, spread.estimate, errors, LARGEST))
+            row.append(Panel(first, spread.estimate, errors, style.LARGEST))
         rows.append(row)
     return draw_panels(rows, title=title, equal=equal)
 
@@ -90,7 +82,7 @@ def plane_errors(curves: Sequence[Prediction], title: str | None, equal: bool | 
     m = known[0].components
     shown = known[: 2 * _COLUMNS if m == 1 else _COLUMNS]
     norm = _error_norm(shown)
-    names = [""] if m == 1 else [f"${symbol(name)}$" for name in shown[0].fields]
+    names = [""] if m == 1 else [style.math(name) for name in shown[0].fields]
     rows = [
         [
             Panel(c, _error(c, k), norm, _name(c, k), names[k], c.shards, points=False)
@@ -99,7 +91,7 @@ def plane_errors(curves: Sequence[Prediction], title: str | None, equal: bool | 
         for start in range(0, len(shown), _COLUMNS)
         for k in range(m)
     ]
-    label = error_label(shown[0], 0) if m == 1 else "pointwise error"
+    label = style.error_label(shown[0], 0) if m == 1 else "pointwise error"
     title = shown_of(len(shown), len(curves), title)
     return draw_panels(rows, title=title, equal=equal, bar=label)
 
@@ -126,7 +118,7 @@ def vector_of(curve: Prediction) -> tuple[int, int] | None:
     """Return which components are a vector in the plane of the coordinates, or None."""
     names = tuple(curve.fields)
     pair = next((pair for pair in VECTORS if set(pair) <= set(names)), None)
-    if curve.dimension != 2 or of_time(curve) or pair is None:
+    if curve.dimension != 2 or style.of_time(curve) or pair is None:
         return None
     return names.index(pair[0]), names.index(pair[1])
 
@@ -169,7 +161,7 @@ def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
         length = np.linalg.norm(vector, axis=1)
         reference = np.linalg.norm(exact, axis=1) if curve.known else length
         norm = Normalize(0.0, float(np.nanmax(reference)))
-        name = f"$|({', '.join(symbol(curve.fields[k]) for k in pair)})|$"
+        name = f"$|({', '.join(style.symbol(curve.fields[k]) for k in pair)})|$"
         row = [Panel(curve, length, norm, curve.label, name, arrows=vector)]
         if curve.known:
             error = np.linalg.norm(vector - exact, axis=1)
@@ -177,5 +169,5 @@ def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
             row.append(Panel(curve, reference, norm, "exact", arrows=exact))
             row.append(Panel(curve, error, errors, "length of the difference"))
         rows.append(row)
-    with paper_style():
+    with style.paper_style():
         return draw_panels(rows, title=shown_of(len(shown), len(found), title))

@@ -9,17 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import column_width, make_grid
-from sciml_par.evaluation.figures.parts.lines import (
-    Line,
-    draw_band,
-    draw_line,
-    draw_marks,
-    draw_observed,
-    draw_pale,
-    log_axis,
-)
 from sciml_par.evaluation.figures.parts.members import (
     MOST_PANELS,
     Panels,
@@ -38,21 +30,6 @@ from sciml_par.evaluation.figures.parts.members import (
     value_limits,
 )
 from sciml_par.evaluation.figures.parts.observed import HELD_OUT, Observed
-from sciml_par.evaluation.figures.parts.style import (
-    DASHED,
-    ERROR,
-    ESTIMATED,
-    EXACT,
-    INK,
-    LARGEST,
-    MEAN,
-    TRUE_ERROR,
-    color_of,
-    coordinate,
-    line_of,
-    paper_style,
-    value_label,
-)
 from sciml_par.evaluation.figures.planes import plane_ensemble, plane_predictions
 from sciml_par.evaluation.figures.scatters import can_be_scattered, scatter
 from sciml_par.evaluation.metrics.norms import pointwise_error
@@ -126,7 +103,7 @@ def plot_predictions(
     if dimension > 2 and not any(can_be_scattered(curve) for curve in found):
         raise too_many_dimensions(found[0], "plot_predictions")
     mean = one and has_mean(found)
-    with paper_style():
+    with style.paper_style():
         if dimension > 2:
             return scatter(found, title)
         if dimension == 2:
@@ -172,8 +149,8 @@ def _blocks(
                 (_draw_widths if mean else _draw_errors)(under, block, k)
                 under.set_xlim(axes.get_xlim())
             values.append((axes, column == 0))
-        _align(values, value_label(first, k))
-    grid.label_x(coordinate(first, 0))
+        _align(values, style.value_label(first, k))
+    grid.label_x(style.coordinate(first, 0))
     return grid.finish(title)
 
 
@@ -190,11 +167,11 @@ def _align(panels: Sequence[tuple[Axes, bool]], label: str) -> None:
 
 def _draw_members(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) -> None:
     """Draw a line a member; with `several` panels, their titles name the members."""
-    _draw_exact(axes, curves, k, **EXACT)
+    _draw_exact(axes, curves, k, **style.EXACT)
     for i, line in enumerate(_lines(curves, k)):
-        look = line_of(i, of=len(curves)) | ({"color": INK} if by_shard(curves) else {})
-        draw_line(axes, line.x, line.y, "prediction" if several else line.label, **look)
-    draw_marks(axes, curves)
+        look = style.line_of(i, of=len(curves)) | ({"color": style.INK} if by_shard(curves) else {})
+        draw.line(axes, line.x, line.y, "prediction" if several else line.label, **look)
+    draw.marks(axes, curves)
 
 
 def _draw_observed(axes: Axes, observed: Sequence[Observed], k: int) -> None:
@@ -204,7 +181,7 @@ def _draw_observed(axes: Axes, observed: Sequence[Observed], k: int) -> None:
         if len(u):
             hollow = each.label.endswith(HELD_OUT)
             label = HELD_OUT if hollow else "observations"
-            draw_observed(axes, x[:, 0], u, noise, label, hollow=hollow)
+            draw.observed(axes, x[:, 0], u, noise, label, hollow=hollow)
             values = u if len(u) < _MANY else np.quantile(u, _MOST)
             axes.set_ylim(range_of([np.array(axes.get_ylim()), np.array(range_of([values]))], 0.0))
 
@@ -214,16 +191,16 @@ def _draw_errors(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     drawn: list[tuple[int, str, np.ndarray]] = []
     for i, curve in enumerate(curves):
         if curve.known:
-            drawn.append((i, TRUE_ERROR, pointwise_error(curve.u[:, k], curve.exact[:, k])))
+            drawn.append((i, style.TRUE_ERROR, pointwise_error(curve.u[:, k], curve.exact[:, k])))
         if curve.estimated_error is not None:
-            drawn.append((i, ESTIMATED, np.abs(curve.estimated_error[:, k])))
+            drawn.append((i, style.ESTIMATED, np.abs(curve.estimated_error[:, k])))
     low, high = error_limits([e for *_, e in drawn], [curves[i].trained for i, *_ in drawn])
-    log_axis(axes, low, high, only_decades=True)
+    draw.log_axis(axes, low, high, only_decades=True)
     for i, name, error in drawn:
         order = in_order(curves[i])
-        look = dict(EXACT, alpha=0.35) if name == TRUE_ERROR else {"linewidth": 1.0}
-        look["color"] = color_of(i) if len(curves) > 1 else ERROR
-        draw_line(axes, curves[i].x[order, 0], np.maximum(error[order], low), name, **look)
+        look = dict(style.EXACT, alpha=0.35) if name == style.TRUE_ERROR else {"linewidth": 1.0}
+        look["color"] = style.color_of(i) if len(curves) > 1 else style.ERROR
+        draw.line(axes, curves[i].x[order, 0], np.maximum(error[order], low), name, **look)
     axes.set_ylabel("error")
 
 
@@ -232,44 +209,46 @@ def _draw_mean(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) 
     spread, order = spread_of(curves, k), in_order(curves[0])
     x, mean, width = curves[0].x[order, 0], spread.mean[order], spread.width[order]
     lines = _lines(curves, k)
-    draw_line(axes, x, mean, "mean", color=MEAN, linewidth=1.5, zorder=2.8)
-    draw_band(axes, x, mean - width, mean + width, "± 2 deviations ($2\\sigma$)")
+    draw.line(axes, x, mean, "mean", color=style.MEAN, linewidth=1.5, zorder=2.8)
+    draw.band(axes, x, mean - width, mean + width, "± 2 deviations ($2\\sigma$)")
     for edge in (mean - width, mean + width):
-        draw_line(axes, x, edge, "_edge", color=MEAN, linewidth=0.7, zorder=2.6)
-    _draw_exact(axes, curves, k, **DASHED)  # over the mean: the band would hide a wide line below
-    draw_pale(axes, [line for line in lines if not line.odd])
-    draw_marks(axes, curves)
+        draw.line(axes, x, edge, "_edge", color=style.MEAN, linewidth=0.7, zorder=2.6)
+    _draw_exact(
+        axes, curves, k, **style.DASHED
+    )  # over the mean: the band would hide a wide line below
+    draw.pale(axes, [line for line in lines if not line.odd])
+    draw.marks(axes, curves)
     for i, line in enumerate(lines):
         if line.odd:
-            draw_line(axes, line.x, line.y, line.label, **line_of(i))
+            draw.line(axes, line.x, line.y, line.label, **style.line_of(i))
 
 
 def _draw_widths(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     """Draw 2σ and |mean − u*| on one log scale, which shows whether the one covers the other."""
     spread, first = spread_of(curves, k), curves[0]
     low, high = error_limits(spread.drawn, [first.trained] * len(spread.drawn))
-    log_axis(axes, low, high, only_decades=True)
+    draw.log_axis(axes, low, high, only_decades=True)
     order = in_order(first)
     x, width = first.x[order, 0], np.maximum(spread.width[order], low)
-    draw_band(axes, x, np.full(x.shape, low / 1.3), width, "_band")
-    draw_line(axes, x, width, "_two deviations", color=MEAN, linewidth=0.7)
+    draw.band(axes, x, np.full(x.shape, low / 1.3), width, "_band")
+    draw.line(axes, x, width, "_two deviations", color=style.MEAN, linewidth=0.7)
     axes.set_ylabel("$2\\sigma$" if len(spread.drawn) == 1 else "$2\\sigma$, error")
     axes.set_title(spread.coverage, loc="right", fontsize="small", pad=2.0)
     for error, name, color, dashes in (
-        (spread.error, "|mean − exact|", ERROR, "-"),
-        (spread.estimate, LARGEST, INK, ":"),
+        (spread.error, "|mean − exact|", style.ERROR, "-"),
+        (spread.estimate, style.LARGEST, style.INK, ":"),
     ):
         if error is not None:
             look: dict[str, Any] = {"color": color, "linestyle": dashes, "zorder": 3.0}
-            draw_line(axes, x, np.maximum(error[order], low), name, **look)
+            draw.line(axes, x, np.maximum(error[order], low), name, **look)
 
 
-def _lines(curves: Sequence[Prediction], k: int) -> list[Line]:
+def _lines(curves: Sequence[Prediction], k: int) -> list[draw.Line]:
     limits, lines = value_limits(curves, k), []
     for curve in curves:
         order, name = in_order(curve), name_of(curve, curves)
         odd = not curve.sound or name != curve.label
-        lines.append(Line(name, curve.x[order, 0], near(curve.u[order, k], limits), odd))
+        lines.append(draw.Line(name, curve.x[order, 0], near(curve.u[order, k], limits), odd))
     return lines
 
 
@@ -278,4 +257,4 @@ def _draw_exact(axes: Axes, curves: Sequence[Prediction], k: int, **look: Any) -
     different = {c.x.tobytes() + c.exact.tobytes(): c for c in curves if c.known}
     for curve in different.values():
         order = in_order(curve)
-        draw_line(axes, curve.x[order, 0], curve.exact[order, k], "exact solution", **look)
+        draw.line(axes, curve.x[order, 0], curve.exact[order, k], "exact solution", **look)

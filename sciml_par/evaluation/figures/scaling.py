@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from sciml_par.evaluation._arrays import check_items
+from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.curves import ScalingCurve
 from sciml_par.evaluation.figures.parts.layout import make_panels
 from sciml_par.evaluation.figures.parts.members import log_limits
-from sciml_par.evaluation.figures.parts.style import COUNT, INK, NEUTRAL, color_of, paper_style
 
 _LOOKS: dict[str, dict[str, Any]] = {
     "measured": {"linestyle": "-", "marker": "o", "zorder": 3.0},
@@ -22,7 +22,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "published": {"linestyle": ":", "marker": "s", "linewidth": 0.9, "zorder": 2.0},
 }
 _LOOKS["published"]["markerfacecolor"] = "white"
-_IDEAL: dict[str, Any] = {"color": NEUTRAL, "linewidth": 0.6, "zorder": 1.0, "label": "ideal"}
+_IDEAL: dict[str, Any] = {"color": style.NEUTRAL, "linewidth": 0.6, "zorder": 1.0, "label": "ideal"}
 
 
 def plot_scaling(curves: Sequence[ScalingCurve], *, title: str | None = None) -> Figure:
@@ -56,21 +56,23 @@ def plot_scaling(curves: Sequence[ScalingCurve], *, title: str | None = None) ->
     # Efficiencies come before times; none, strong and weak scaling in this order.
     for curve in sorted(found, key=lambda each: (each.time is not None, each.scaling or "")):
         groups.setdefault((curve.time is not None, curve.scaling or ""), []).append(curve)
-    colors = {label: color_of(i) for i, label in enumerate(dict.fromkeys(c.label for c in found))}
-    with paper_style():
+    colors = {
+        label: style.color_of(i) for i, label in enumerate(dict.fromkeys(c.label for c in found))
+    }
+    with style.paper_style():
         grid = make_panels(len(groups), 2, 2.3)
         for axes, (in_time, scaling) in zip(grid.panels.values(), groups, strict=True):
             for label, color in colors.items():
                 axes.plot([], [], color=color, linewidth=2.0, label=label)
             for kind in (kind for kind in _LOOKS if any(curve.kind == kind for curve in found)):
-                axes.plot([], [], color=INK, label=kind, markersize=4.0, **_LOOKS[kind])
+                axes.plot([], [], color=style.INK, label=kind, markersize=4.0, **_LOOKS[kind])
             _draw(axes, groups[in_time, scaling], colors, in_time=in_time)
             least, most = min(c.ranks[0] for c in found), max(c.ranks[-1] for c in found)
             axes.set_xscale("log", base=2)
             axes.set_xlim(least / 1.2, most * 1.2)
             axes.xaxis.set_major_locator(LogLocator(2.0, numticks=8))
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(COUNT)
+            axes.xaxis.set_major_formatter(style.COUNT)
             axes.set_ylabel("seconds a step" if in_time else "parallel efficiency")
             axes.set_title(f"{scaling} scaling" if scaling else "")
         grid.label_x("ranks")

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.lines import draw_band, draw_line
 from sciml_par.evaluation.figures.parts.members import (
     DEVIATIONS,
     MOST_PLANES,
@@ -21,16 +21,6 @@ from sciml_par.evaluation.figures.parts.members import (
     error_limits,
     sound_members,
     value_limits,
-)
-from sciml_par.evaluation.figures.parts.style import (
-    DASHED,
-    MEAN,
-    TIMES,
-    coordinate,
-    of_time,
-    paper_style,
-    symbol,
-    value_label,
 )
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
@@ -41,7 +31,7 @@ _MAP, _LINES = 1.5, 1.55  # inches, the heights of a map and of the slices below
 
 def in_space_and_time(curve: Prediction) -> bool:
     """Return whether the points are a grid over one coordinate of space and then the time."""
-    if curve.dimension != 2 or 1 not in of_time(curve):
+    if curve.dimension != 2 or 1 not in style.of_time(curve):
         return False
     x, t = (np.unique(curve.x[:, axis]) for axis in (0, 1))
     return bool(x.size * t.size == len(curve.x) and min(x.size, t.size) > 1)
@@ -75,10 +65,10 @@ def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Fi
     if not all(in_space_and_time(curve) for curve in found):
         raise InputError(
             "plot_slices: expected predictions at a grid of points over two coordinates, of which "
-            f"the second is named {TIMES[0]!r} or {TIMES[1]!r}."
+            "the second is named 't' or 'time'."
         )
     members, m = sound_members(found), found[0].components
-    with paper_style():
+    with style.paper_style():
         grid = make_grid([_MAP, _LINES] * m, SLICES, wide=range(0, 2 * m, 2))
         for k in range(m):
             lines = [grid.panels[2 * k + 1, i] for i in range(SLICES)]
@@ -97,31 +87,33 @@ def _draw_component(
     mean, (low, high) = values.mean(axis=0), value_limits(members, k)
     colors = {"norm": Normalize(low, high), "cmap": "viridis", "shading": "gouraud"}
     image = on_map.pcolormesh(t, x, mean.T, rasterized=True, **colors)
-    name = f"${symbol(first.fields[k])}$"
+    name = style.math(first.fields[k])
     on_map.figure.colorbar(image, ax=on_map, pad=0.01, aspect=18, label=name)
-    on_map.set_xlabel(coordinate(first, 1), labelpad=1.0)
-    on_map.set(ylabel=coordinate(first, 0), xlim=(t[0], t[-1]))
+    on_map.set_xlabel(style.coordinate(first, 1), labelpad=1.0)
+    on_map.set(ylabel=style.coordinate(first, 0), xlim=(t[0], t[-1]))
     room = 0.06 * (high - low)
     name = f"mean of {len(members)}" if several else first.label
     for i, axes in enumerate(lines, start=1):
         at = round(i * (t.size - 1) / SLICES)
         on_map.axvline(t[at], color="white", linewidth=1.0, linestyle=(0, (1.5, 1.5)))
-        draw_line(axes, x, mean[at], name, color=MEAN, linewidth=1.8)
+        draw.line(axes, x, mean[at], name, color=style.MEAN, linewidth=1.8)
         if several:
             width = DEVIATIONS * values[:, at].std(axis=0, ddof=1)
-            draw_band(axes, x, mean[at] - width, mean[at] + width, "± 2 deviations")
+            draw.band(axes, x, mean[at] - width, mean[at] + width, "± 2 deviations")
         if first.known:
-            draw_line(axes, x, exact[at], "exact solution", **DASHED)
-        axes.set_title(f"${symbol(first.coordinates[1])} = {t[at]:.3g}$")
-        axes.set(xlim=(x[0], x[-1]), ylim=(low - room, high + room), xlabel=coordinate(first, 0))
+            draw.line(axes, x, exact[at], "exact solution", **style.DASHED)
+        axes.set_title(f"${style.symbol(first.coordinates[1])} = {t[at]:.3g}$")
+        axes.set(
+            xlim=(x[0], x[-1]), ylim=(low - room, high + room), xlabel=style.coordinate(first, 0)
+        )
         axes.locator_params(nbins=4)
         axes.tick_params(labelleft=i == 1)
-    lines[0].set_ylabel(value_label(first, k, coordinates=2))
+    lines[0].set_ylabel(style.value_label(first, k, coordinates=2))
 
 
 def in_plane_and_time(curve: Prediction) -> bool:
     """Return whether the points are as many in the plane at each of several times."""
-    if curve.dimension != 3 or 2 not in of_time(curve):
+    if curve.dimension != 3 or 2 not in style.of_time(curve):
         return False
     counts = np.unique(curve.x[:, 2], return_counts=True)[1]
     return bool(counts.size > 1 and counts.min() == counts.max() > _FEWEST)
@@ -154,7 +146,7 @@ def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Fig
     if not all(in_plane_and_time(curve) for curve in found):
         raise InputError(
             "plot_times: expected predictions over three coordinates, of which the third is named "
-            f"{TIMES[0]!r} or {TIMES[1]!r}, at as many points for each of several times."
+            "'t' or 'time', at as many points for each of several times."
         )
     members = sound_members(found)
     first, t = members[0], np.unique(members[0].x[:, 2])
@@ -162,13 +154,13 @@ def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Fig
     times = t[np.unique(np.linspace(0, t.size - 1, SLICES).round().astype(int))]
     rows = []
     for k in range(min(first.components, MOST_PLANES)):
-        name = symbol(first.fields[k])
+        name = style.symbol(first.fields[k])
         rows.append(_maps(first, u[:, k], times, Normalize(*value_limits(members, k)), name))
         if first.known:
             error = pointwise_error(u[:, k], first.exact[:, k])
             norm = LogNorm(*error_limits([error], [first.trained]))
             rows.append(_maps(first, error, times, norm, f"|{name} - {name}^*|"))
-    with paper_style():
+    with style.paper_style():
         return draw_panels(rows, title=title)
 
 
@@ -182,6 +174,6 @@ def _maps(
         at = Prediction(
             curve.label, curve.x[rows, :2], values[rows], coordinates=curve.coordinates[:2]
         )
-        label = f"${name}$, ${symbol(curve.coordinates[2])} = {time:.3g}$"
+        label = f"${name}$, ${style.symbol(curve.coordinates[2])} = {time:.3g}$"
         panels.append(Panel(at, values[rows], norm, "", label))
     return panels

@@ -9,11 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation._arrays import check_items
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.curves import UnknownCurve
 from sciml_par.evaluation.figures.parts.layout import make_panels
-from sciml_par.evaluation.figures.parts.lines import Line, count_steps, draw_lines
 from sciml_par.evaluation.figures.parts.members import finite, range_of
-from sciml_par.evaluation.figures.parts.style import DASHED, paper_style
 
 _HEIGHT, _ALONE = 1.5, 2.3  # inches of a row
 _MOST_PANELS = 8
@@ -46,12 +45,12 @@ def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -
     """
     found = check_items(curves, UnknownCurve, "plot_unknowns")
     names = list(dict.fromkeys(curve.name for curve in found))[:_MOST_PANELS]
-    with paper_style():
+    with style.paper_style():
         grid = make_panels(len(names), 2, _HEIGHT if len(names) > 2 else _ALONE)
         for name, axes in zip(names, grid.panels.values(), strict=True):
             _draw(axes, [curve for curve in found if curve.name == name])
             axes.set_ylabel(name)
-            count_steps(axes)
+            draw.count_steps(axes)
         grid.label_x("step")
         return grid.finish(title)
 
@@ -64,6 +63,8 @@ def _draw(axes: Axes, curves: Sequence[UnknownCurve]) -> None:
     elif values.size:
         axes.set_ylim(range_of([values], margin=0.05))
     alike = all(np.array_equal(curve.step, curves[0].step) for curve in curves)
-    draw_lines(axes, [Line(curve.label, curve.step, curve.value) for curve in curves], alike=alike)
+    draw.lines(
+        axes, [draw.Line(curve.label, curve.step, curve.value) for curve in curves], alike=alike
+    )
     for value in true:
-        axes.axhline(value, label="true value", **DASHED)
+        axes.axhline(value, label="true value", **style.DASHED)

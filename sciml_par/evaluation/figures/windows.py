@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
+from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.members import check_curves, value_limits
-from sciml_par.evaluation.figures.parts.style import paper_style, symbol
 
 _DECADES = 4.0
 """Of errors, below the largest one."""
@@ -67,7 +67,7 @@ def plot_windows(
         raise InputError("plot_windows: the error is known in no window.")
     low, high, values = low[known], high[known], values[known]
     (field,) = check_curves([curve], "plot_windows")
-    boxes, name = (low, high), f"${symbol(field.fields[0])}$"
+    boxes, name = (low, high), style.math(field.fields[0])
     colors = Normalize(*value_limits([field], 0))
     over = Panel(field, field.u[:, 0], colors, "windows over the field", name, boxes=boxes)
     norm = LogNorm(max(values.min(), values.max() / 10**_DECADES), values.max())
@@ -75,7 +75,7 @@ def plot_windows(
     closer = replace(errors, title="error, near the smallest window")
     sides = (high - low).max(axis=1)
     shown = [over, errors, closer] if sides.min() < sides.max() / _CLOSER else [over, errors]
-    with paper_style():
+    with style.paper_style():
         figure = draw_panels([shown], title=title)
     if len(shown) == 3:
         axes, smallest = figure.axes[2], np.isclose(sides, sides.min())

@@ -10,8 +10,8 @@ import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation._arrays import as_columns, check_finite, check_label
+from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.style import symbol
 
 HELD_OUT = "held out"
 """The end of the label of observations that were not trained on."""
@@ -143,7 +143,7 @@ def name_of_number(name: str) -> str:
     base, bracket, place = name.partition("[")
     if not bracket and base in _GREEK:
         return f"$\\{base}$"
-    return f"${symbol(base)}$" + (f"[{place}" if bracket else "")
+    return style.math(base) + (f"[{place}" if bracket else "")
 
 
 _GREEK = (

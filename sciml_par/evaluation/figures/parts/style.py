@@ -113,9 +113,14 @@ def of_time(curve: Prediction) -> list[int]:
     return [i for i, name in enumerate(curve.coordinates) if name.lower() in TIMES]
 
 
+def math(name: str) -> str:
+    """Return a name as mathematics."""
+    return f"${symbol(name)}$"
+
+
 def coordinate(curve: Prediction, axis: int) -> str:
     """Return the label of an axis over a coordinate."""
-    return f"${symbol(curve.coordinates[axis])}$"
+    return math(curve.coordinates[axis])
 
 
 def value_label(curve: Prediction, component: int, *, coordinates: int = 1) -> str:
@@ -126,8 +131,7 @@ def value_label(curve: Prediction, component: int, *, coordinates: int = 1) -> s
 
 def error_label(curve: Prediction, component: int) -> str:
     """Return the label |u − u*| of a pointwise error."""
-    name = symbol(curve.fields[component])
-    return f"$|{name} - {name}^*|$"
+    return "$|{0} - {0}^*|$".format(symbol(curve.fields[component]))
 
 
 def exact_label(curve: Prediction, component: int) -> str:
