@@ -41,10 +41,8 @@ def self_test(facts: Facts, communicator: Communicator) -> list[Outcome]:
     """Try every path in every context (collective)."""
     outcomes = []
     for path, context, obstacle in planned(facts):
-        wrong: dict[int, str] = {}
-        seconds = None
+        wrong, seconds, device = {}, None, _DEVICES[path]
         if not obstacle:
-            device = _DEVICES[path]
             plain = partial(allreduce, op=Sum, communicator=communicator, device=device)
             collective = in_context(context, plain, device)
             wrong, seconds = try_collective(collective, device, communicator)

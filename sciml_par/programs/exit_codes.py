@@ -41,7 +41,14 @@ def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
             warnings.simplefilter("ignore", ResultWarning)  # the table that follows has it
             code = main()
     except SciMLParError as error:
-        _report(error, f"{program or program_name()}: error: {error}")
+        from sciml_par.parallel.groups import world as parallel_world
+
+        text = f"{program or program_name()}: error: {error}"
+        if parallel_world.world is not None:
+            parallel_world.world.failures.report(error, text, exit_code=_BAD_INPUT)
+        else:
+            with only_rank_0_prints():
+                print(text, file=sys.stderr)
         sys.exit(_BAD_INPUT)
     if code:
         sys.exit(code)
@@ -78,13 +85,3 @@ def conclude(result: Result, folder: Path, *, program: str | None = None) -> int
     if stopped:
         return STOPPED
     return 0 if result.sound else _NOT_SOUND
-
-
-def _report(error: SciMLParError, text: str) -> None:
-    from sciml_par.parallel.groups import world as parallel_world
-
-    if parallel_world.world is None:
-        with only_rank_0_prints():
-            print(text, file=sys.stderr)
-    else:
-        parallel_world.world.failures.report(error, text, exit_code=_BAD_INPUT)

@@ -64,9 +64,7 @@ def make_scaling_study_parser(
 
 
 def run_scaling_study(
-    parser: argparse.ArgumentParser,
-    measure: Callable[[Any], Record],
-    show: Show,
+    parser: argparse.ArgumentParser, measure: Callable[[Any], Record], show: Show
 ) -> None:
     """Measure on the ranks there are, or launch and compare, as the command line says.
 
@@ -136,19 +134,14 @@ def _compare(options: argparse.Namespace, show: Show) -> None:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     _add_own_options(own)
     _, inherited = own.parse_known_args()
-    with _output_folder(options, on_root=lambda claim: claim()) as folder:
+    with _output_folder(options, lambda claim: claim()) as folder:
         for old in (folder / RESULTS, *folder.glob("ranks-*.json")):
             old.unlink(missing_ok=True)
-        records = []
+        records, limits = [], {"threads": options.threads, "seconds": options.time_limit}
         for ranks in options.ranks or ():
             file = folder / f"ranks-{ranks}.json"
-            launch(
-                ranks,
-                [sys.argv[0], *inherited, "--record", str(file)],
-                threads=options.threads,
-                seconds=options.time_limit,
-                program=options.program,
-            )
+            arguments = [sys.argv[0], *inherited, "--record", str(file)]
+            launch(ranks, arguments, program=options.program, **limits)
             try:
                 records.append(json.loads(file.read_text(encoding="utf-8")))
             except (OSError, ValueError) as error:
@@ -158,55 +151,43 @@ def _compare(options: argparse.Namespace, show: Show) -> None:
 
 
 def _measure_here(
-    options: argparse.Namespace,
-    measure: Callable[[Any], Record],
-    show: Show,
+    options: argparse.Namespace, measure: Callable[[Any], Record], show: Show
 ) -> None:
     from sciml_par.parallel import current_world, init
-
-    init(quiet=not options.verbose, threads=options.threads)
-    communicator = current_world().communicator
-    if options.record is not None:
-        record = _measured(options, measure)
-        text = json.dumps(record, indent=2) + "\n"
-        communicator.on_root(partial(write_text, options.record, text))
-        return
-    with _output_folder(options, on_root=communicator.on_root) as folder:
-        record = _measured(options, measure)
-        communicator.on_root(partial(_finish, options, [record], folder, show))
-
-
-def _measured(options: argparse.Namespace, measure: Callable[[Any], Record]) -> Record:
-    """This run's record, with what it ran on (collective)."""
-    from sciml_par.parallel import current_world
     from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 
-    world = current_world()
-    mine = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}
-    cores = len(set().union(*world.communicator.allgather_object(mine)))
-    ran_on = {"ranks": world.communicator.size, "threads": options.threads, "cores": cores}
-    return {**ran_on, **measure(options)}
+    init(quiet=not options.verbose, threads=options.threads)
+    world, communicator = current_world(), current_world().communicator
+    on_root = communicator.on_root
+
+    def measured() -> Record:
+        local = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}
+        cores = len(set().union(*communicator.allgather_object(local)))
+        ran_on = {"ranks": communicator.size, "threads": options.threads, "cores": cores}
+        return {**ran_on, **measure(options)}
+
+    if options.record is not None:
+        text = json.dumps(measured(), indent=2) + "\n"
+        on_root(partial(write_text, options.record, text))
+        return
+    with _output_folder(options, on_root) as folder:
+        record = measured()
+        on_root(partial(_finish, options, [record], folder, show))
 
 
 def _output_folder(
-    options: argparse.Namespace, *, on_root: Callable[[Callable[[], Path]], Path]
+    options: argparse.Namespace, on_root: Callable[[Callable[[], Path]], Path]
 ) -> AbstractContextManager[Path]:
     default = Path("runs") / options.program
     return output_folder(options.output, default, overwrite=options.overwrite, on_root=on_root)
 
 
-def _finish(
-    options: argparse.Namespace,
-    records: list[Record],
-    folder: Path,
-    show: Show,
-) -> None:
+def _finish(options: argparse.Namespace, records: list[Record], folder: Path, show: Show) -> None:
     """Show the records with a remark on the cores, and write them."""
     show(options, records, folder)
     print(remark_on_cores(records), end="")
-    arguments = {name: value for name, value in vars(options).items() if name != "record"}
     summary = {
-        "arguments": arguments,
+        "arguments": {name: value for name, value in vars(options).items() if name != "record"},
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "runs": records,
