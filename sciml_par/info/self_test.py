@@ -41,7 +41,8 @@ def self_test(facts: Facts, communicator: Communicator) -> list[Outcome]:
     """Try every path in every context (collective)."""
     outcomes = []
     for path, context, obstacle in planned(facts):
-        wrong, seconds, device = {}, None, _DEVICES[path]
+        wrong: dict[int, str] = {}
+        seconds, device = None, _DEVICES[path]
         if not obstacle:
             plain = partial(allreduce, op=Sum, communicator=communicator, device=device)
             collective = in_context(context, plain, device)

@@ -93,7 +93,8 @@ class SolvingOptions(TrainingOptions):
 
         found, domain = super().training(folder), self.make_problem().domain
         del found["points_per_rank"]
-        entry, suggestion, interior = self.entry, self.entry.suggestion, self.points
+        entry, suggestion = self.entry, self.entry.suggestion
+        interior: Any = self.points
         methods: Any = {"interior": suggestion.method} if suggestion.method else {}
         if entry.place is not None and isinstance(interior, int):
             interior, methods = entry.place(interior), {}

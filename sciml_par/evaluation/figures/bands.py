@@ -30,6 +30,7 @@ _POINTS = 101  # of a slice
 _MARGIN = 0.02
 
 
+@style.paper_style()
 def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     """Draw the solution with its band, the observations ± σ and the exact solution.
 
@@ -60,12 +61,11 @@ def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     check_known(uncertainty, where)
     curve = prediction_of(uncertainty, where)
     source = linear_of(uncertainty) if uncertainty.method == "profile" else uncertainty
-    with style.paper_style():
-        if curve.dimension == 1:
-            return _on_a_line(source, curve, title)
-        if in_space_and_time(curve):
-            return _at_times(source, curve, title)
-        return _on_a_plane(source, curve, title)
+    if curve.dimension == 1:
+        return _on_a_line(source, curve, title)
+    if in_space_and_time(curve):
+        return _at_times(source, curve, title)
+    return _on_a_plane(source, curve, title)
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,9 @@ class _Seen:
     u: np.ndarray
     noise: np.ndarray
     solution: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> _Seen:
+        return _Seen(*(values[chosen] for values in vars(self).values()))
 
 
 def _seen(source: Uncertain, component: int) -> list[_Seen]:
@@ -135,11 +138,7 @@ def _draw_both(
 
 
 def _difference(curve: Prediction, k: int) -> str:
-    return (
-        "difference"
-        if curve.components == 1
-        else f"difference of ${style.symbol(curve.fields[k])}$"
-    )
+    return "difference" + (f" of {style.math(curve.fields[k])}" if curve.components > 1 else "")
 
 
 def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
@@ -154,12 +153,7 @@ def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure
         exact = curve.exact[order, k].reshape(known.size, across.size)
         panels = [(grid.panels[2 * k, i], grid.panels[2 * k + 1, i]) for i in range(SLICES)]
         for i, (t, (above, below)) in enumerate(zip(times, panels, strict=True)):
-            near = [
-                _Seen(
-                    *(each[np.searchsorted(middles, o.x[:, 1]) == i] for each in vars(o).values())
-                )
-                for o in _seen(source, k)
-            ]
+            near = [o.where(np.searchsorted(middles, o.x[:, 1]) == i) for o in _seen(source, k)]
             low, high = source.bands(np.column_stack([x, np.full(_POINTS, t)]))
             at = np.interp(x, across, [np.interp(t, known, column) for column in exact.T])
             line = x, low[:, k], high[:, k], at
@@ -188,7 +182,8 @@ def _times(observations: Sequence[Observed], known: np.ndarray) -> np.ndarray:
 
 
 def _on_a_plane(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
-    low, high = (np.where(curve.inside[:, None], each, np.nan) for each in source.bands(curve.x))  # type: ignore[index]
+    outside = ~np.asarray(curve.inside)[:, None]
+    low, high = (np.where(outside, np.nan, edge) for edge in source.bands(curve.x))
     word, rows = f"half of the {100 * source.level:g} % band", []
     for k, field in enumerate(curve.fields):
         values, half = (low[:, k] + high[:, k]) / 2, (high[:, k] - low[:, k]) / 2

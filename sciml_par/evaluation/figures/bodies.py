@@ -34,6 +34,7 @@ def in_space(curve: Prediction) -> bool:
     return curve.dimension == 3 and not style.of_time(curve)
 
 
+@style.paper_style()
 def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
     """Draw fields in a body in space as colours, with their errors where these are known.
 
@@ -71,16 +72,15 @@ def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
     shown = found[: max(1, MOST_PLANES // len(fields))]
     known = all(curve.known for curve in shown)
     rows = [_row(curve, field, known) for curve in shown for field in fields]
-    with style.paper_style():
-        grid = make_grid([_HEIGHT] * len(rows), len(rows[0]), projection="3d")
-        for (row, column), axes in grid.panels.items():
-            panel = rows[row][column]
-            image = _draw(axes, panel, column_width(grid.columns))
-            bar = grid.figure.colorbar(image, ax=axes, shrink=0.7, pad=0.12, aspect=18)
-            if isinstance(panel.norm, LogNorm):
-                bar.ax.yaxis.set_minor_formatter(NullFormatter())
-            grid.title(axes, panel.title, panel.symbol)
-        return grid.finish(shown_of(len(shown), len(found), title))
+    grid = make_grid([_HEIGHT] * len(rows), len(rows[0]), projection="3d")
+    for (row, column), axes in grid.panels.items():
+        panel = rows[row][column]
+        image = _draw(axes, panel, column_width(grid.columns))
+        bar = grid.figure.colorbar(image, ax=axes, shrink=0.7, pad=0.12, aspect=18)
+        if isinstance(panel.norm, LogNorm):
+            bar.ax.yaxis.set_minor_formatter(NullFormatter())
+        grid.title(axes, panel.title, panel.symbol)
+    return grid.finish(shown_of(len(shown), len(found), title))
 
 
 def _row(curve: Prediction, field: list[int], known: bool) -> list[Panel]:

@@ -27,6 +27,7 @@ from sciml_par.evaluation.metrics.norms import pointwise_error
 _LEFT_OUT = 0.1  # of many members, there is always one whose error changes its sign nearby
 
 
+@style.paper_style()
 def plot_errors(
     curves: Sequence[Prediction], *, title: str | None = None, equal_axes: bool | None = None
 ) -> Figure:
@@ -69,15 +70,14 @@ def plot_errors(
             "plot_errors: no prediction has an exact solution. Pass u_exact to Prediction, or use "
             "plot_predictions."
         )
-    with style.paper_style():
-        if found[0].dimension == 2:
-            return plane_errors(found, title, equal_axes)
-        grid = make_grid([2.1] * found[0].components, 1)
-        for (component, _), axes in grid.panels.items():
-            _draw_panel(axes, found, component)
-            axes.set_ylabel(style.error_label(found[0], component))
-        grid.label_x(style.coordinate(found[0], 0))
-        return grid.finish(title)
+    if found[0].dimension == 2:
+        return plane_errors(found, title, equal_axes)
+    grid = make_grid([2.1] * found[0].components, 1)
+    for (component, _), axes in grid.panels.items():
+        _draw_panel(axes, found, component)
+        axes.set_ylabel(style.error_label(found[0], component))
+    grid.label_x(style.coordinate(found[0], 0))
+    return grid.finish(title)
 
 
 def _draw_panel(axes: Axes, curves: Sequence[Prediction], component: int) -> None:

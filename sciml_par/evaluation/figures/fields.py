@@ -169,15 +169,16 @@ def _draw_shards(axes: Axes, shards: Sequence[Shard], *, points: bool) -> None:
         axes.add_patch(box)
         # Only the inner half of the line is kept, so that neighbours do not hide each other's edge.
         box.set_clip_path(box)
-    sampled = [each.training_points for each in shards if each.training_points is not None]
-    for places in (each for each in sampled if points and each.size):
+    sets = [shard.training_points for shard in shards if points]
+    sampled = [places for places in sets if places is not None and places.size]
+    for places in sampled:
         size = min(3.0, max(0.4, 400.0 / len(places) / len(shards)))
         look = {"facecolors": "white", "edgecolors": style.INK, "linewidths": 0.2, "zorder": 3.0}
-        axes.scatter(*places.T, s=size, rasterized=len(places) > 500, **look)
-        named = [one.get_label() for one in axes.lines]
-        if "training points" not in named:
-            look = {"markersize": 2.5, "markeredgecolor": style.INK, "markeredgewidth": 0.3}
-            axes.plot([], [], "o", color="white", label="training points", **look)
+        look |= {"s": size, "rasterized": len(places) > 500}
+        axes.scatter(places[:, 0], places[:, 1], **look)
+    if sampled:
+        look = {"markersize": 2.5, "markeredgecolor": style.INK, "markeredgewidth": 0.3}
+        axes.plot([], [], "o", color="white", label="training points", **look)
 
 
 def triangulate(curve: Prediction) -> Triangulation:

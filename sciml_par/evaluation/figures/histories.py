@@ -23,6 +23,7 @@ _BEST |= {"markeredgecolor": style.INK, "markeredgewidth": 0.5, "zorder": 3.0}
 _TRAINING: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 
 
+@style.paper_style()
 def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Figure:
     """Draw the loss, on a log scale, over the step: a line a member, and for one also its terms.
 
@@ -53,6 +54,7 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
     return _plot(check_items(losses, LossCurve, "plot_losses"), "loss", title)
 
 
+@style.paper_style()
 def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> Figure:
     """Draw the weights of the terms of a loss, on a log scale, over the step."""
     found = check_items(weights, LossCurve, "plot_weights")
@@ -60,15 +62,14 @@ def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> F
 
 
 def _plot(found: Sequence[LossCurve], ylabel: str, title: str | None) -> Figure:
-    with style.paper_style():
-        grid = make_grid([_HEIGHT], 1)
-        axes = grid.panels[0, 0]
-        _draw(axes, found)
-        axes.set_ylabel(ylabel)
-        draw.count_steps(axes)
-        grid.label_x("step")
-        # A line of text above the panel for the names of the phases.
-        return grid.finish(title, 0.15 * bool(axes.texts))
+    grid = make_grid([_HEIGHT], 1)
+    axes = grid.panels[0, 0]
+    _draw(axes, found)
+    axes.set_ylabel(ylabel)
+    draw.count_steps(axes)
+    grid.label_x("step")
+    # A line of text above the panel for the names of the phases.
+    return grid.finish(title, 0.15 * bool(axes.texts))
 
 
 def _draw(axes: Axes, losses: Sequence[LossCurve]) -> None:
@@ -139,6 +140,7 @@ def _draw_rate(axes: Axes, step: np.ndarray, rate: np.ndarray) -> None:
     axes.plot([], [], label="learning rate", **look)
 
 
+@style.paper_style()
 def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None) -> Figure:
     """Draw one line a run, the accuracy over the epoch, and a thin pale one for the training data.
 
@@ -162,21 +164,20 @@ def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None
         If there are no curves.
     """
     found = check_items(curves, AccuracyCurve, "plot_accuracies")
-    with style.paper_style():
-        grid = make_grid([_HEIGHT], 1)
-        axes = grid.panels[0, 0]
-        for index, curve in enumerate(found):
-            look = style.line_of(index, of=len(found))
-            epoch = np.arange(1, curve.accuracy.size + 1)
-            draw.line(axes, epoch, curve.accuracy, curve.label, **look)
-            if curve.training_accuracy is not None:
-                draw.line(axes, epoch, curve.training_accuracy, "_training", **(look | _TRAINING))
-        if any(curve.training_accuracy is not None for curve in found):
-            axes.plot([], [], color=style.NEUTRAL, label="training data", **_TRAINING)
-        both = [a for c in found for a in (c.accuracy, c.training_accuracy) if a is not None]
-        reach = max(1.0 - min(float(np.min(each)) for each in both), 0.01)
-        axes.set_ylim(max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach)
-        axes.set_ylabel("accuracy")
-        draw.count_steps(axes)
-        grid.label_x("epoch")
-        return grid.finish(title)
+    grid = make_grid([_HEIGHT], 1)
+    axes = grid.panels[0, 0]
+    for index, curve in enumerate(found):
+        look = style.line_of(index, of=len(found))
+        epoch = np.arange(1, curve.accuracy.size + 1)
+        draw.line(axes, epoch, curve.accuracy, curve.label, **look)
+        if curve.training_accuracy is not None:
+            draw.line(axes, epoch, curve.training_accuracy, "_training", **(look | _TRAINING))
+    if any(curve.training_accuracy is not None for curve in found):
+        axes.plot([], [], color=style.NEUTRAL, label="training data", **_TRAINING)
+    both = [a for c in found for a in (c.accuracy, c.training_accuracy) if a is not None]
+    reach = max(1.0 - min(float(np.min(each)) for each in both), 0.01)
+    axes.set_ylim(max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach)
+    axes.set_ylabel("accuracy")
+    draw.count_steps(axes)
+    grid.label_x("epoch")
+    return grid.finish(title)

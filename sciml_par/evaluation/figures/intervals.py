@@ -29,6 +29,7 @@ _ALONE = 2.3  # inches, the height of a single panel
 _SPAN: dict[str, Any] = {"color": style.MEAN, "alpha": 0.12, "linewidth": 0.0}
 
 
+@style.paper_style()
 def plot_corner(
     uncertainty: Uncertain, *, draws: ArrayLike | None = None, title: str | None = None
 ) -> Figure:
@@ -72,25 +73,24 @@ def plot_corner(
     q = min(len(names), _MOST)
     labels = [name_of_number(name) for name in names[:q]]
     limits = [_limits(linear, shown, i) for i in range(q)]
-    with style.paper_style():
-        cells = [(i, j) for i in range(q) for j in range(i + 1)]
-        grid = make_grid([_ALONE if q == 1 else 6.6 / q] * q, q, cells)
-        for (i, j), axes in grid.panels.items():
-            axes.set_xlim(limits[j])
-            if i == j:
-                _draw_density(axes, uncertainty, linear, shown, i)
-                axes.set_title(_interval_text(uncertainty, i))
-            else:
-                axes.set_ylim(limits[i])
-                _draw_pair(axes, linear, shown, i, j)
-            for rule, k in ((axes.axvline, j), (axes.axhline, i))[: 1 + (i != j)]:
-                if np.isfinite(uncertainty.true[k]):
-                    rule(uncertainty.true[k], label="true value", **style.DASHED)
-            axes.locator_params(nbins=4 if q < 4 else 3)
-            axes.tick_params(labelbottom=i == q - 1, labelleft=j == 0 and i > 0)
-            axes.set_xlabel(labels[j] if i == q - 1 else "")
-            axes.set_ylabel(labels[i] if j == 0 < i else "")
-        return grid.finish(title)
+    cells = [(i, j) for i in range(q) for j in range(i + 1)]
+    grid = make_grid([_ALONE if q == 1 else 6.6 / q] * q, q, cells)
+    for (i, j), axes in grid.panels.items():
+        axes.set_xlim(limits[j])
+        if i == j:
+            _draw_density(axes, uncertainty, linear, shown, i)
+            axes.set_title(_interval_text(uncertainty, i))
+        else:
+            axes.set_ylim(limits[i])
+            _draw_pair(axes, linear, shown, i, j)
+        for rule, k in ((axes.axvline, j), (axes.axhline, i))[: 1 + (i != j)]:
+            if np.isfinite(uncertainty.true[k]):
+                rule(uncertainty.true[k], label="true value", **style.DASHED)
+        axes.locator_params(nbins=4 if q < 4 else 3)
+        axes.tick_params(labelbottom=i == q - 1, labelleft=j == 0 and i > 0)
+        axes.set_xlabel(labels[j] if i == q - 1 else "")
+        axes.set_ylabel(labels[i] if j == 0 < i else "")
+    return grid.finish(title)
 
 
 def _limits(linear: Uncertain, draws: np.ndarray, i: int) -> tuple[float, float]:
@@ -147,6 +147,7 @@ def _draw_pair(axes: Axes, linear: Uncertain, draws: np.ndarray, i: int, j: int)
     axes.plot(*center, marker="+", color=style.MEAN, markersize=5.0)
 
 
+@style.paper_style()
 def plot_profiles(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     """Draw how far χ² rises above its least value where each unknown is held at other values.
 
@@ -180,13 +181,12 @@ def plot_profiles(uncertainty: Uncertain, *, title: str | None = None) -> Figure
             f"method {uncertainty.method!r}."
         )
     names = uncertainty.names[:_MOST]
-    with style.paper_style():
-        grid = make_panels(len(names), 3, _ALONE)
-        for i, axes in enumerate(grid.panels.values()):
-            _draw_profile(axes, uncertainty, i)
-            axes.set_xlabel(name_of_number(names[i]))
-            axes.set_ylabel("Δχ²" if i % grid.columns == 0 else "")
-        return grid.finish(title)
+    grid = make_panels(len(names), 3, _ALONE)
+    for i, axes in enumerate(grid.panels.values()):
+        _draw_profile(axes, uncertainty, i)
+        axes.set_xlabel(name_of_number(names[i]))
+        axes.set_ylabel("Δχ²" if i % grid.columns == 0 else "")
+    return grid.finish(title)
 
 
 def _draw_profile(axes: Axes, uncertainty: Uncertain, i: int) -> None:
@@ -195,12 +195,8 @@ def _draw_profile(axes: Axes, uncertainty: Uncertain, i: int) -> None:
     center, deviation = linear.values[i], linear.deviations[i]
     x = np.linspace(values.min(), values.max(), 201)
     axes.plot(values, rise, "o-", color=style.MEAN, markersize=2.5, label="profile", zorder=2.6)
-    axes.plot(
-        x,
-        ((x - center) / deviation) ** 2,
-        label="linearized",
-        **style.DASHED | {"color": style.ERROR},
-    )
+    parabola, look = ((x - center) / deviation) ** 2, style.DASHED | {"color": style.ERROR}
+    axes.plot(x, parabola, label="linearized", **look)
     axes.axhline(end, color=style.INK, linewidth=0.7, label=f"{100 * uncertainty.level:g} %")
     axes.axvspan(*np.clip(uncertainty.bounds[i], x[0], x[-1]), label="interval", **_SPAN)
     if x[0] <= true <= x[-1]:

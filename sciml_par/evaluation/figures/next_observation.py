@@ -29,6 +29,7 @@ _MOST_POINTS = 2_500
 _BEST: dict[str, Any] = {"marker": "*", "s": 40.0, "zorder": 4.0, "clip_on": False}
 
 
+@style.paper_style()
 def plot_next_observation(
     uncertainty: Uncertain, *, noise: float | None = None, title: str | None = None
 ) -> Figure:
@@ -74,9 +75,8 @@ def plot_next_observation(
     ratios = ratios / linear.deviations[:_MOST]
     ratios[~np.asarray(shown.inside)] = np.nan
     title = title or "Deviations with one more observation, relative to the present ones"
-    with style.paper_style():
-        figure_of = _on_a_line if shown.dimension == 1 else _on_a_plane
-        return figure_of(linear, shown, ratios, title)
+    figure_of = _on_a_line if shown.dimension == 1 else _on_a_plane
+    return figure_of(linear, shown, ratios, title)
 
 
 def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> list[float]:

@@ -123,6 +123,7 @@ def vector_of(curve: Prediction) -> tuple[int, int] | None:
     return names.index(pair[0]), names.index(pair[1])
 
 
+@style.paper_style()
 def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
     """Draw the length of a vector as colours and its direction as streamlines.
 
@@ -169,5 +170,4 @@ def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
             row.append(Panel(curve, reference, norm, "exact", arrows=exact))
             row.append(Panel(curve, error, errors, "length of the difference"))
         rows.append(row)
-    with style.paper_style():
-        return draw_panels(rows, title=shown_of(len(shown), len(found), title))
+    return draw_panels(rows, title=shown_of(len(shown), len(found), title))

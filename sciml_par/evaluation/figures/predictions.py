@@ -41,6 +41,7 @@ _HEIGHT, _LOW, _BELOW = 2.1, 1.45, 1.25  # inches: a panel, one of many, and one
 _SCALE = 0.6  # inches, for the scale of the errors between two columns
 
 
+@style.paper_style()
 def plot_predictions(
     curves: Sequence[Prediction],
     *,
@@ -103,16 +104,15 @@ def plot_predictions(
     if dimension > 2 and not any(can_be_scattered(curve) for curve in found):
         raise too_many_dimensions(found[0], "plot_predictions")
     mean = one and has_mean(found)
-    with style.paper_style():
-        if dimension > 2:
-            return scatter(found, title)
-        if dimension == 2:
-            return (plane_ensemble if mean else plane_predictions)(found, title, equal_axes)
-        if one:
-            return _blocks([found], title, observed, mean=mean)
-        shown = found[:MOST_PANELS]
-        title = shown_of(len(shown), len(found), title)
-        return _blocks([[curve] for curve in shown], title, observed, mean=False)
+    if dimension > 2:
+        return scatter(found, title)
+    if dimension == 2:
+        return (plane_ensemble if mean else plane_predictions)(found, title, equal_axes)
+    if one:
+        return _blocks([found], title, observed, mean=mean)
+    shown = found[:MOST_PANELS]
+    title = shown_of(len(shown), len(found), title)
+    return _blocks([[curve] for curve in shown], title, observed, mean=False)
 
 
 def _blocks(
@@ -198,7 +198,9 @@ def _draw_errors(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     draw.log_axis(axes, low, high, only_decades=True)
     for i, name, error in drawn:
         order = in_order(curves[i])
-        look = dict(style.EXACT, alpha=0.35) if name == style.TRUE_ERROR else {"linewidth": 1.0}
+        look: dict[str, Any] = {"linewidth": 1.0}
+        if name == style.TRUE_ERROR:
+            look = style.EXACT | {"alpha": 0.35}
         look["color"] = style.color_of(i) if len(curves) > 1 else style.ERROR
         draw.line(axes, curves[i].x[order, 0], np.maximum(error[order], low), name, **look)
     axes.set_ylabel("error")

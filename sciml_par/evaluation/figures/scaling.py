@@ -25,6 +25,7 @@ _LOOKS["published"]["markerfacecolor"] = "white"
 _IDEAL: dict[str, Any] = {"color": style.NEUTRAL, "linewidth": 0.6, "zorder": 1.0, "label": "ideal"}
 
 
+@style.paper_style()
 def plot_scaling(curves: Sequence[ScalingCurve], *, title: str | None = None) -> Figure:
     """Draw parallel efficiencies and times of a step over the number of ranks.
 
@@ -59,24 +60,23 @@ def plot_scaling(curves: Sequence[ScalingCurve], *, title: str | None = None) ->
     colors = {
         label: style.color_of(i) for i, label in enumerate(dict.fromkeys(c.label for c in found))
     }
-    with style.paper_style():
-        grid = make_panels(len(groups), 2, 2.3)
-        for axes, (in_time, scaling) in zip(grid.panels.values(), groups, strict=True):
-            for label, color in colors.items():
-                axes.plot([], [], color=color, linewidth=2.0, label=label)
-            for kind in (kind for kind in _LOOKS if any(curve.kind == kind for curve in found)):
-                axes.plot([], [], color=style.INK, label=kind, markersize=4.0, **_LOOKS[kind])
-            _draw(axes, groups[in_time, scaling], colors, in_time=in_time)
-            least, most = min(c.ranks[0] for c in found), max(c.ranks[-1] for c in found)
-            axes.set_xscale("log", base=2)
-            axes.set_xlim(least / 1.2, most * 1.2)
-            axes.xaxis.set_major_locator(LogLocator(2.0, numticks=8))
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(style.COUNT)
-            axes.set_ylabel("seconds a step" if in_time else "parallel efficiency")
-            axes.set_title(f"{scaling} scaling" if scaling else "")
-        grid.label_x("ranks")
-        return grid.finish(title)
+    grid = make_panels(len(groups), 2, 2.3)
+    for axes, (in_time, scaling) in zip(grid.panels.values(), groups, strict=True):
+        for label, color in colors.items():
+            axes.plot([], [], color=color, linewidth=2.0, label=label)
+        for kind in (kind for kind in _LOOKS if any(curve.kind == kind for curve in found)):
+            axes.plot([], [], color=style.INK, label=kind, markersize=4.0, **_LOOKS[kind])
+        _draw(axes, groups[in_time, scaling], colors, in_time=in_time)
+        least, most = min(c.ranks[0] for c in found), max(c.ranks[-1] for c in found)
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(least / 1.2, most * 1.2)
+        axes.xaxis.set_major_locator(LogLocator(2.0, numticks=8))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(style.COUNT)
+        axes.set_ylabel("seconds a step" if in_time else "parallel efficiency")
+        axes.set_title(f"{scaling} scaling" if scaling else "")
+    grid.label_x("ranks")
+    return grid.finish(title)
 
 
 def _draw(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -37,6 +38,7 @@ def in_space_and_time(curve: Prediction) -> bool:
     return bool(x.size * t.size == len(curve.x) and min(x.size, t.size) > 1)
 
 
+@style.paper_style()
 def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
     """Draw a field over time and space as a map, and as lines over space at four times.
 
@@ -68,12 +70,11 @@ def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Fi
             "the second is named 't' or 'time'."
         )
     members, m = sound_members(found), found[0].components
-    with style.paper_style():
-        grid = make_grid([_MAP, _LINES] * m, SLICES, wide=range(0, 2 * m, 2))
-        for k in range(m):
-            lines = [grid.panels[2 * k + 1, i] for i in range(SLICES)]
-            _draw_component(grid.panels[2 * k, 0], lines, members, k)
-        return grid.finish(title)
+    grid = make_grid([_MAP, _LINES] * m, SLICES, wide=range(0, 2 * m, 2))
+    for k in range(m):
+        lines = [grid.panels[2 * k + 1, i] for i in range(SLICES)]
+        _draw_component(grid.panels[2 * k, 0], lines, members, k)
+    return grid.finish(title)
 
 
 def _draw_component(
@@ -85,7 +86,7 @@ def _draw_component(
     values = np.stack([curve.u[order, k] for curve in members]).reshape(-1, t.size, x.size)
     exact = first.exact[order, k].reshape(t.size, x.size)
     mean, (low, high) = values.mean(axis=0), value_limits(members, k)
-    colors = {"norm": Normalize(low, high), "cmap": "viridis", "shading": "gouraud"}
+    colors: Any = {"norm": Normalize(low, high), "cmap": "viridis", "shading": "gouraud"}
     image = on_map.pcolormesh(t, x, mean.T, rasterized=True, **colors)
     name = style.math(first.fields[k])
     on_map.figure.colorbar(image, ax=on_map, pad=0.01, aspect=18, label=name)
@@ -119,6 +120,7 @@ def in_plane_and_time(curve: Prediction) -> bool:
     return bool(counts.size > 1 and counts.min() == counts.max() > _FEWEST)
 
 
+@style.paper_style()
 def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
     """Draw a field over a plane and time as maps at four times, with the error where it is known.
 
@@ -160,8 +162,7 @@ def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Fig
             error = pointwise_error(u[:, k], first.exact[:, k])
             norm = LogNorm(*error_limits([error], [first.trained]))
             rows.append(_maps(first, error, times, norm, f"|{name} - {name}^*|"))
-    with style.paper_style():
-        return draw_panels(rows, title=title)
+    return draw_panels(rows, title=title)
 
 
 def _maps(

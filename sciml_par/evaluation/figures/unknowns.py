@@ -19,6 +19,7 @@ _MOST_PANELS = 8
 _SPREAD_OF_LOG = 100.0
 
 
+@style.paper_style()
 def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -> Figure:
     """Draw each coefficient over the step, in a separate panel, with a line for each run.
 
@@ -45,14 +46,13 @@ def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -
     """
     found = check_items(curves, UnknownCurve, "plot_unknowns")
     names = list(dict.fromkeys(curve.name for curve in found))[:_MOST_PANELS]
-    with style.paper_style():
-        grid = make_panels(len(names), 2, _HEIGHT if len(names) > 2 else _ALONE)
-        for name, axes in zip(names, grid.panels.values(), strict=True):
-            _draw(axes, [curve for curve in found if curve.name == name])
-            axes.set_ylabel(name)
-            draw.count_steps(axes)
-        grid.label_x("step")
-        return grid.finish(title)
+    grid = make_panels(len(names), 2, _HEIGHT if len(names) > 2 else _ALONE)
+    for name, axes in zip(names, grid.panels.values(), strict=True):
+        _draw(axes, [curve for curve in found if curve.name == name])
+        axes.set_ylabel(name)
+        draw.count_steps(axes)
+    grid.label_x("step")
+    return grid.finish(title)
 
 
 def _draw(axes: Axes, curves: Sequence[UnknownCurve]) -> None:

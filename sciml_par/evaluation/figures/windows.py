@@ -21,6 +21,7 @@ _CLOSER = 8.0
 """Sides of the smallest window, to the edge of the panel around it."""
 
 
+@style.paper_style()
 def plot_windows(
     curve: Prediction,
     lower: ArrayLike,
@@ -75,8 +76,7 @@ def plot_windows(
     closer = replace(errors, title="error, near the smallest window")
     sides = (high - low).max(axis=1)
     shown = [over, errors, closer] if sides.min() < sides.max() / _CLOSER else [over, errors]
-    with style.paper_style():
-        figure = draw_panels([shown], title=title)
+    figure = draw_panels([shown], title=title)
     if len(shown) == 3:
         axes, smallest = figure.axes[2], np.isclose(sides, sides.min())
         middle, reach = (low + high)[smallest].mean(axis=0) / 2, _CLOSER * sides.min()

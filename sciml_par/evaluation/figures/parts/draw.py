@@ -101,7 +101,7 @@ def observed(
         size = 1.2 if len(x) > _MOST_BARS else 2.2
         axes.plot(x, u, label=label, markersize=size, rasterized=True, **look)
     else:
-        bars = {"elinewidth": 0.7, "capsize": 1.2, "capthick": 0.7, "markersize": 2.2}
+        bars: Any = {"elinewidth": 0.7, "capsize": 1.2, "capthick": 0.7, "markersize": 2.2}
         axes.errorbar(x, u, noise, label=f"{label} ± σ", **bars, **look)
 
 

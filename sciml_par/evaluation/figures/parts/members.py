@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,9 +39,8 @@ def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, 
 
 def _inside(curve: Prediction) -> Prediction:
     inside = np.asarray(curve.inside)[:, np.newaxis]
-    names = ("u", "u_exact", "estimated_error")
-    arrays = {name: getattr(curve, name) for name in names}
-    kept = {name: np.where(inside, a, np.nan) for name, a in arrays.items() if a is not None}
+    arrays = {name: getattr(curve, name) for name in ("u", "u_exact", "estimated_error")}
+    kept: Any = {name: np.where(inside, a, np.nan) for name, a in arrays.items() if a is not None}
     return curve if inside.all() else replace(curve, **kept)
 
 

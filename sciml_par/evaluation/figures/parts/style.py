@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
@@ -68,9 +69,11 @@ _RC: Any = {
 }
 
 
-def paper_style() -> AbstractContextManager[None]:
-    """Return a context in which Matplotlib draws in this package's style."""
-    return matplotlib.rc_context(_RC)
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Draw in this package's style, within this context or in the function that it decorates."""
+    with matplotlib.rc_context(_RC):
+        yield
 
 
 def color_of(index: int) -> str:
