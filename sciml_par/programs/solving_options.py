@@ -136,18 +136,9 @@ class SolvingOptions(TrainingOptions):
 
 
 def parse_solving_options(
-    description: str | None,
-    *,
-    arguments: Sequence[str] | None = None,
-    program: str | None = None,
+    description: str | None, *, arguments: Sequence[str] | None = None, program: str | None = None
 ) -> SolvingOptions:
-    """Return the options of the command line; call it before `init`.
-
-    Parameters
-    ----------
-    description : text of --help.
-    arguments : the words after the program's name; those of the process by default.
-    program : its name in messages; the name of its file by default.
+    """Return the options of the command line, as `parse_training_options`; call it before `init`.
 
     Raises
     ------

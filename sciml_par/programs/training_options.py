@@ -49,9 +49,7 @@ class TrainingOptions(argparse.Namespace):
     def training(self, folder: Path) -> dict[str, Any]:
         """Return these options as arguments of `sciml_par.train`; call it after `init`.
 
-        Parameters
-        ----------
-        folder : for checkpoints, as `output_folder` gives it.
+        Checkpoints go to the folder, as `output_folder` gives it.
         """
         from sciml_par.networks import MLP
         from sciml_par.parallel import size
@@ -80,12 +78,7 @@ class TrainingOptions(argparse.Namespace):
         }
 
     def take_optimizer(self, usual: str) -> None:
-        """If no optimizer is named, take Adam if its learning rate is given, else `usual`.
-
-        Parameters
-        ----------
-        usual : a name of `OPTIMIZERS`.
-        """
+        """If no optimizer is named, take Adam if its learning rate is given, else the `usual`."""
         if self.optimizer is None:
             self.optimizer = ADAM if self._speaks_of_the_rate else usual
 
@@ -117,16 +110,15 @@ class TrainingOptions(argparse.Namespace):
         from sciml_par.parallel import current_world
 
         world = current_world()
-        ranks = counted(world.communicator.size, "rank")
-        members = f", {counted(self.members, 'member')} per rank"
-        steps = "" if self.steps is None else f", {self.steps:,} steps"
+        parts = [f"mode {self.mode}", counted(world.communicator.size, "rank")]
+        if self.mode == "ensemble":
+            parts.append(f"{counted(self.members, 'member')} per rank")
+        parts.append(self.optimizer)
+        if self.steps is not None:
+            parts.append(f"{self.steps:,} steps")
+        parts += [self.precision, f"{counted(world.threads, 'thread')} per rank"]
         if world.communicator.rank == 0:
-            print(
-                f"{self.program}: mode {self.mode}, {ranks}"
-                f"{members if self.mode == 'ensemble' else ''}, {self.optimizer}{steps}, "
-                f"{self.precision}, {counted(world.threads, 'thread')} per rank",
-                flush=True,
-            )
+            print(f"{self.program}: {', '.join(parts)}", flush=True)
 
     @property
     def default_folder(self) -> Path:
@@ -141,13 +133,9 @@ class TrainingOptions(argparse.Namespace):
         """
         from sciml_par.parallel import current_world
 
-        return output_folder(
-            self.output,
-            self.default_folder,
-            overwrite=self.overwrite,
-            resume=bool(self.resume),
-            on_root=current_world().communicator.on_root,
-        )
+        on_root = current_world().communicator.on_root
+        how = {"overwrite": self.overwrite, "resume": bool(self.resume)}
+        return output_folder(self.output, self.default_folder, on_root=on_root, **how)
 
 
 def parse_training_options(
