@@ -70,12 +70,16 @@ def draw_panels(
     """Draw rows of panels, with a colour bar a norm; or, where `bar` names it, one for all."""
     columns, curve = max(len(row) for row in rows), rows[0][0].curve
     cells = {(r, c): panel for r, row in enumerate(rows) for c, panel in enumerate(row)}
-    groups = [list(cells)] if bar else _of_one_norm(rows)
-    equal = _of_like_extent(curve) if equal is None else equal
+    groups = [list(cells)]
+    if not bar:  # one for neighbours in a row with one norm
+        alike = groupby(cells, lambda cell: (cell[0], id(cells[cell].norm)))
+        groups = [list(group) for _, group in alike]
+    across, up = np.ptp(curve.x, axis=0)
+    if equal is None:
+        equal = max(across, up) <= _MOST_UNLIKE * min(across, up) and not style.of_time(curve)
     wide = column_width(columns) - _BAR * max(1, len(groups) // len(rows)) / columns - _GAP
     height = _ROW_HEIGHT if columns > 2 else _HIGHER_ROW
     if equal:  # a length is as long on either axis
-        across, up = np.ptp(curve.x, axis=0)
         height = float(np.clip(wide * up / across, _LEAST_HEIGHT, _GREATEST_HEIGHT)) + _AROUND
     engine: Engine = "compressed" if equal else "constrained"
     grid = make_grid([height] * len(rows), columns, list(cells), engine=engine)
@@ -192,23 +196,9 @@ def triangulate(curve: Prediction) -> Triangulation:
         ) from error
 
 
-def _of_one_norm(rows: Sequence[Sequence[Panel]]) -> list[list[tuple[int, int]]]:
-    """Return the cells of neighbours in a row with one norm."""
-    return [
-        [(r, c) for c, _ in alike]
-        for r, row in enumerate(rows)
-        for _, alike in groupby(enumerate(row), lambda pair: id(pair[1].norm))
-    ]
-
-
 def _extension(panels: Sequence[Panel]) -> str:
     """Return at which ends of a colour bar there are values beyond it."""
     low, high = panels[0].norm.vmin, panels[0].norm.vmax
     below = any(bool(np.any(panel.values < low)) for panel in panels)
     above = any(bool(np.any(panel.values > high)) for panel in panels)
     return "both" if below and above else "min" if below else "max" if above else "neither"
-
-
-def _of_like_extent(curve: Prediction) -> bool:
-    one, other = np.ptp(curve.x, axis=0)
-    return bool(max(one, other) <= _MOST_UNLIKE * min(one, other)) and not style.of_time(curve)

@@ -52,12 +52,10 @@ def _draw_values(axes: Axes, members: Members, k: int) -> None:
     first, curves = members[0][1], [curve for _, curve in members]
     ends = range_of([curve.exact[:, k] for curve in curves])
     axes.plot(ends, ends, label="exact solution", **style.EXACT)
-    axes.set_xlim(ends)
-    axes.set_ylim(value_limits(curves, k))
+    axes.set(xlim=ends, ylim=value_limits(curves, k))
     for color, curve in members:
         _draw_dots(axes, curve.exact[:, k], curve.u[:, k], curve.label, color)
-    axes.set_ylabel(style.math(first.fields[k]))
-    axes.set_xlabel(style.exact_label(first, k))
+    axes.set(xlabel=style.exact_label(first, k), ylabel=style.math(first.fields[k]))
 
 
 def _draw_estimates(axes: Axes, members: Members, k: int) -> None:
@@ -65,11 +63,8 @@ def _draw_estimates(axes: Axes, members: Members, k: int) -> None:
     first, curves = members[0][1], [curve for _, curve in members]
     estimates = [np.abs(np.asarray(curve.estimated_error)[:, k]) for curve in curves]
     across, label = [curve.u[:, k] for curve in curves], style.math(first.fields[k])
-    if times := style.of_time(first):
-        across, label = (
-            [curve.x[:, times[0]] for curve in curves],
-            style.coordinate(first, times[0]),
-        )
+    for time in style.of_time(first)[:1]:
+        across, label = [curve.x[:, time] for curve in curves], style.coordinate(first, time)
     known, errors, trained = all(c.known for c in curves), estimates, [c.trained for c in curves]
     if known:
         across = [pointwise_error(curve.u[:, k], curve.exact[:, k]) for curve in curves]
@@ -84,11 +79,8 @@ def _draw_estimates(axes: Axes, members: Members, k: int) -> None:
         across = [np.maximum(error, low) for error in across]
     for (color, curve), x, e in zip(members, across, estimates, strict=True):
         _draw_dots(axes, x, np.maximum(e, low), curve.label, color)
-    several = first.components > 1
-    axes.set_ylabel(
-        f"{style.ESTIMATED} of ${style.symbol(first.fields[k])}$" if several else style.ESTIMATED
-    )
-    axes.set_xlabel(label)
+    which = f" of {style.math(first.fields[k])}" if first.components > 1 else ""
+    axes.set(xlabel=label, ylabel=style.ESTIMATED + which)
 
 
 def _draw_dots(axes: Axes, x: np.ndarray, y: np.ndarray, label: str, color: str) -> None:

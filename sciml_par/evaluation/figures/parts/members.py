@@ -34,14 +34,13 @@ def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, 
             f"{where}: expected predictions of one (d, m); got {sorted(shapes)}. "
             "Draw a figure each."
         )
-    return tuple(_inside(curve) for curve in found)
-
-
-def _inside(curve: Prediction) -> Prediction:
-    inside = np.asarray(curve.inside)[:, np.newaxis]
-    arrays = {name: getattr(curve, name) for name in ("u", "u_exact", "estimated_error")}
-    kept: Any = {name: np.where(inside, a, np.nan) for name, a in arrays.items() if a is not None}
-    return curve if inside.all() else replace(curve, **kept)
+    names, curves = ("u", "u_exact", "estimated_error"), []
+    for curve in found:
+        inside = np.asarray(curve.inside)[:, np.newaxis]
+        arrays = {name: getattr(curve, name) for name in names}
+        kept: Any = {n: np.where(inside, a, np.nan) for n, a in arrays.items() if a is not None}
+        curves.append(curve if inside.all() else replace(curve, **kept))
+    return tuple(curves)
 
 
 def too_many_dimensions(curve: Prediction, where: str) -> InputError:
