@@ -46,7 +46,7 @@ def print_facts(facts: Facts) -> None:
     _print_section("Compiled functions", _compiled(ranks, facts["native_obstacle"]))
     environments = [rank["environment"] for rank in ranks]
     variables = [
-        (name, *_common(each.get(name, "not set") or "set, and empty" for each in environments))
+        (name, *_common(known.get(name, "not set") or "set, and empty" for known in environments))
         for name in sorted(set().union(*environments))
     ]
     _print_section("Environment", variables or [("", "no variable that matters here is set", "")])
@@ -100,30 +100,30 @@ def _ranks(ranks: Sequence[Rank], hosts: Sequence[list[int]]) -> Iterator[Row]:
     if launched_apart(len(ranks), launched):
         text = f"mpirun started {launched} processes, and each is alone: mpi4py uses another MPI"
         yield "", text, BAD
-    for here in hosts:
-        threads, each = [ranks[r]["threads"] for r in here], " each" if len(here) > 1 else ""
-        cores = len({core for r in here for core in ranks[r]["cores"]})
+    for group in hosts:
+        threads, suffix = [ranks[r]["threads"] for r in group], " each" if group[1:] else ""
+        cores = len({core for r in group for core in ranks[r]["cores"]})
         least, most = min(threads), max(threads)
         used = counted(most, "thread") if least == most else f"{least} to {most} threads"
-        text = f"{rank_list(here)}: {used}{each}, on {counted(cores, 'core')}"
+        text = f"{rank_list(group)}: {used}{suffix}, on {counted(cores, 'core')}"
         slow = ": too many threads, so collectives will be slow" if sum(threads) > cores else ""
-        yield ranks[here[0]]["host"], text + slow, ODD if slow else ""
-        pools = [ranks[r]["thread_pools"] for r in here]
+        yield ranks[group[0]]["host"], text + slow, ODD if slow else ""
+        pools = [ranks[r]["thread_pools"] for r in group]
         for library in dict.fromkeys(name for pool in pools for name in pool):
             threads = [pool.get(library, 0) for pool in pools]
-            text = f"{library}: {counted(max(threads), 'thread')}{each}"
+            text = f"{library}: {counted(max(threads), 'thread')}{suffix}"
             slow = ": too many threads, which wait for each other's cores"
             yield "", *((text + slow, ODD) if sum(threads) > cores else (text, ""))
 
 
 def _gpus(ranks: Sequence[Rank], hosts: Sequence[list[int]], obstacle: str) -> Iterator[Row]:
-    for here in hosts:
-        host = ranks[here[0]]["host"]
-        entries = {gpu["identity"]: gpu["entry"] for r in here for gpu in ranks[r]["visible"]}
+    for group in hosts:
+        host = ranks[group[0]]["host"]
+        entries = {gpu["identity"]: gpu["entry"] for r in group for gpu in ranks[r]["visible"]}
         if not entries:
             yield host, "none", ""
         for identity, entry in entries.items():
-            users = [r for r in here if (gpu := ranks[r]["gpu"]) and gpu["identity"] == identity]
+            users = [r for r in group if (gpu := ranks[r]["gpu"]) and gpu["identity"] == identity]
             names = dict.fromkeys(ranks[r]["gpu_name"] for r in users)
             uuid = "" if identity == entry else identity[: len("GPU-12345678")]
             known = ", ".join(filter(None, [f"GPU {entry}", *names, uuid]))

@@ -31,8 +31,8 @@ class NamedOptimizer:
             return AUTO
         from sciml_par import training
 
-        given = {"learning_rate": rate} if self.has_rate else {}
-        return getattr(training, self.name)(**given)
+        options = {"learning_rate": rate} if self.has_rate else {}
+        return getattr(training, self.name)(**options)
 
 
 OPTIMIZERS = {

@@ -91,15 +91,15 @@ class SolvingOptions(TrainingOptions):
         """Return the options as arguments of `train`, as `TrainingOptions.training`."""
         from sciml_par.training import Points
 
-        found, domain = super().training(folder), self.make_problem().domain
-        del found["points_per_rank"]
+        arguments, domain = super().training(folder), self.make_problem().domain
+        del arguments["points_per_rank"]
         entry, suggestion = self.entry, self.entry.suggestion
         interior: Any = self.points
         methods: Any = {"interior": suggestion.method} if suggestion.method else {}
         if entry.place is not None and isinstance(interior, int):
             interior, methods = entry.place(interior), {}
         others: Any = {"boundary": self.boundary, "initial": suggestion.initial}
-        return found | {
+        return arguments | {
             "points": Points(interior, method=methods, **others),
             "network": self._network(domain),
             "evaluation_points": {1: _IN_ONE, 2: _IN_TWO}.get(domain.dimension, _IN_MORE),

@@ -69,7 +69,7 @@ def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Values:
     """Observations: places [n, d], values, deviations and what the solution is there, [n] each."""
 
     x: np.ndarray
@@ -77,18 +77,18 @@ class _Seen:
     noise: np.ndarray
     solution: np.ndarray
 
-    def where(self, chosen: np.ndarray) -> _Seen:
-        return _Seen(*(values[chosen] for values in vars(self).values()))
+    def where(self, chosen: np.ndarray) -> _Values:
+        return _Values(*(values[chosen] for values in vars(self).values()))
 
 
-def _seen(source: Uncertain, component: int) -> list[_Seen]:
+def _seen(source: Uncertain, component: int) -> list[_Values]:
     """Return the observations of a component."""
-    found = []
-    for x, u, noise in (each.of(component) for each in source.observations):
+    observations = []
+    for x, u, noise in (term.of(component) for term in source.observations):
         if len(x):
             low, high = source.bands(x)
-            found.append(_Seen(x, u, noise, (low + high)[:, component] / 2))
-    return found
+            observations.append(_Values(x, u, noise, (low + high)[:, component] / 2))
+    return observations
 
 
 def _on_a_line(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
@@ -111,7 +111,7 @@ def _draw_both(
     above: Axes,
     below: Axes,
     line: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    observations: Sequence[_Seen],
+    observations: Sequence[_Values],
     level: float,
     *,
     said: str = "",
@@ -174,11 +174,11 @@ def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure
 
 def _times(observations: Sequence[Observed], known: np.ndarray) -> np.ndarray:
     """Return four times, each with as many observations near it, or equally spaced."""
-    observed = np.concatenate([np.empty(0), *(each.x[:, 1] for each in observations)])
+    observed = np.concatenate([np.empty(0), *(term.x[:, 1] for term in observations)])
     shares = (np.arange(SLICES) + 0.5) / SLICES
-    found = np.unique(np.quantile(observed, shares)) if observed.size else np.empty(0)
+    middle = np.unique(np.quantile(observed, shares)) if observed.size else np.empty(0)
     equally = known[0] + (known[-1] - known[0]) * shares
-    return np.asarray(equally if len(found) < SLICES else found)
+    return np.asarray(equally if len(middle) < SLICES else middle)
 
 
 def _on_a_plane(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
@@ -203,6 +203,6 @@ def _on_a_plane(source: Uncertain, curve: Prediction, title: str | None) -> Figu
 
 def draw_places(axes: Axes, observations: Sequence[Observed], component: int) -> None:
     """Draw a dot for each observation of a component over a map."""
-    for x in (each.of(component)[0] for each in observations):
+    for x in (term.of(component)[0] for term in observations):
         if len(x):
             axes.scatter(x[:, 0], x[:, 1], **style.DOTS)

@@ -59,17 +59,17 @@ def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
     InputError
         If there are no curves, or not over three coordinates of space.
     """
-    found = check_curves(curves, "plot_body")
-    if not in_space(found[0]):
+    curves = check_curves(curves, "plot_body")
+    if not in_space(curves[0]):
         raise InputError(
             f"plot_body: expected three coordinates of space; got "
-            f"{', '.join(found[0].coordinates)}."
+            f"{', '.join(curves[0].coordinates)}."
         )
-    names = list(found[0].fields)
+    names = list(curves[0].fields)
     vector = next((v for v in _VECTORS if set(v) <= set(names)), ())
     fields = [[names.index(name) for name in vector]] if vector else []
     fields += [[k] for k, name in enumerate(names) if name not in vector]
-    shown = found[: max(1, MOST_PLANES // len(fields))]
+    shown = curves[: max(1, MOST_PLANES // len(fields))]
     known = all(curve.known for curve in shown)
     rows = [_row(curve, field, known) for curve in shown for field in fields]
     grid = make_grid([_HEIGHT] * len(rows), len(rows[0]), projection="3d")
@@ -80,7 +80,7 @@ def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
         if isinstance(panel.norm, LogNorm):
             bar.ax.yaxis.set_minor_formatter(NullFormatter())
         grid.title(axes, panel.title, panel.symbol)
-    return grid.finish(shown_of(len(shown), len(found), title))
+    return grid.finish(shown_of(len(shown), len(curves), title))
 
 
 def _row(curve: Prediction, field: list[int], known: bool) -> list[Panel]:

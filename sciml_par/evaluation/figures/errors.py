@@ -62,21 +62,21 @@ def plot_errors(
     InputError
         If there are no curves, none has an exact solution, they differ in d or m, or d > 2.
     """
-    found = check_curves(curves, "plot_errors")
-    if found[0].dimension > 2:
-        raise too_many_dimensions(found[0], "plot_errors")
-    if not any(curve.known for curve in found):
+    curves = check_curves(curves, "plot_errors")
+    if curves[0].dimension > 2:
+        raise too_many_dimensions(curves[0], "plot_errors")
+    if not any(curve.known for curve in curves):
         raise InputError(
             "plot_errors: no prediction has an exact solution. Pass u_exact to Prediction, or use "
             "plot_predictions."
         )
-    if found[0].dimension == 2:
-        return plane_errors(found, title, equal_axes)
-    grid = make_grid([2.1] * found[0].components, 1)
+    if curves[0].dimension == 2:
+        return plane_errors(curves, title, equal_axes)
+    grid = make_grid([2.1] * curves[0].components, 1)
     for (component, _), axes in grid.panels.items():
-        _draw_panel(axes, found, component)
-        axes.set_ylabel(style.error_label(found[0], component))
-    grid.label_x(style.coordinate(found[0], 0))
+        _draw_panel(axes, curves, component)
+        axes.set_ylabel(style.error_label(curves[0], component))
+    grid.label_x(style.coordinate(curves[0], 0))
     return grid.finish(title)
 
 

@@ -116,16 +116,16 @@ def _draw(axes: Axes, panel: Panel, equal: bool) -> Any:
     values = np.maximum(panel.values, norm.vmin or 0.0) if logarithmic else panel.values
     look: Any = {"norm": norm, "cmap": "magma" if logarithmic else "viridis"}
     if panel.boxes is not None and panel.filled:
-        image = PolyCollection(
+        patches = PolyCollection(
             _corners(*panel.boxes), edgecolors=style.INK, linewidths=0.25, **look
         )
-        image.set_array(values)
-        axes.add_collection(image)
-        return image
+        patches.set_array(values)
+        axes.add_collection(patches)
+        return patches
     triangles, lost = triangulate(panel.curve), ~np.isfinite(panel.values)
     triangles.set_mask(lost[triangles.triangles].any(axis=1))
     kept = np.where(lost, 1.0, values)  # masked triangles still index their corners
-    found = axes.tripcolor(triangles, kept, shading="gouraud", rasterized=True, **look)
+    image = axes.tripcolor(triangles, kept, shading="gouraud", rasterized=True, **look)
     if panel.boxes is not None:
         sides = np.max(panel.boxes[1] - panel.boxes[0], axis=1)
         widths = np.clip(0.7 * np.sqrt(sides / sides.max()), 0.15, 0.7)  # small ones stay clear
@@ -134,7 +134,7 @@ def _draw(axes: Axes, panel: Panel, equal: bool) -> Any:
     if panel.arrows is not None:
         _draw_streamlines(axes, x, panel.arrows)
     _draw_shards(axes, panel.shards, points=panel.points)
-    return found
+    return image
 
 
 def _corners(low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:

@@ -57,8 +57,8 @@ def plot_losses(losses: Sequence[LossCurve], *, title: str | None = None) -> Fig
 @style.paper_style()
 def plot_weights(weights: Sequence[LossCurve], *, title: str | None = None) -> Figure:
     """Draw the weights of the terms of a loss, on a log scale, over the step."""
-    found = check_items(weights, LossCurve, "plot_weights")
-    return _plot(found, "weight of the term", title)
+    weights = check_items(weights, LossCurve, "plot_weights")
+    return _plot(weights, "weight of the term", title)
 
 
 def _plot(found: Sequence[LossCurve], ylabel: str, title: str | None) -> Figure:
@@ -163,19 +163,19 @@ def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None
     InputError
         If there are no curves.
     """
-    found = check_items(curves, AccuracyCurve, "plot_accuracies")
+    curves = check_items(curves, AccuracyCurve, "plot_accuracies")
     grid = make_grid([_HEIGHT], 1)
     axes = grid.panels[0, 0]
-    for index, curve in enumerate(found):
-        look = style.line_of(index, of=len(found))
+    for index, curve in enumerate(curves):
+        look = style.line_of(index, of=len(curves))
         epoch = np.arange(1, curve.accuracy.size + 1)
         draw.line(axes, epoch, curve.accuracy, curve.label, **look)
         if curve.training_accuracy is not None:
             draw.line(axes, epoch, curve.training_accuracy, "_training", **(look | _TRAINING))
-    if any(curve.training_accuracy is not None for curve in found):
+    if any(curve.training_accuracy is not None for curve in curves):
         axes.plot([], [], color=style.NEUTRAL, label="training data", **_TRAINING)
-    both = [a for c in found for a in (c.accuracy, c.training_accuracy) if a is not None]
-    reach = max(1.0 - min(float(np.min(each)) for each in both), 0.01)
+    drawn = [a for c in curves for a in (c.accuracy, c.training_accuracy) if a is not None]
+    reach = max(1.0 - min(float(np.min(values)) for values in drawn), 0.01)
     axes.set_ylim(max(1.0 - 1.05 * reach, -0.02), 1.0 + 0.03 * reach)
     axes.set_ylabel("accuracy")
     draw.count_steps(axes)

@@ -106,7 +106,7 @@ def _interval_text(uncertainty: Uncertain, i: int) -> str:
     # Two digits of the deviation.
     digits = max(0, 1 - math.floor(math.log10(deviation))) if deviation > 0 else 6
     numbers = (uncertainty.values[i], *uncertainty.bounds[i])
-    value, low, high = (f"{each:.{digits}f}" for each in numbers)
+    value, low, high = (f"{number:.{digits}f}" for number in numbers)
     return f"{name_of_number(uncertainty.names[i])} = {value}\n{low} to {high}"
 
 

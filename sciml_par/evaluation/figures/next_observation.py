@@ -91,7 +91,7 @@ def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> l
             "could have. Give it as noise=σ."
         )
     of_each = [
-        [sigma for each in linear.observations if len(sigma := each.of(k)[2])]
+        [sigma for term in linear.observations if len(sigma := term.of(k)[2])]
         for k in range(components)
     ]
     return [float(np.median(np.concatenate(sigmas or every))) for sigmas in of_each]
@@ -128,7 +128,7 @@ def _on_a_line(linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: 
             at = np.nanargmin(ratios[:, k, i])
             axes.scatter(x[at], ratios[at, k, i], color=style.INK, label="least", **_BEST)
         axes.set(xlim=(x[0], x[-1]), ylim=(bottom, 1.0 + 0.05 * reach))
-        for places in (each.of(k)[0][:, 0] for each in linear.observations):
+        for places in (term.of(k)[0][:, 0] for term in linear.observations):
             if len(places):
                 y = np.full(len(places), bottom)
                 axes.scatter(places, y, label="present observations", **style.DOTS)

@@ -53,7 +53,7 @@ def plane_ensemble(curves: Sequence[Prediction], title: str | None, equal: bool 
     known = next((curve for curve in curves if curve.known), None)
     points = [[np.asarray(shard.training_points) for shard in c.shards] for c in curves]
     same = all(
-        len(own) == len(points[0]) and all(map(np.array_equal, own, points[0])) for own in points
+        len(sets) == len(points[0]) and all(map(np.array_equal, sets, points[0])) for sets in points
     )
     # The training points of one member would say nothing of the others'.
     shards, rows = first.shards if same else (), []
@@ -148,15 +148,15 @@ def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
     InputError
         If there are no curves, or no two components are a vector.
     """
-    found = check_curves(curves, "plot_flow")
-    pair = vector_of(found[0])
+    curves = check_curves(curves, "plot_flow")
+    pair = vector_of(curves[0])
     if pair is None:
         raise InputError(
             f"plot_flow: expected two coordinates of space and components named as one of "
             f"{', '.join(' and '.join(names) for names in VECTORS)}; got the coordinates "
-            f"{', '.join(found[0].coordinates)} and the components {', '.join(found[0].fields)}."
+            f"{', '.join(curves[0].coordinates)} and the components {', '.join(curves[0].fields)}."
         )
-    shown, columns, rows = found[:MOST_PLANES], list(pair), []
+    shown, columns, rows = curves[:MOST_PLANES], list(pair), []
     for curve in shown:
         vector, exact = curve.u[:, columns], curve.exact[:, columns]
         length = np.linalg.norm(vector, axis=1)
@@ -170,4 +170,4 @@ def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
             row.append(Panel(curve, reference, norm, "exact", arrows=exact))
             row.append(Panel(curve, error, errors, "length of the difference"))
         rows.append(row)
-    return draw_panels(rows, title=shown_of(len(shown), len(found), title))
+    return draw_panels(rows, title=shown_of(len(shown), len(curves), title))

@@ -99,19 +99,19 @@ def plot_predictions(
         If there are no curves, they differ in d or m, or d > 2 and neither an exact solution nor an
         estimated error is known.
     """
-    found = check_curves(curves, "plot_predictions")
-    one, dimension = share_panel(found, panels), found[0].dimension
-    if dimension > 2 and not any(can_be_scattered(curve) for curve in found):
-        raise too_many_dimensions(found[0], "plot_predictions")
-    mean = one and has_mean(found)
+    curves = check_curves(curves, "plot_predictions")
+    one, dimension = share_panel(curves, panels), curves[0].dimension
+    if dimension > 2 and not any(can_be_scattered(curve) for curve in curves):
+        raise too_many_dimensions(curves[0], "plot_predictions")
+    mean = one and has_mean(curves)
     if dimension > 2:
-        return scatter(found, title)
+        return scatter(curves, title)
     if dimension == 2:
-        return (plane_ensemble if mean else plane_predictions)(found, title, equal_axes)
+        return (plane_ensemble if mean else plane_predictions)(curves, title, equal_axes)
     if one:
-        return _blocks([found], title, observed, mean=mean)
-    shown = found[:MOST_PANELS]
-    title = shown_of(len(shown), len(found), title)
+        return _blocks([curves], title, observed, mean=mean)
+    shown = curves[:MOST_PANELS]
+    title = shown_of(len(shown), len(curves), title)
     return _blocks([[curve] for curve in shown], title, observed, mean=False)
 
 

@@ -52,22 +52,22 @@ def plot_scaling(curves: Sequence[ScalingCurve], *, title: str | None = None) ->
     InputError
         If there are no curves.
     """
-    found = check_items(curves, ScalingCurve, "plot_scaling")
+    curves = check_items(curves, ScalingCurve, "plot_scaling")
     groups: dict[tuple[bool, str], list[ScalingCurve]] = {}
     # Efficiencies come before times; none, strong and weak scaling in this order.
-    for curve in sorted(found, key=lambda each: (each.time is not None, each.scaling or "")):
+    for curve in sorted(curves, key=lambda each: (each.time is not None, each.scaling or "")):
         groups.setdefault((curve.time is not None, curve.scaling or ""), []).append(curve)
     colors = {
-        label: style.color_of(i) for i, label in enumerate(dict.fromkeys(c.label for c in found))
+        label: style.color_of(i) for i, label in enumerate(dict.fromkeys(c.label for c in curves))
     }
     grid = make_panels(len(groups), 2, 2.3)
     for axes, (in_time, scaling) in zip(grid.panels.values(), groups, strict=True):
         for label, color in colors.items():
             axes.plot([], [], color=color, linewidth=2.0, label=label)
-        for kind in (kind for kind in _LOOKS if any(curve.kind == kind for curve in found)):
+        for kind in (kind for kind in _LOOKS if any(curve.kind == kind for curve in curves)):
             axes.plot([], [], color=style.INK, label=kind, markersize=4.0, **_LOOKS[kind])
         _draw(axes, groups[in_time, scaling], colors, in_time=in_time)
-        least, most = min(c.ranks[0] for c in found), max(c.ranks[-1] for c in found)
+        least, most = min(c.ranks[0] for c in curves), max(c.ranks[-1] for c in curves)
         axes.set_xscale("log", base=2)
         axes.set_xlim(least / 1.2, most * 1.2)
         axes.xaxis.set_major_locator(LogLocator(2.0, numticks=8))

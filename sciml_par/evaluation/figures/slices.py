@@ -63,13 +63,13 @@ def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Fi
     InputError
         If there are no curves, or not over space and time, or not on a grid.
     """
-    found = check_curves(curves, "plot_slices")
-    if not all(in_space_and_time(curve) for curve in found):
+    curves = check_curves(curves, "plot_slices")
+    if not all(in_space_and_time(curve) for curve in curves):
         raise InputError(
             "plot_slices: expected predictions at a grid of points over two coordinates, of which "
             "the second is named 't' or 'time'."
         )
-    members, m = sound_members(found), found[0].components
+    members, m = sound_members(curves), curves[0].components
     grid = make_grid([_MAP, _LINES] * m, SLICES, wide=range(0, 2 * m, 2))
     for k in range(m):
         lines = [grid.panels[2 * k + 1, i] for i in range(SLICES)]
@@ -144,13 +144,13 @@ def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Fig
     InputError
         If there are no curves, or not over a plane and time, or not at common times.
     """
-    found = check_curves(curves, "plot_times")
-    if not all(in_plane_and_time(curve) for curve in found):
+    curves = check_curves(curves, "plot_times")
+    if not all(in_plane_and_time(curve) for curve in curves):
         raise InputError(
             "plot_times: expected predictions over three coordinates, of which the third is named "
             "'t' or 'time', at as many points for each of several times."
         )
-    members = sound_members(found)
+    members = sound_members(curves)
     first, t = members[0], np.unique(members[0].x[:, 2])
     u = np.mean([curve.u for curve in members], axis=0)
     times = t[np.unique(np.linspace(0, t.size - 1, SLICES).round().astype(int))]

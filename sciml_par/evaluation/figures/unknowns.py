@@ -44,11 +44,11 @@ def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -
     InputError
         If there are no curves.
     """
-    found = check_items(curves, UnknownCurve, "plot_unknowns")
-    names = list(dict.fromkeys(curve.name for curve in found))[:_MOST_PANELS]
+    curves = check_items(curves, UnknownCurve, "plot_unknowns")
+    names = list(dict.fromkeys(curve.name for curve in curves))[:_MOST_PANELS]
     grid = make_panels(len(names), 2, _HEIGHT if len(names) > 2 else _ALONE)
     for name, axes in zip(names, grid.panels.values(), strict=True):
-        _draw(axes, [curve for curve in found if curve.name == name])
+        _draw(axes, [curve for curve in curves if curve.name == name])
         axes.set_ylabel(name)
         draw.count_steps(axes)
     grid.label_x("step")

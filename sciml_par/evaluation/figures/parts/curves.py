@@ -130,11 +130,11 @@ class AccuracyCurve:
         for name in ("accuracy", "training_accuracy"):
             if (values := getattr(self, name)) is not None:
                 like = None if name == "accuracy" else self.accuracy
-                found = _numbers(values, f"{where}, {name}", like)
-                if not np.all((found >= 0) & (found <= 1)):
-                    got = f"expected shares from 0 to 1; got {found.tolist()}."
+                shares = _numbers(values, f"{where}, {name}", like)
+                if not np.all((shares >= 0) & (shares <= 1)):
+                    got = f"expected shares from 0 to 1; got {shares.tolist()}."
                     raise InputError(f"{where}, {name}: {got}")
-                keep(self, **{name: found})
+                keep(self, **{name: shares})
 
 
 @dataclass(frozen=True, eq=False)

@@ -142,8 +142,8 @@ class Prediction:
             )
         keep(self, x=x, u=u, shards=_checked_shards(self.shards, x.shape[1], where))
         for name in ("u_exact", "estimated_error"):
-            if (given := getattr(self, name)) is not None:
-                keep(self, **{name: as_columns(given, f"{where}, {name}")})
+            if (values := getattr(self, name)) is not None:
+                keep(self, **{name: as_columns(values, f"{where}, {name}")})
                 if (shape := getattr(self, name).shape) != u.shape:
                     raise InputError(
                         f"{where}, {name}: expected the shape of u, {list(u.shape)}; got "

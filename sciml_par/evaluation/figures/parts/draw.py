@@ -153,11 +153,11 @@ def _draw_ticks(axes: Axes, shards: Sequence[tuple[str, Shard]], *, one_row: boo
         (color, np.sort((none if s.training_points is None else s.training_points)[:, 0]))
         for color, s in shards
     ]
-    if not any(each.size for _, each in points):
+    if not any(places.size for _, places in points):
         return
-    if len(points) > 1 and all(np.array_equal(each, points[0][1]) for _, each in points):
+    if len(points) > 1 and all(np.array_equal(places, points[0][1]) for _, places in points):
         points = [(style.NEUTRAL, points[0][1])]
-    ends = sorted((each[0], each[-1]) for _, each in points if each.size)
+    ends = sorted((places[0], places[-1]) for _, places in points if places.size)
     apart = all(one[1] <= other[0] for one, other in pairwise(ends))
     rows = 1 if one_row or apart else min(len(points), _MOST_ROWS)
     for i, (color, places) in enumerate(points):

@@ -27,20 +27,20 @@ _RISE = 1e4  # extrapolation may raise an error axis by this factor
 
 def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, ...]:
     """Return `curves` as a tuple, all of one d and m, with NaN for values outside the domain."""
-    found = check_items(curves, Prediction, where)
-    shapes = {(curve.dimension, curve.components) for curve in found}
+    curves = check_items(curves, Prediction, where)
+    shapes = {(curve.dimension, curve.components) for curve in curves}
     if len(shapes) > 1:
         raise InputError(
             f"{where}: expected predictions of one (d, m); got {sorted(shapes)}. "
             "Draw a figure each."
         )
-    names, curves = ("u", "u_exact", "estimated_error"), []
-    for curve in found:
+    names, checked = ("u", "u_exact", "estimated_error"), []
+    for curve in curves:
         inside = np.asarray(curve.inside)[:, np.newaxis]
         arrays = {name: getattr(curve, name) for name in names}
         kept: Any = {n: np.where(inside, a, np.nan) for n, a in arrays.items() if a is not None}
-        curves.append(curve if inside.all() else replace(curve, **kept))
-    return tuple(curves)
+        checked.append(curve if inside.all() else replace(curve, **kept))
+    return tuple(checked)
 
 
 def too_many_dimensions(curve: Prediction, where: str) -> InputError:
