@@ -39,15 +39,8 @@ COUNTED = (SERVER, SHARDS, RING)
 BLOCK = 1 << 18  # floats of a message: 1 MiB
 MOST_BLOCKS = 64  # of a shard; with several hundred messages under way MPICH takes minutes
 GRADIENT, MEAN = 1, 2  # tags
-UNITS = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KiB": 1 << 10,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-}
+UNITS = {"B": 1, **{f"{prefix}B": 1000**k for k, prefix in enumerate("KMG", start=1)}}
+UNITS |= {f"{prefix}iB": 1024**k for k, prefix in enumerate("KMG", start=1)}
 Shard = tuple[int, int]  # the first element, and the one after the last
 MODEL_RANKS = 2 ** np.arange(1, 8)
 
