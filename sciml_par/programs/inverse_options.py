@@ -11,7 +11,7 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.problem import Problem
 from sciml_par.programs.options import (
     add_options,
-    number_below,
+    number_where,
     parse_on_rank_0,
     positive_integer,
 )
@@ -107,7 +107,7 @@ def make_inverse_parser(
     add("name", nargs="?", choices=PROBLEMS, default=PROBLEMS[0], metavar="NAME", help=names)
     noise = f"of the observations, relative to their root mean square (default {_NOISE})"
     draws = f"trainings on perturbed data, with --method randomized (default {_MEMBERS})"
-    share = number_below(1.0, "a number between 0 and 1")
+    share = number_where(float, lambda value: 0 < value < 1, "a number between 0 and 1")
     add_options(
         parser,
         ("--noise", share, "S", noise, _NOISE),

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.results.stored.folder import claim_folder, claim_numbered_folder
 
+Number = TypeVar("Number", int, float)
 Options = TypeVar("Options", bound=argparse.Namespace)
 
 
@@ -110,19 +111,23 @@ def output_folder(
                 folder.parent.rmdir()
 
 
-def integer_from(least: int) -> Callable[[str], int]:
-    """Return a type for argparse: an integer ≥ `least`."""
+def number_where(
+    kind: type[Number], accepts: Callable[[Number], bool], expected: str
+) -> Callable[[str], Number]:
+    """Return a type for argparse: a number that a function accepts, as `expected` says."""
 
-    def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"expected an integer ≥ {least}; got {text!r}")
-        return value
+    def convert(text: str) -> Number:
+        with contextlib.suppress(ValueError):
+            if accepts(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"expected {expected}; got {text!r}")
 
     return convert
+
+
+def integer_from(least: int) -> Callable[[str], int]:
+    """Return a type for argparse: an integer ≥ `least`."""
+    return number_where(int, lambda value: value >= least, f"an integer ≥ {least}")
 
 
 def positive_integer(text: str) -> int:
@@ -130,24 +135,9 @@ def positive_integer(text: str) -> int:
     return integer_from(1)(text)
 
 
-def number_below(most: float, expected: str) -> Callable[[str], float]:
-    """Return a type for argparse: a number > 0 and < `most`."""
-
-    def convert(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not 0 < value < most:
-            raise argparse.ArgumentTypeError(f"expected {expected}; got {text!r}")
-        return value
-
-    return convert
-
-
 def positive_number(text: str) -> float:
     """Return a type for argparse: a finite number > 0."""
-    return number_below(math.inf, "a number > 0")(text)
+    return number_where(float, lambda value: 0 < value < math.inf, "a number > 0")(text)
 
 
 def duration(text: str) -> float:

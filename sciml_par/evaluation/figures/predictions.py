@@ -176,10 +176,10 @@ def _draw_members(axes: Axes, curves: Sequence[Prediction], k: int, several: boo
 
 def _draw_observed(axes: Axes, observed: Sequence[Observed], k: int) -> None:
     """Draw measured values, and widen the axis to them; of very many, to all but outliers."""
-    for each in observed:
-        x, u, noise = each.of(k)
+    for term in observed:
+        x, u, noise = term.of(k)
         if len(u):
-            hollow = each.label.endswith(HELD_OUT)
+            hollow = term.label.endswith(HELD_OUT)
             label = HELD_OUT if hollow else "observations"
             draw.observed(axes, x[:, 0], u, noise, label, hollow=hollow)
             values = u if len(u) < _MANY else np.quantile(u, _MOST)
