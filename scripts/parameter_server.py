@@ -39,15 +39,8 @@ COUNTED = (SERVER, SHARDS, RING)
 BLOCK = 1 << 18  # floats of a message: 1 MiB
 MOST_BLOCKS = 64  # of a shard; with several hundred messages under way MPICH takes minutes
 GRADIENT, MEAN = 1, 2  # tags
-UNITS = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KiB": 1 << 10,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-}
+UNITS = {"B": 1, **{f"{prefix}B": 1000**k for k, prefix in enumerate("KMG", start=1)}}
+UNITS |= {f"{prefix}iB": 1024**k for k, prefix in enumerate("KMG", start=1)}
 Shard = tuple[int, int]  # the first element, and the one after the last
 MODEL_RANKS = 2 ** np.arange(1, 8)
 
@@ -336,57 +329,44 @@ def size_name(nbytes: int) -> str:
 
 def draw(records: list[programs.Record]):
     """Draw bytes over ranks, and for each number of ranks the times over bytes."""
-    import matplotlib.pyplot as plt
-
+    from sciml_par.evaluation.figures.parts.layout import make_panels
     from sciml_par.evaluation.figures.parts.style import color_of, paper_style
 
     colors = {method: color_of(k) for k, method in enumerate(METHODS)}
-    columns = min(2, 1 + len(records))
-    rows = math.ceil((1 + len(records)) / columns)
     with paper_style():
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(7.2, 2.5 * rows), layout="constrained", squeeze=False
-        )
-        panels = list(axes.flat)
-        draw_bytes(panels[0], records, colors)
-        for panel, record in zip(panels[1:], records, strict=False):
-            draw_times(panel, record, colors)
-        for panel in panels[1 + len(records) :]:
-            panel.remove()
-    return figure
+        grid = make_panels(1 + len(records), 2, 2.3)
+        first, *others = grid.panels.values()
+        draw_bytes(first, records, colors)
+        for axes, record in zip(others, records, strict=True):
+            draw_times(axes, record, colors)
+        return grid.finish(None)
 
 
 def draw_bytes(axes, records, colors) -> None:
     ranks = [record["ranks"] for record in records]
     shown = np.union1d(MODEL_RANKS, ranks)
+    for method in (SERVER, RING):
+        axes.plot(shown, model(method, shown), "--", color=colors[method], linewidth=0.9)
+    axes.plot([], [], "k--", linewidth=0.9, label="P, and 2 (P − 1)/P")
     for method, marker in zip(COUNTED, "osx", strict=True):
         counted = [busiest_share(record, method) for record in records]
-        axes.plot(ranks, counted, marker, color=colors[method], markersize=4, label=method)
-    axes.plot(shown, model(SERVER, shown), "--", color=colors[SERVER], linewidth=0.9)
-    axes.plot(shown, model(RING, shown), "--", color=colors[RING], linewidth=0.9)
-    axes.plot([], [], "k--", linewidth=0.9, label="P, and 2 (P − 1)/P")
+        axes.plot(ranks, counted, marker, color=colors[method], markersize=4)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
-    axes.set_xlabel("ranks P")
-    axes.set_ylabel("gradients through\nthe busiest rank")
-    axes.legend(frameon=False)
+    axes.set(xlabel="ranks P", ylabel="gradients through\nthe busiest rank")
 
 
 def draw_times(axes, record, colors) -> None:
     times = times_of(record)
     sizes = sorted({nbytes for _, nbytes in times})
     for method, marker in zip(METHODS, "osxd", strict=True):
-        seconds = [times[method, nbytes] for nbytes in sizes]
-        axes.loglog(
-            sizes, seconds, f"{marker}-", color=colors[method], markersize=3.5, label=method
-        )
+        look = {"color": colors[method], "markersize": 3.5, "label": method}
+        axes.loglog(sizes, [times[method, nbytes] for nbytes in sizes], f"{marker}-", **look)
     crowded = ", more than cores" if record["ranks"] > record["cores"] else ""
     axes.set_title(f"{record['ranks']} ranks{crowded}")
-    axes.set_xlabel("bytes of the gradient")
-    axes.set_ylabel("seconds")
-    axes.legend(frameon=False)
+    axes.set(xlabel="bytes of the gradient", ylabel="seconds")
 
 
 def main() -> None:

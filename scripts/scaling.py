@@ -30,13 +30,7 @@ from sciml_par.parallel import Average, allreduce, barrier
 
 WEAK, STRONG = "weak", "strong"
 MOST_RANKS = 512
-SIZES = (
-    8,
-    1 << 12,
-    1 << 16,
-    1 << 20,
-    1 << 23,
-)  # bytes of the allreduces that the model is fitted to
+SIZES = (8, 1 << 12, 1 << 16, 1 << 20, 1 << 23)  # bytes of the allreduces that the fit takes
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 from .figures.bands import plot_bands as plot_bands
+from .figures.bands import plot_next_observation as plot_next_observation
 from .figures.bodies import plot_body as plot_body
 from .figures.errors import plot_errors as plot_errors
 from .figures.histories import plot_accuracies as plot_accuracies
 from .figures.histories import plot_losses as plot_losses
+from .figures.histories import plot_scaling as plot_scaling
 from .figures.intervals import plot_corner as plot_corner
 from .figures.intervals import plot_profiles as plot_profiles
-from .figures.next_observation import plot_next_observation as plot_next_observation
 from .figures.parts.curves import AccuracyCurve as AccuracyCurve
 from .figures.parts.curves import LossCurve as LossCurve
 from .figures.parts.curves import ScalingCurve as ScalingCurve
@@ -16,7 +17,6 @@ from .figures.parts.observed import Observed as Observed
 from .figures.planes import plot_flow as plot_flow
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
-from .figures.scaling import plot_scaling as plot_scaling
 from .figures.slices import plot_slices as plot_slices
 from .figures.slices import plot_times as plot_times
 from .figures.unknowns import plot_unknowns as plot_unknowns

@@ -30,8 +30,10 @@ def as_real(values: ArrayLike, where: str) -> np.ndarray:
 
 def as_columns(values: ArrayLike, where: str) -> np.ndarray:
     """Return a read-only float64 copy of shape [n, columns]; a vector [n] becomes [n, 1]."""
-    if isinstance(values, np.ndarray) and _is_such_a_copy(values):
-        return values
+    if isinstance(values, np.ndarray) and values.flags.owndata and not values.flags.writeable:
+        is_such_a_copy = values.dtype == np.float64 and values.ndim == 2 and values.shape[1] > 0
+        if is_such_a_copy:
+            return values
     array = as_real(values, where)
     if array.ndim == 1:
         array = array[:, np.newaxis]
@@ -44,9 +46,10 @@ def as_columns(values: ArrayLike, where: str) -> np.ndarray:
     return array
 
 
-def _is_such_a_copy(array: np.ndarray) -> bool:
-    kept = array.flags.owndata and not array.flags.writeable
-    return kept and array.dtype == np.float64 and array.ndim == 2 and array.shape[1] > 0
+def keep(item: object, **values: object) -> None:
+    """Set fields of a frozen dataclass, in its `__post_init__`."""
+    for name, value in values.items():
+        object.__setattr__(item, name, value)
 
 
 def check_label(label: object, where: str) -> None:

@@ -27,15 +27,9 @@ T = TypeVar("T")
 Facts = dict[str, Any]
 """The keys of the JSON file, which docs/info.md describes."""
 
-_NOT_INSTALLED = "not installed"
 _PACKAGES = ("TensorFlow", "Keras", "NumPy", "mpi4py", "CuPy", "llvmlite")
-_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-)
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "BLIS")
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", *(f"{library}_NUM_THREADS" for library in _LIBRARIES))
 _PREFIXES = ("SCIML_PAR_", "NCCL_")
 
 
@@ -69,14 +63,15 @@ def _obstacle_to_nccl(ranks: Sequence[Facts], agreed: str) -> str:
 
 def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
     visible = visible_gpus(environment)  # before `init` pins the rank to one of them
+    import_module("scipy.linalg.cython_blas")  # SciPy's own BLAS, which `thread_pools` counts
     return {
         "host": socket.gethostname(),
         "host_number": world.host.world_ranks[0],  # it tells hosts with the same name apart
         "cores": sorted(cores_of_this_process()),
         "threads": world.threads,
-        "thread_pools": _thread_pools(),
+        "thread_pools": thread_pools(),
         "launched": launched_size(environment),
-        "versions": {"sciml_par": _own_version(), "Python": platform.python_version()}
+        "versions": {"sciml_par": _version("sciml_par"), "Python": platform.python_version()}
         | {name: _version(name.lower()) for name in _PACKAGES},
         **_mpi(),
         "visible": [asdict(gpu) for gpu in visible],
@@ -98,12 +93,6 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
     }
 
 
-def _thread_pools() -> dict[str, int]:
-    """Return the threads of each BLAS and OpenMP library that the package uses."""
-    import_module("scipy.linalg.cython_blas")  # SciPy's own BLAS
-    return thread_pools()
-
-
 def _as_on_the_cpu(device: str) -> bool:
     """Return whether random numbers and their sum are those of the CPU.
 
@@ -117,18 +106,14 @@ def _as_on_the_cpu(device: str) -> bool:
     return math.isclose(total(device), total("/CPU:0"), rel_tol=1e-3)
 
 
-def _own_version() -> str:
-    try:
-        return metadata.version("sciml-par")
-    except metadata.PackageNotFoundError:
-        return _NOT_INSTALLED
-
-
 def _version(module: str) -> str:
     try:
+        if module == "sciml_par":
+            return metadata.version("sciml-par")
         return str(import_module(module).__version__)
-    except ModuleNotFoundError as error:
-        return _NOT_INSTALLED if error.name == module else f"cannot be imported ({error})"
+    except ModuleNotFoundError as error:  # as is a package that is not found
+        missing = isinstance(error, metadata.PackageNotFoundError) or error.name == module
+        return "not installed" if missing else f"cannot be imported ({error})"
     except Exception as error:  # a broken installation may raise anything
         return f"cannot be imported ({one_line(error)})"
 

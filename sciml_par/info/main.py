@@ -12,9 +12,9 @@ from pathlib import Path
 
 from sciml_par._files import draft_of, write_text
 from sciml_par.errors import OutputError
-from sciml_par.info.facts import Facts, gather_facts
+from sciml_par.info.facts import gather_facts
 from sciml_par.info.report import print_facts, print_outcomes
-from sciml_par.info.self_test import Outcome, self_test
+from sciml_par.info.self_test import self_test
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.startup.init import init
 from sciml_par.parallel.startup.launcher_environment import (
@@ -81,9 +81,12 @@ def _info(file: Path | None, *, overwrite: bool) -> int:
     outcomes = self_test(facts, ranks)
     if prints:
         print_outcomes(outcomes)
+    wrong = any(outcome["wrong"] for outcome in outcomes)
     if file is not None:
-        ranks.on_root(partial(_write_file, file, facts, outcomes))
-    return int(any(outcome["wrong"] for outcome in outcomes))
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        content = {"date": date, "right": not wrong, "self_test": outcomes, **facts}
+        ranks.on_root(partial(write_text, file, f"{json.dumps(content, indent=2)}\n"))
+    return int(wrong)
 
 
 def _check_file(path: Path, *, overwrite: bool) -> None:
@@ -96,13 +99,3 @@ def _check_file(path: Path, *, overwrite: bool) -> None:
         draft.unlink()
     except OSError as error:
         raise OutputError(f"cannot write the file {path}: {error.strerror or error}.") from None
-
-
-def _write_file(path: Path, facts: Facts, outcomes: Sequence[Outcome]) -> None:
-    content = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "right": not any(outcome["wrong"] for outcome in outcomes),
-        "self_test": outcomes,
-        **facts,
-    }
-    write_text(path, f"{json.dumps(content, indent=2)}\n")

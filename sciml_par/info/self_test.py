@@ -42,9 +42,8 @@ def self_test(facts: Facts, communicator: Communicator) -> list[Outcome]:
     outcomes = []
     for path, context, obstacle in planned(facts):
         wrong: dict[int, str] = {}
-        seconds = None
+        seconds, device = None, _DEVICES[path]
         if not obstacle:
-            device = _DEVICES[path]
             plain = partial(allreduce, op=Sum, communicator=communicator, device=device)
             collective = in_context(context, plain, device)
             wrong, seconds = try_collective(collective, device, communicator)

@@ -22,6 +22,11 @@ _NOT_SOUND = 3
 STOPPED = 75
 """EX_TEMPFAIL of sysexits.h: not done yet, to be tried again. For job scripts."""
 
+_FAULTS = {
+    "not finite": "ended because the loss was not finite",
+    "diverged": "ended with a loss far above the best",
+}
+
 
 def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
     """Run a program's `main`; an error of its input is one line and exit code 2 (collective).
@@ -36,7 +41,14 @@ def run(main: Callable[[], int | None], *, program: str | None = None) -> None:
             warnings.simplefilter("ignore", ResultWarning)  # the table that follows has it
             code = main()
     except SciMLParError as error:
-        _report(error, f"{program or program_name()}: error: {error}")
+        from sciml_par.parallel.groups import world as parallel_world
+
+        text = f"{program or program_name()}: error: {error}"
+        if parallel_world.world is not None:
+            parallel_world.world.failures.report(error, text, exit_code=_BAD_INPUT)
+        else:
+            with only_rank_0_prints():
+                print(text, file=sys.stderr)
         sys.exit(_BAD_INPUT)
     if code:
         sys.exit(code)
@@ -62,29 +74,14 @@ def conclude(result: Result, folder: Path, *, program: str | None = None) -> int
                 file=sys.stderr,
             )
         if not result.sound:
-            print(f"{name}: not all is well: {_unsound_text(result)}", file=sys.stderr)
+            counts = Counter(member.status for member in result.members)
+            faults = [
+                f"{counts[kind]} of {len(result.members)} {text}"
+                for kind, text in _FAULTS.items()
+                if counts[kind]
+            ]
+            text = f"not all is well: of the models, {listed(faults)}."
+            print(f"{name}: {text}", file=sys.stderr)
     if stopped:
         return STOPPED
     return 0 if result.sound else _NOT_SOUND
-
-
-def _unsound_text(result: Result) -> str:
-    """Return how many of a result's members ended otherwise than they should."""
-    counts = Counter(member.status for member in result.members)
-    faults = {
-        "not finite": "ended because the loss was not finite",
-        "diverged": "ended with a loss far above the best",
-    }
-    total = len(result.members)
-    said = [f"{counts[kind]} of {total} {text}" for kind, text in faults.items() if counts[kind]]
-    return f"of the models, {listed(said)}."
-
-
-def _report(error: SciMLParError, text: str) -> None:
-    from sciml_par.parallel.groups import world as parallel_world
-
-    if parallel_world.world is None:
-        with only_rank_0_prints():
-            print(text, file=sys.stderr)
-    else:
-        parallel_world.world.failures.report(error, text, exit_code=_BAD_INPUT)

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.problem import Problem
-from sciml_par.programs.options import add_options, only_rank_0_prints, positive_integer
+from sciml_par.programs.options import (
+    add_options,
+    number_where,
+    parse_on_rank_0,
+    positive_integer,
+)
 from sciml_par.programs.solving_options import SolvingOptions, add_parameters
 from sciml_par.programs.training_options import check_together, make_training_parser
 from sciml_par.results.result import Result
@@ -70,32 +75,24 @@ class InverseOptions(SolvingOptions):
 
 
 def parse_inverse_options(
-    description: str | None,
-    *,
-    arguments: Sequence[str] | None = None,
-    program: str | None = None,
+    description: str | None, *, arguments: Sequence[str] | None = None, program: str | None = None
 ) -> InverseOptions:
-    """Return the options of the command line; call it before `init`.
-
-    Parameters
-    ----------
-    description : text of --help.
-    arguments : the words after the program's name; those of the process by default.
-    program : its name in messages; the name of its file by default.
+    """Return the options of the command line, as `parse_training_options`; call it before `init`.
 
     Raises
     ------
     SystemExit
         Invalid options, with code 2, or --help. Only rank 0 prints.
     """
-    parser = make_inverse_parser(description, program=program)
-    with only_rank_0_prints():
-        options = parser.parse_args(arguments, namespace=InverseOptions())
-        options.program = parser.prog
+
+    def check(options: InverseOptions) -> None:
         if options.mode != "data":
             parser.error("--mode ensemble: intervals are of one model that all ranks train")
         options.take_suggestions()
         check_together(options, parser)
+
+    parser = make_inverse_parser(description, program=program)
+    options = parse_on_rank_0(parser, arguments, InverseOptions(), check)
     options.complete()
     return options
 
@@ -105,33 +102,19 @@ def make_inverse_parser(
 ) -> argparse.ArgumentParser:
     """Return the parser of `parse_inverse_options`."""
     parser = make_training_parser(description, program=program)
+    names = f"of the problem: {' or '.join(PROBLEMS)} (default {PROBLEMS[0]})"
     add = parser.add_argument
-    add("name", nargs="?", choices=PROBLEMS, default=PROBLEMS[0], metavar="NAME", help=_names())
+    add("name", nargs="?", choices=PROBLEMS, default=PROBLEMS[0], metavar="NAME", help=names)
     noise = f"of the observations, relative to their root mean square (default {_NOISE})"
     draws = f"trainings on perturbed data, with --method randomized (default {_MEMBERS})"
-    table = {
-        "--noise": (_share, "S", noise),
-        "--level": (_share, "P", f"of the intervals (default {_LEVEL})"),
-        "--draws": (positive_integer, "M", draws),
-    }
-    add_options(parser, table)
-    add("--method", choices=METHODS, default=LINEARIZED, help="of the intervals")
+    share = number_where(float, lambda value: 0 < value < 1, "a number between 0 and 1")
+    add_options(
+        parser,
+        ("--noise", share, "S", noise, _NOISE),
+        ("--level", share, "P", f"of the intervals (default {_LEVEL})", _LEVEL),
+        ("--draws", positive_integer, "M", draws, _MEMBERS),
+        ("--method", tuple(METHODS), None, "of the intervals", LINEARIZED),
+    )
     add_parameters(parser, "seed=1")
-    parser.set_defaults(noise=_NOISE, level=_LEVEL, draws=_MEMBERS)
     parser.set_defaults(tolerance=None, seconds=None, boundary=None, network=None, list=False)
     return parser
-
-
-def _names() -> str:
-    return f"of the problem: {' or '.join(PROBLEMS)} (default {PROBLEMS[0]})"
-
-
-def _share(text: str) -> float:
-    """Return a number in (0, 1)."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1:
-        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1; got {text!r}")
-    return number

@@ -57,22 +57,16 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int:
     except subprocess.TimeoutExpired:
         return _PAST_LIMIT
     finally:
-        _end(process)
+        if process.poll() is None:  # ask the launcher to end its ranks, and make sure of it
+            process.terminate()
+            try:
+                process.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a launcher that still runs to end its ranks, and make sure of it."""
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -8,12 +8,15 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.results.stored.folder import claim_folder, claim_numbered_folder
+
+Number = TypeVar("Number", int, float)
+Options = TypeVar("Options", bound=argparse.Namespace)
 
 
 def program_name() -> str:
@@ -31,25 +34,41 @@ def new_parser(description: str | None, program: str | None) -> argparse.Argumen
     )
 
 
-def add_options(
-    parser: argparse.ArgumentParser, table: Mapping[str, tuple[Callable[[str], Any], str, str]]
-) -> None:
-    """Add options with a value: {"--name": (type, metavar, help)}."""
-    for name, (kind, metavar, text) in table.items():
-        parser.add_argument(name, type=kind, metavar=metavar, help=text)
+def add_options(parser: argparse.ArgumentParser, *options: tuple[Any, ...]) -> None:
+    """Add options: (name, type or choices or None of a flag, metavar, help[, default])."""
+    for name, kind, metavar, text, *default in options:
+        if kind is None:
+            parser.add_argument(name, action="store_true", help=text)
+            continue
+        how = {"choices": kind} if isinstance(kind, tuple) else {"type": kind}
+        value = default[0] if default else None
+        parser.add_argument(name, metavar=metavar, help=text, default=value, **how)
 
 
 def add_output_options(parser: argparse.ArgumentParser, default: str) -> None:
     """Add --output and --overwrite; `default` is the folder that --help names."""
     folder = f"folder for results (default {default}, numbered if it already exists)"
-    add_options(parser, {"--output": (Path, "DIR", folder)})
     replaces = "allow --output to name a folder with the results of another run"
-    parser.add_argument("--overwrite", action="store_true", help=replaces)
+    options = ("--output", Path, "DIR", folder), ("--overwrite", None, None, replaces)
+    add_options(parser, *options)
 
 
-def add_verbose_option(parser: argparse.ArgumentParser) -> None:
-    """Add --verbose."""
-    parser.add_argument("--verbose", action="store_true", help="show TensorFlow's messages")
+VERBOSE = "--verbose", None, None, "show TensorFlow's messages"
+"""An option of all programs."""
+
+
+def parse_on_rank_0(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    namespace: Options,
+    check: Callable[[Options], object],
+) -> Options:
+    """Parse and check the arguments into a namespace; rank 0 alone prints help and errors."""
+    with only_rank_0_prints():
+        options = parser.parse_args(arguments, namespace=namespace)
+        options.program = parser.prog
+        check(options)
+    return options
 
 
 @contextlib.contextmanager
@@ -92,19 +111,23 @@ def output_folder(
                 folder.parent.rmdir()
 
 
-def integer_from(least: int) -> Callable[[str], int]:
-    """Return a type for argparse: an integer ≥ `least`."""
+def number_where(
+    kind: type[Number], accepts: Callable[[Number], bool], expected: str
+) -> Callable[[str], Number]:
+    """Return a type for argparse: a number that a function accepts, as `expected` says."""
 
-    def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"expected an integer ≥ {least}; got {text!r}")
-        return value
+    def convert(text: str) -> Number:
+        with contextlib.suppress(ValueError):
+            if accepts(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"expected {expected}; got {text!r}")
 
     return convert
+
+
+def integer_from(least: int) -> Callable[[str], int]:
+    """Return a type for argparse: an integer ≥ `least`."""
+    return number_where(int, lambda value: value >= least, f"an integer ≥ {least}")
 
 
 def positive_integer(text: str) -> int:
@@ -114,13 +137,7 @@ def positive_integer(text: str) -> int:
 
 def positive_number(text: str) -> float:
     """Return a type for argparse: a finite number > 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (0 < value < math.inf):
-        raise argparse.ArgumentTypeError(f"expected a number > 0; got {text!r}")
-    return value
+    return number_where(float, lambda value: 0 < value < math.inf, "a number > 0")(text)
 
 
 def duration(text: str) -> float:

@@ -28,9 +28,9 @@ from sciml_par.errors import OutputError
 from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.programs.launcher import launch
 from sciml_par.programs.options import (
+    VERBOSE,
     add_options,
     add_output_options,
-    add_verbose_option,
     new_parser,
     only_rank_0_prints,
     output_folder,
@@ -41,6 +41,7 @@ from sciml_par.results.stored.files import versions
 from sciml_par.results.stored.folder import RESULTS
 
 Record = dict[str, Any]
+Show = Callable[[Any, list[Record], Path], None]
 
 _WIDTH_WITHOUT_TERMINAL = 120
 
@@ -53,20 +54,17 @@ def make_scaling_study_parser(
     _add_own_options(parser)
     cores = "cores that a rank keeps busy (default 1, to compare ranks, not threads)"
     limit = "end a run of --ranks after this time (default 600)"
-    table = {
-        "--threads": (positive_integer, "N", cores),
-        "--time-limit": (positive_number, "SECONDS", limit),
-    }
-    add_options(parser, table)
-    parser.set_defaults(threads=1, time_limit=600)
-    add_verbose_option(parser)
+    add_options(
+        parser,
+        ("--threads", positive_integer, "N", cores, 1),
+        ("--time-limit", positive_number, "SECONDS", limit, 600),
+        VERBOSE,
+    )
     return parser
 
 
 def run_scaling_study(
-    parser: argparse.ArgumentParser,
-    measure: Callable[[Any], Record],
-    show: Callable[[Any, list[Record], Path], None],
+    parser: argparse.ArgumentParser, measure: Callable[[Any], Record], show: Show
 ) -> None:
     """Measure on the ranks there are, or launch and compare, as the command line says.
 
@@ -120,8 +118,8 @@ def _add_own_options(parser: argparse.ArgumentParser) -> None:
         "write the record of this run to FILE, and neither table nor folder, as the runs of "
         "--ranks do"
     )
-    add_options(parser, {"--ranks": (_rank_counts, "P,Q,…", ranks)})
-    add_options(parser, {"--record": (Path, "FILE", record)})
+    options = ("--ranks", _rank_counts, "P,Q,…", ranks), ("--record", Path, "FILE", record)
+    add_options(parser, *options)
     add_output_options(parser, f"runs/{parser.prog}")
 
 
@@ -132,77 +130,64 @@ def _rank_counts(text: str) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def _compare(options: argparse.Namespace, show: Callable[[Any, list[Record], Path], None]) -> None:
+def _compare(options: argparse.Namespace, show: Show) -> None:
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     _add_own_options(own)
     _, inherited = own.parse_known_args()
-    with _output_folder(options, on_root=lambda claim: claim()) as folder:
+    with _output_folder(options, lambda claim: claim()) as folder:
         for old in (folder / RESULTS, *folder.glob("ranks-*.json")):
             old.unlink(missing_ok=True)
-        records = []
+        records, limits = [], {"threads": options.threads, "seconds": options.time_limit}
         for ranks in options.ranks or ():
             file = folder / f"ranks-{ranks}.json"
-            launch(
-                ranks,
-                [sys.argv[0], *inherited, "--record", str(file)],
-                threads=options.threads,
-                seconds=options.time_limit,
-                program=options.program,
-            )
-            records.append(_read(file))
+            arguments = [sys.argv[0], *inherited, "--record", str(file)]
+            launch(ranks, arguments, program=options.program, **limits)
+            try:
+                records.append(json.loads(file.read_text(encoding="utf-8")))
+            except (OSError, ValueError) as error:
+                text = f"a run has ended without its record {file}: {error}."
+                raise OutputError(text) from None
         _finish(options, records, folder, show)
 
 
 def _measure_here(
-    options: argparse.Namespace,
-    measure: Callable[[Any], Record],
-    show: Callable[[Any, list[Record], Path], None],
+    options: argparse.Namespace, measure: Callable[[Any], Record], show: Show
 ) -> None:
     from sciml_par.parallel import current_world, init
-
-    init(quiet=not options.verbose, threads=options.threads)
-    communicator = current_world().communicator
-    if options.record is not None:
-        record = _measured(options, measure)
-        text = json.dumps(record, indent=2) + "\n"
-        communicator.on_root(partial(write_text, options.record, text))
-        return
-    with _output_folder(options, on_root=communicator.on_root) as folder:
-        record = _measured(options, measure)
-        communicator.on_root(partial(_finish, options, [record], folder, show))
-
-
-def _measured(options: argparse.Namespace, measure: Callable[[Any], Record]) -> Record:
-    """This run's record, with what it ran on (collective)."""
-    from sciml_par.parallel import current_world
     from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 
-    world = current_world()
-    mine = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}
-    cores = len(set().union(*world.communicator.allgather_object(mine)))
-    ran_on = {"ranks": world.communicator.size, "threads": options.threads, "cores": cores}
-    return {**ran_on, **measure(options)}
+    init(quiet=not options.verbose, threads=options.threads)
+    world, communicator = current_world(), current_world().communicator
+    on_root = communicator.on_root
+
+    def measured() -> Record:
+        local = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}
+        cores = len(set().union(*communicator.allgather_object(local)))
+        ran_on = {"ranks": communicator.size, "threads": options.threads, "cores": cores}
+        return {**ran_on, **measure(options)}
+
+    if options.record is not None:
+        text = json.dumps(measured(), indent=2) + "\n"
+        on_root(partial(write_text, options.record, text))
+        return
+    with _output_folder(options, on_root) as folder:
+        record = measured()
+        on_root(partial(_finish, options, [record], folder, show))
 
 
 def _output_folder(
-    options: argparse.Namespace, *, on_root: Callable[[Callable[[], Path]], Path]
+    options: argparse.Namespace, on_root: Callable[[Callable[[], Path]], Path]
 ) -> AbstractContextManager[Path]:
     default = Path("runs") / options.program
     return output_folder(options.output, default, overwrite=options.overwrite, on_root=on_root)
 
 
-def _finish(
-    options: argparse.Namespace,
-    records: list[Record],
-    folder: Path,
-    show: Callable[[Any, list[Record], Path], None],
-) -> None:
+def _finish(options: argparse.Namespace, records: list[Record], folder: Path, show: Show) -> None:
     """Show the records with a remark on the cores, and write them."""
     show(options, records, folder)
     print(remark_on_cores(records), end="")
-    arguments = {name: value for name, value in vars(options).items() if name != "record"}
     summary = {
-        "arguments": arguments,
+        "arguments": {name: value for name, value in vars(options).items() if name != "record"},
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "runs": records,
@@ -221,11 +206,3 @@ def remark_on_cores(records: Sequence[Record]) -> str:
         f"More ranks than cores: {counts} ranks shared {counted(cores, 'core')}. Their times do "
         "not show how the program scales.\n"
     )
-
-
-def _read(file: Path) -> Record:
-    try:
-        record: Record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise OutputError(f"a run has ended without its record {file}: {error}.") from None
-    return record

@@ -18,6 +18,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.programs.options import (
     add_options,
     only_rank_0_prints,
+    parse_on_rank_0,
     positive_integer,
     positive_number,
 )
@@ -82,23 +83,26 @@ class SolvingOptions(TrainingOptions):
         if self.optimizer == suggestion.optimizer:
             self.steps = self.steps or suggestion.steps
             self.precision = self.precision or suggestion.precision
-        self.points = suggestion.points if self.points is None else self.points
-        self.boundary = self.boundary or suggestion.boundary
-        self.network = self.network or suggestion.network
-        self.width = self.width or suggestion.width
-        self.depth = self.depth or suggestion.depth
+        for name in ("points", "boundary", "network", "width", "depth"):
+            if getattr(self, name) is None:
+                setattr(self, name, getattr(suggestion, name))
 
     def training(self, folder: Path) -> dict[str, Any]:
         """Return the options as arguments of `train`, as `TrainingOptions.training`."""
-        found = super().training(folder)
-        del found["points_per_rank"]
-        domain = self.make_problem().domain
-        dimension = domain.dimension
-        evaluated = _IN_ONE if dimension == 1 else _IN_TWO if dimension == 2 else _IN_MORE
-        return found | {
-            "points": self._points(),
+        from sciml_par.training import Points
+
+        arguments, domain = super().training(folder), self.make_problem().domain
+        del arguments["points_per_rank"]
+        entry, suggestion = self.entry, self.entry.suggestion
+        interior: Any = self.points
+        methods: Any = {"interior": suggestion.method} if suggestion.method else {}
+        if entry.place is not None and isinstance(interior, int):
+            interior, methods = entry.place(interior), {}
+        others: Any = {"boundary": self.boundary, "initial": suggestion.initial}
+        return arguments | {
+            "points": Points(interior, method=methods, **others),
             "network": self._network(domain),
-            "evaluation_points": evaluated,
+            "evaluation_points": {1: _IN_ONE, 2: _IN_TWO}.get(domain.dimension, _IN_MORE),
         }
 
     def announce(self) -> None:
@@ -130,31 +134,11 @@ class SolvingOptions(TrainingOptions):
         more = {"embedding": PeriodicEmbedding(periodic, domain=domain)} if embedded else {}
         return network_named(self.network, width=self.width, depth=self.depth, **more)
 
-    def _points(self) -> Any:
-        from sciml_par.training import Points
-
-        entry, suggestion = self.entry, self.entry.suggestion
-        interior: Any = self.points
-        methods = {"interior": suggestion.method} if suggestion.method else {}
-        if entry.place is not None and isinstance(interior, int):
-            interior = entry.place(interior)
-            methods = {}
-        return Points(interior, boundary=self.boundary, initial=suggestion.initial, method=methods)
-
 
 def parse_solving_options(
-    description: str | None,
-    *,
-    arguments: Sequence[str] | None = None,
-    program: str | None = None,
+    description: str | None, *, arguments: Sequence[str] | None = None, program: str | None = None
 ) -> SolvingOptions:
-    """Return the options of the command line; call it before `init`.
-
-    Parameters
-    ----------
-    description : text of --help.
-    arguments : the words after the program's name; those of the process by default.
-    program : its name in messages; the name of its file by default.
+    """Return the options of the command line, as `parse_training_options`; call it before `init`.
 
     Raises
     ------
@@ -163,12 +147,10 @@ def parse_solving_options(
     SystemExit
         Invalid options, with code 2, or --help. Only rank 0 prints.
     """
-    parser = make_solving_parser(description, program=program)
-    with only_rank_0_prints():
-        options = parser.parse_args(arguments, namespace=SolvingOptions())
-        options.program = parser.prog
+
+    def check(options: SolvingOptions) -> None:
         if options.list:
-            return options
+            return
         if options.name is None:
             parser.error("NAME is missing; --list prints the names of the problems")
         if options.tolerance is not None:
@@ -179,7 +161,11 @@ def parse_solving_options(
             parser.error("--seconds is the time of a solution to a tolerance; add --tolerance")
         options.take_suggestions()
         check_together(options, parser)
-    options.complete()
+
+    parser = make_solving_parser(description, program=program)
+    options = parse_on_rank_0(parser, arguments, SolvingOptions(), check)
+    if not options.list:
+        options.complete()
     return options
 
 
@@ -193,14 +179,15 @@ def make_solving_parser(
     tolerance = "solve until the estimated relative error is below E, as sciml_par.solve does"
     seconds = "after which no further method begins, with --tolerance (default 120)"
     boundary = "points on the boundary, of all ranks (default that of the problem)"
-    table = {
-        "--tolerance": (positive_number, "E", tolerance),
-        "--seconds": (positive_number, "S", seconds),
-        "--boundary": (positive_integer, "N", boundary),
-    }
-    add_options(parser, table)
-    add("--list", action="store_true", help="print the names of the problems and their equations")
-    add("--network", choices=NETWORK_NAMES, help="default that of the problem")
+    listed = "print the names of the problems and their equations"
+    add_options(
+        parser,
+        ("--tolerance", positive_number, "E", tolerance),
+        ("--seconds", positive_number, "S", seconds),
+        ("--boundary", positive_integer, "N", boundary),
+        ("--list", None, None, listed),
+        ("--network", tuple(NETWORK_NAMES), None, "default that of the problem"),
+    )
     add_parameters(parser, "noise=0.01")
     return parser
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sciml_par._text import counted
-from sciml_par.programs.optimizers import ADAM, AUTO, OPTIMIZERS
 from sciml_par.programs.options import (
+    VERBOSE,
     add_options,
     add_output_options,
-    add_verbose_option,
     duration,
     integer_from,
     new_parser,
-    only_rank_0_prints,
     output_folder,
+    parse_on_rank_0,
     positive_integer,
     positive_number,
 )
@@ -31,8 +31,47 @@ _WIDTHS = f"{_WIDTH}, with adam {_WIDTH_WITH_ADAM}"
 _FEWEST_POINTS = 400
 """By default, but with Adam: least squares needs 2.4 residuals for each of the 141 parameters of
 the default network, or it fits the points and not what lies between them."""
-_EQUISPACED = "equispaced points per rank, both ends included"
-_OF_PROBLEM = "that of the problem"
+
+
+AUTO, ADAM = "auto", "adam"
+
+
+@dataclass(frozen=True)
+class NamedOptimizer:
+    """An optimizer on the command line.
+
+    Attributes
+    ----------
+    name : in `sciml_par.training`; empty if `train` chooses the optimizer.
+    steps : the usual number, None if `train` chooses it.
+    precision : by default.
+    has_rate : whether it has a learning rate.
+    """
+
+    name: str
+    steps: int | None = None
+    precision: str = "float64"
+    has_rate: bool = False
+
+    def make(self, rate: float) -> Any:
+        """Return the optimizer, as `train` takes it; this imports TensorFlow."""
+        if not self.name:
+            return AUTO
+        from sciml_par import training
+
+        options = {"learning_rate": rate} if self.has_rate else {}
+        return getattr(training, self.name)(**options)
+
+
+OPTIMIZERS = {
+    AUTO: NamedOptimizer(""),
+    ADAM: NamedOptimizer("Adam", 30_000, "float32", has_rate=True),
+    "lbfgs": NamedOptimizer("LBFGS", 10_000),
+    "least-squares": NamedOptimizer("LeastSquares", 30),
+    "lm": NamedOptimizer("LevenbergMarquardt", 1_000),
+    "ssbroyden": NamedOptimizer("SSBroyden", 10_000),
+}
+"""By name; an entry here is an option of all training programs."""
 
 
 class TrainingOptions(argparse.Namespace):
@@ -51,14 +90,17 @@ class TrainingOptions(argparse.Namespace):
     def training(self, folder: Path) -> dict[str, Any]:
         """Return these options as arguments of `sciml_par.train`; call it after `init`.
 
-        Parameters
-        ----------
-        folder : for checkpoints, as `output_folder` gives it.
+        Checkpoints go to the folder, as `output_folder` gives it.
         """
         from sciml_par.networks import MLP
         from sciml_par.parallel import size
-        from sciml_par.training import Checkpoint, Ensemble
+        from sciml_par.training import Checkpoint, Ensemble, NoProgress, TargetLoss, WallTime
 
+        kinds = (
+            (self.target_loss, TargetLoss),
+            (self.stop_without_progress, NoProgress),
+            (self.wall_time, lambda limit: WallTime(seconds=limit)),
+        )
         scale = size() if self.scale_learning_rate else 1
         return {
             "mode": "data" if self.mode == "data" else Ensemble(members_per_rank=self.members),
@@ -66,7 +108,7 @@ class TrainingOptions(argparse.Namespace):
             "network": partial(MLP, width=self.width, depth=self.depth),
             "optimizer": OPTIMIZERS[self.optimizer].make(self.learning_rate * scale),
             "steps": self.steps,
-            "stop": self._stops(),
+            "stop": [stop(limit) for limit, stop in kinds if limit is not None],
             "checkpoint": Checkpoint(
                 folder, every=self.checkpoint_every, overwrite=self.overwrite and not self.resume
             ),
@@ -77,12 +119,7 @@ class TrainingOptions(argparse.Namespace):
         }
 
     def take_optimizer(self, usual: str) -> None:
-        """If no optimizer is named, take Adam if its learning rate is given, else `usual`.
-
-        Parameters
-        ----------
-        usual : a name of `OPTIMIZERS`.
-        """
+        """If no optimizer is named, take Adam if its learning rate is given, else the `usual`."""
         if self.optimizer is None:
             self.optimizer = ADAM if self._speaks_of_the_rate else usual
 
@@ -109,33 +146,20 @@ class TrainingOptions(argparse.Namespace):
     def _speaks_of_the_rate(self) -> bool:
         return self.learning_rate is not None or self.scale_learning_rate is not None
 
-    def _stops(self) -> list[Any]:
-        from sciml_par.training import NoProgress, TargetLoss, WallTime
-
-        stops: list[Any] = []
-        if self.target_loss is not None:
-            stops.append(TargetLoss(self.target_loss))
-        if self.stop_without_progress is not None:
-            stops.append(NoProgress(self.stop_without_progress))
-        if self.wall_time is not None:
-            stops.append(WallTime(seconds=self.wall_time))
-        return stops
-
     def announce(self) -> None:
         """Print on rank 0 what is about to run."""
         from sciml_par.parallel import current_world
 
         world = current_world()
-        ranks = counted(world.communicator.size, "rank")
-        members = f", {counted(self.members, 'member')} per rank"
-        steps = "" if self.steps is None else f", {self.steps:,} steps"
+        parts = [f"mode {self.mode}", counted(world.communicator.size, "rank")]
+        if self.mode == "ensemble":
+            parts.append(f"{counted(self.members, 'member')} per rank")
+        parts.append(self.optimizer)
+        if self.steps is not None:
+            parts.append(f"{self.steps:,} steps")
+        parts += [self.precision, f"{counted(world.threads, 'thread')} per rank"]
         if world.communicator.rank == 0:
-            print(
-                f"{self.program}: mode {self.mode}, {ranks}"
-                f"{members if self.mode == 'ensemble' else ''}, {self.optimizer}{steps}, "
-                f"{self.precision}, {counted(world.threads, 'thread')} per rank",
-                flush=True,
-            )
+            print(f"{self.program}: {', '.join(parts)}", flush=True)
 
     @property
     def default_folder(self) -> Path:
@@ -150,13 +174,9 @@ class TrainingOptions(argparse.Namespace):
         """
         from sciml_par.parallel import current_world
 
-        return output_folder(
-            self.output,
-            self.default_folder,
-            overwrite=self.overwrite,
-            resume=bool(self.resume),
-            on_root=current_world().communicator.on_root,
-        )
+        on_root = current_world().communicator.on_root
+        how = {"overwrite": self.overwrite, "resume": bool(self.resume)}
+        return output_folder(self.output, self.default_folder, on_root=on_root, **how)
 
 
 def parse_training_options(
@@ -181,12 +201,13 @@ def parse_training_options(
     SystemExit
         Invalid options, with code 2, or --help. Only rank 0 prints.
     """
-    parser = make_training_parser(description, points=points, program=program)
-    with only_rank_0_prints():
-        options = parser.parse_args(arguments, namespace=TrainingOptions())
+
+    def check(options: TrainingOptions) -> None:
         options.take_optimizer(AUTO)
         check_together(options, parser)
-    options.program = parser.prog
+
+    parser = make_training_parser(description, points=points, program=program)
+    options = parse_on_rank_0(parser, arguments, TrainingOptions(), check)
     options.complete(points)
     return options
 
@@ -199,12 +220,10 @@ def check_together(options: TrainingOptions, parser: argparse.ArgumentParser) ->
         parser.error("--resume needs --output: the folder of the run to continue")
     if OPTIMIZERS[options.optimizer].has_rate:
         return
-    for option, value in {
-        "--learning-rate": options.learning_rate,
-        "--scale-learning-rate": options.scale_learning_rate,
-    }.items():
-        if value is not None:
-            parser.error(f"{option} is of adam; --optimizer {options.optimizer} has no such rate")
+    for option in ("learning-rate", "scale-learning-rate"):
+        if getattr(options, option.replace("-", "_")) is not None:
+            other = f"--optimizer {options.optimizer} has no such rate"
+            parser.error(f"--{option} is of adam; {other}")
 
 
 def make_training_parser(
@@ -219,42 +238,42 @@ def make_training_parser(
     here: the points, the optimizer, its steps, the width and the depth of the network.
     """
     parser = new_parser(description, program)
-    _add_model_options(parser, points)
-    _add_run_options(parser)
-    return parser
-
-
-def _add_model_options(parser: argparse.ArgumentParser, points: Mapping[str, int] | None) -> None:
-    own, add = points is None, parser.add_argument
+    of_problem, add = points is None, parser.add_argument
+    usual = {name: each.steps for name, each in OPTIMIZERS.items() if each.steps is not None}
+    steps = ", ".join(f"{steps:,} of {name}" for name, steps in usual.items())
+    steps += "; auto chooses it"
+    kind = "points in the domain, of all ranks"
+    number = width = depth = "that of the problem"
+    if points is not None:
+        kind = "equispaced points per rank, both ends included"
+        of_modes = [
+            f"in mode {mode} {max(n, _FEWEST_POINTS)}, with adam {n}" for mode, n in points.items()
+        ]
+        number, width, depth = "; ".join(of_modes), _WIDTHS, str(_DEPTH)
     modes = (
         "data: all ranks train one model, each on its part of the domain (default); ensemble: "
         "each rank trains separate models"
     )
-    add("--mode", choices=("data", "ensemble"), default="data", help=modes)
     optimizers = (
-        f"auto{'' if own else ' (default)'}: chosen by the numbers of parameters and points; adam; "
-        f"lbfgs; lm: Levenberg-Marquardt, for at most a few thousand parameters; ssbroyden"
+        f"auto{'' if of_problem else ' (default)'}: chosen by the numbers of parameters and "
+        f"points; adam; lbfgs; lm: Levenberg-Marquardt, for at most a few thousand parameters; "
+        f"ssbroyden"
     )
-    add("--optimizer", choices=tuple(OPTIMIZERS), help=optimizers)
-    steps = f"most updates of the weights (default {_usual_steps()}; auto chooses it)"
-    kind = "points in the domain, of all ranks" if own else _EQUISPACED
-    default = _modes(points) if points else _OF_PROBLEM
     rate = "of adam (default 0.001), which is taken where --optimizer is not given"
-    width = f"units per hidden layer (default {_OF_PROBLEM if own else _WIDTHS})"
-    depth = f"hidden layers (default {_OF_PROBLEM if own else _DEPTH})"
     seed = "of the initial weights; members derive theirs from it (default 0)"
-    members = "models per rank in mode ensemble (default 1)"
-    table = {
-        "--steps": (positive_integer, "N", steps),
-        "--points": (integer_from(2), "N", f"{kind} (default {default})"),
-        "--learning-rate": (positive_number, "R", rate),
-        "--width": (positive_integer, "N", width),
-        "--depth": (positive_integer, "N", depth),
-        "--seed": (integer_from(0), "N", seed),
-        "--members": (positive_integer, "M", members),
-    }
-    add_options(parser, table)
-    parser.set_defaults(depth=None if own else _DEPTH, seed=0, members=1)
+    least = None if of_problem else _DEPTH
+    add_options(
+        parser,
+        ("--mode", ("data", "ensemble"), None, modes, "data"),
+        ("--optimizer", tuple(OPTIMIZERS), None, optimizers),
+        ("--steps", positive_integer, "N", f"most updates of the weights (default {steps})"),
+        ("--points", integer_from(2), "N", f"{kind} (default {number})"),
+        ("--learning-rate", positive_number, "R", rate),
+        ("--width", positive_integer, "N", f"units per hidden layer (default {width})"),
+        ("--depth", positive_integer, "N", f"hidden layers (default {depth})", least),
+        ("--seed", integer_from(0), "N", seed, 0),
+        ("--members", positive_integer, "M", "models per rank in mode ensemble (default 1)", 1),
+    )
     scale = (
         "multiply the learning rate of adam by the number of ranks (default in mode data); takes "
         "adam as --learning-rate does"
@@ -262,42 +281,27 @@ def _add_model_options(parser: argparse.ArgumentParser, points: Mapping[str, int
     add("--scale-learning-rate", action=argparse.BooleanOptionalAction, help=scale)
     precision = "default float32 with adam, else float64"
     add("--precision", choices=("float32", "float64"), help=precision)
-
-
-def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add_output_options(parser, f"runs/{parser.prog}-MODE")
     log = "steps between recorded losses, which are also shown (default about 500 records)"
+    no_progress = "end a model when its loss has not fallen for N steps"
+    wall_time = "stop after this time, with exit code 75; --resume continues"
     checkpoints = (
         "write a checkpoint to the output folder every N steps; in any case one is written at the "
         "end, and when the run is stopped by Ctrl-C, SIGTERM, SIGUSR1 or its wall time"
     )
-    wall_time = "stop after this time, with exit code 75; --resume continues"
-    no_progress = "end a model when its loss has not fallen for N steps"
-    table = {
-        "--log-every": (positive_integer, "N", log),
-        "--target-loss": (positive_number, "L", "end a model when its loss has fallen to L"),
-        "--stop-without-progress": (positive_integer, "N", no_progress),
-        "--wall-time": (duration, "H:MM:SS", wall_time),
-        "--checkpoint-every": (positive_integer, "N", checkpoints),
-    }
-    add_options(parser, table)
+    add_options(
+        parser,
+        ("--log-every", positive_integer, "N", log),
+        ("--target-loss", positive_number, "L", "end a model when its loss has fallen to L"),
+        ("--stop-without-progress", positive_integer, "N", no_progress),
+        ("--wall-time", duration, "H:MM:SS", wall_time),
+        ("--checkpoint-every", positive_integer, "N", checkpoints),
+    )
     resume = (
         "continue the run whose folder --output names, given the same options; '--resume auto' "
         "starts it if it has no checkpoint yet"
     )
-    add = parser.add_argument
     add("--resume", nargs="?", const=True, default=False, choices=("auto",), help=resume)
     add("--no-plots", dest="plots", action="store_false", help="write no figures")
-    add_verbose_option(parser)
-
-
-def _modes(points: Mapping[str, int]) -> str:
-    """Return the default numbers of points of each mode."""
-    return "; ".join(
-        f"in mode {mode} {max(n, _FEWEST_POINTS)}, with adam {n}" for mode, n in points.items()
-    )
-
-
-def _usual_steps() -> str:
-    known = {name: each.steps for name, each in OPTIMIZERS.items() if each.steps is not None}
-    return ", ".join(f"{steps:,} of {name}" for name, steps in known.items())
+    add_options(parser, VERBOSE)
+    return parser

@@ -80,6 +80,9 @@ def test_in_space_and_time_each_observation_is_in_one_slice() -> None:
     assert len(np.concatenate(seen)) == 8
     assert len({axes.get_ylim() for axes in below}) == 1
     assert figure.axes[0].get_title().startswith("$t = ")
+    # A slice without observations adds no name to the legend.
+    of_data = [name for name in names(figure) if name.startswith("observations")]
+    assert of_data == ["observations of times nearby ± σ"]
     # Moved along the solution, an observation has the same distance from the line.
     for axes in figure.axes[:4]:
         for points, _, _ in axes.containers:

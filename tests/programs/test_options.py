@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from sciml_par.programs import integer_from, parse_training_options, positive_number
-from sciml_par.programs.optimizers import OPTIMIZERS
 from sciml_par.programs.options import only_rank_0_prints
+from sciml_par.programs.training_options import OPTIMIZERS
 
 POINTS = {"data": 51, "ensemble": 101}
 

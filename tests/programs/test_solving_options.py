@@ -7,7 +7,7 @@ from sciml_par.errors import InputError
 from sciml_par.networks import NETWORK_NAMES
 from sciml_par.problems import catalogue_entries
 from sciml_par.programs import make_solving_parser, parse_solving_options, print_catalogue
-from sciml_par.programs.optimizers import OPTIMIZERS
+from sciml_par.programs.training_options import OPTIMIZERS
 
 
 def parse(*arguments):

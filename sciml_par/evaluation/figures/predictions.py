@@ -9,50 +9,27 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import column_width, make_grid
-from sciml_par.evaluation.figures.parts.limits import (
-    error_limits,
-    name_of,
-    near,
-    range_of,
-    value_limits,
-)
-from sciml_par.evaluation.figures.parts.lines import (
-    Line,
-    draw_band,
-    draw_line,
-    draw_observed,
-    draw_pale,
-    log_axis,
-)
 from sciml_par.evaluation.figures.parts.members import (
     MOST_PANELS,
     Panels,
+    by_shard,
     check_curves,
+    error_limits,
     has_mean,
     in_order,
+    name_of,
+    near,
+    range_of,
     share_panel,
     shown_of,
     spread_of,
     too_many_dimensions,
+    value_limits,
 )
 from sciml_par.evaluation.figures.parts.observed import HELD_OUT, Observed
-from sciml_par.evaluation.figures.parts.shards import by_shard, draw_marks
-from sciml_par.evaluation.figures.parts.style import (
-    ERROR,
-    ESTIMATED,
-    EXACT,
-    INK,
-    LARGEST,
-    MEAN,
-    TRUE_ERROR,
-    color_of,
-    coordinate,
-    line_of,
-    paper_style,
-    value_label,
-)
 from sciml_par.evaluation.figures.planes import plane_ensemble, plane_predictions
 from sciml_par.evaluation.figures.scatters import can_be_scattered, scatter
 from sciml_par.evaluation.metrics.norms import pointwise_error
@@ -62,10 +39,9 @@ _MOST_COLUMNS = 4
 _MANY, _MOST = 200, (0.01, 0.99)  # measured values, of which outliers are left out
 _HEIGHT, _LOW, _BELOW = 2.1, 1.45, 1.25  # inches: a panel, one of many, and one of errors below it
 _SCALE = 0.6  # inches, for the scale of the errors between two columns
-# Over the mean, since a wide line below it would be hidden by the band.
-_EXACT_ABOVE = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 3.0)), "zorder": 3.0}
 
 
+@style.paper_style()
 def plot_predictions(
     curves: Sequence[Prediction],
     *,
@@ -123,21 +99,20 @@ def plot_predictions(
         If there are no curves, they differ in d or m, or d > 2 and neither an exact solution nor an
         estimated error is known.
     """
-    found = check_curves(curves, "plot_predictions")
-    one, dimension = share_panel(found, panels), found[0].dimension
-    if dimension > 2 and not any(can_be_scattered(curve) for curve in found):
-        raise too_many_dimensions(found[0], "plot_predictions")
-    mean = one and has_mean(found)
-    with paper_style():
-        if dimension > 2:
-            return scatter(found, title)
-        if dimension == 2:
-            return (plane_ensemble if mean else plane_predictions)(found, title, equal_axes)
-        if one:
-            return _blocks([found], title, observed, mean=mean)
-        shown = found[:MOST_PANELS]
-        title = shown_of(len(shown), len(found), title)
-        return _blocks([[curve] for curve in shown], title, observed, mean=False)
+    curves = check_curves(curves, "plot_predictions")
+    one, dimension = share_panel(curves, panels), curves[0].dimension
+    if dimension > 2 and not any(can_be_scattered(curve) for curve in curves):
+        raise too_many_dimensions(curves[0], "plot_predictions")
+    mean = one and has_mean(curves)
+    if dimension > 2:
+        return scatter(curves, title)
+    if dimension == 2:
+        return (plane_ensemble if mean else plane_predictions)(curves, title, equal_axes)
+    if one:
+        return _blocks([curves], title, observed, mean=mean)
+    shown = curves[:MOST_PANELS]
+    title = shown_of(len(shown), len(curves), title)
+    return _blocks([[curve] for curve in shown], title, observed, mean=False)
 
 
 def _blocks(
@@ -162,6 +137,8 @@ def _blocks(
         for block, (place, column) in zip(blocks, places, strict=True):
             row = place * tall + k * len(heights)
             axes = grid.panels[row, column]
+            axes.set_xlim(range_of([curve.x for curve in block], margin=0.02))
+            axes.set_ylim(value_limits(block, k))
             (_draw_mean if mean else _draw_members)(axes, block, k, several)
             _draw_observed(axes, observed, k)
             if several and k == 0:
@@ -171,117 +148,110 @@ def _blocks(
                 under = grid.panels[row + 1, column]
                 (_draw_widths if mean else _draw_errors)(under, block, k)
                 under.set_xlim(axes.get_xlim())
-            values.append(axes)
-        _align(values, value_label(first, k))
-    grid.label_x(coordinate(first, 0))
+            values.append((axes, column == 0))
+        _align(values, style.value_label(first, k))
+    grid.label_x(style.coordinate(first, 0))
     return grid.finish(title)
 
 
-def _align(panels: Sequence[Axes], label: str) -> None:
+def _align(panels: Sequence[tuple[Axes, bool]], label: str) -> None:
     """Give panels of like range the same limits; label the left ones."""
-    limits = np.array([axes.get_ylim() for axes in panels])
-    spans = limits[:, 1] - limits[:, 0]
-    alike = spans.max() <= _SAME_SCALE * spans.min()
-    for axes in panels:
-        spec = axes.get_subplotspec()
-        left = spec is None or spec.is_first_col()
+    low, high = np.array([axes.get_ylim() for axes, _ in panels]).T
+    alike = np.ptp([low, high], axis=0).max() <= _SAME_SCALE * np.ptp([low, high], axis=0).min()
+    for axes, left in panels:
         if alike:
-            axes.set_ylim(limits[:, 0].min(), limits[:, 1].max())
+            axes.set_ylim(low.min(), high.max())
             axes.tick_params(labelleft=left)
         axes.set_ylabel(label if left else "")
 
 
 def _draw_members(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) -> None:
     """Draw a line a member; with `several` panels, their titles name the members."""
-    _set_limits(axes, curves, k)
-    _draw_exact(axes, curves, k, **EXACT)
-    for i, curve in enumerate(curves):
-        look = line_of(i, of=len(curves))
-        if by_shard(curves):
-            look["color"] = INK
-        line = _line(curve, curves, k)
-        draw_line(axes, line.x, line.y, "prediction" if several else line.label, **look)
-    draw_marks(axes, curves)
+    _draw_exact(axes, curves, k, **style.EXACT)
+    for i, line in enumerate(_lines(curves, k)):
+        look = style.line_of(i, of=len(curves)) | ({"color": style.INK} if by_shard(curves) else {})
+        draw.line(axes, line.x, line.y, "prediction" if several else line.label, **look)
+    draw.marks(axes, curves)
 
 
 def _draw_observed(axes: Axes, observed: Sequence[Observed], k: int) -> None:
     """Draw measured values, and widen the axis to them; of very many, to all but outliers."""
-    for each in observed:
-        x, u, noise = each.of(k)
+    for term in observed:
+        x, u, noise = term.of(k)
         if len(u):
-            hollow = each.label.endswith(HELD_OUT)
+            hollow = term.label.endswith(HELD_OUT)
             label = HELD_OUT if hollow else "observations"
-            draw_observed(axes, x[:, 0], u, noise, label, hollow=hollow)
+            draw.observed(axes, x[:, 0], u, noise, label, hollow=hollow)
             values = u if len(u) < _MANY else np.quantile(u, _MOST)
-            low, high = range_of([values])
-            axes.set_ylim(min(low, axes.get_ylim()[0]), max(high, axes.get_ylim()[1]))
+            axes.set_ylim(range_of([np.array(axes.get_ylim()), np.array(range_of([values]))], 0.0))
 
 
 def _draw_errors(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     """Draw |e| and, where u* is known, |u − u*| of each member on one log scale."""
-    drawn: list[tuple[int, bool, np.ndarray]] = []
+    drawn: list[tuple[int, str, np.ndarray]] = []
     for i, curve in enumerate(curves):
         if curve.known:
-            drawn.append((i, True, pointwise_error(curve.u[:, k], curve.exact[:, k])))
+            drawn.append((i, style.TRUE_ERROR, pointwise_error(curve.u[:, k], curve.exact[:, k])))
         if curve.estimated_error is not None:
-            drawn.append((i, False, np.abs(curve.estimated_error[:, k])))
+            drawn.append((i, style.ESTIMATED, np.abs(curve.estimated_error[:, k])))
     low, high = error_limits([e for *_, e in drawn], [curves[i].trained for i, *_ in drawn])
-    log_axis(axes, low, high, only_decades=True)
-    for i, true, error in drawn:
+    draw.log_axis(axes, low, high, only_decades=True)
+    for i, name, error in drawn:
         order = in_order(curves[i])
-        look: dict[str, Any] = dict(EXACT, alpha=0.35) if true else {"linewidth": 1.0}
-        look["color"] = color_of(i) if len(curves) > 1 else ERROR
-        name = TRUE_ERROR if true else ESTIMATED
-        draw_line(axes, curves[i].x[order, 0], np.maximum(error[order], low), name, **look)
+        look: dict[str, Any] = {"linewidth": 1.0}
+        if name == style.TRUE_ERROR:
+            look = style.EXACT | {"alpha": 0.35}
+        look["color"] = style.color_of(i) if len(curves) > 1 else style.ERROR
+        draw.line(axes, curves[i].x[order, 0], np.maximum(error[order], low), name, **look)
     axes.set_ylabel("error")
 
 
 def _draw_mean(axes: Axes, curves: Sequence[Prediction], k: int, several: bool) -> None:
     """Draw mean ± 2 deviations above a few members; others, and those off scale, in colours."""
-    _set_limits(axes, curves, k)
     spread, order = spread_of(curves, k), in_order(curves[0])
     x, mean, width = curves[0].x[order, 0], spread.mean[order], spread.width[order]
-    lines = [_line(curve, curves, k) for curve in curves]
-    draw_line(axes, x, mean, "mean", color=MEAN, linewidth=1.5, zorder=2.8)
-    draw_band(axes, x, mean - width, mean + width, "± 2 deviations ($2\\sigma$)")
+    lines = _lines(curves, k)
+    draw.line(axes, x, mean, "mean", color=style.MEAN, linewidth=1.5, zorder=2.8)
+    draw.band(axes, x, mean - width, mean + width, "± 2 deviations ($2\\sigma$)")
     for edge in (mean - width, mean + width):
-        draw_line(axes, x, edge, "_edge", color=MEAN, linewidth=0.7, zorder=2.6)
-    _draw_exact(axes, curves, k, **_EXACT_ABOVE)
-    draw_pale(axes, [line for line in lines if not line.odd])
-    draw_marks(axes, curves)
+        draw.line(axes, x, edge, "_edge", color=style.MEAN, linewidth=0.7, zorder=2.6)
+    _draw_exact(
+        axes, curves, k, **style.DASHED
+    )  # over the mean: the band would hide a wide line below
+    draw.pale(axes, [line for line in lines if not line.odd])
+    draw.marks(axes, curves)
     for i, line in enumerate(lines):
         if line.odd:
-            draw_line(axes, line.x, line.y, line.label, **line_of(i))
+            draw.line(axes, line.x, line.y, line.label, **style.line_of(i))
 
 
 def _draw_widths(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     """Draw 2σ and |mean − u*| on one log scale, which shows whether the one covers the other."""
     spread, first = spread_of(curves, k), curves[0]
     low, high = error_limits(spread.drawn, [first.trained] * len(spread.drawn))
-    log_axis(axes, low, high, only_decades=True)
+    draw.log_axis(axes, low, high, only_decades=True)
     order = in_order(first)
     x, width = first.x[order, 0], np.maximum(spread.width[order], low)
-    draw_band(axes, x, np.full(x.shape, low / 1.3), width, "_band")
-    draw_line(axes, x, width, "_two deviations", color=MEAN, linewidth=0.7)
+    draw.band(axes, x, np.full(x.shape, low / 1.3), width, "_band")
+    draw.line(axes, x, width, "_two deviations", color=style.MEAN, linewidth=0.7)
     axes.set_ylabel("$2\\sigma$" if len(spread.drawn) == 1 else "$2\\sigma$, error")
     axes.set_title(spread.coverage, loc="right", fontsize="small", pad=2.0)
-    if spread.error is not None:
-        error = np.maximum(spread.error[order], low)
-        draw_line(axes, x, error, "|mean − exact|", color=ERROR, linewidth=1.2, zorder=3.0)
-    if spread.estimate is not None:
-        estimate = np.maximum(spread.estimate[order], low)
-        draw_line(axes, x, estimate, LARGEST, color=INK, linestyle=":", zorder=3.0)
+    for error, name, color, dashes in (
+        (spread.error, "|mean − exact|", style.ERROR, "-"),
+        (spread.estimate, style.LARGEST, style.INK, ":"),
+    ):
+        if error is not None:
+            look: dict[str, Any] = {"color": color, "linestyle": dashes, "zorder": 3.0}
+            draw.line(axes, x, np.maximum(error[order], low), name, **look)
 
 
-def _line(curve: Prediction, curves: Sequence[Prediction], k: int) -> Line:
-    order, name = in_order(curve), name_of(curve, curves)
-    u = near(curve.u[order, k], value_limits(curves, k))
-    return Line(name, curve.x[order, 0], u, odd=not curve.sound or name != curve.label)
-
-
-def _set_limits(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
-    axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
-    axes.set_ylim(value_limits(curves, k))
+def _lines(curves: Sequence[Prediction], k: int) -> list[draw.Line]:
+    limits, lines = value_limits(curves, k), []
+    for curve in curves:
+        order, name = in_order(curve), name_of(curve, curves)
+        odd = not curve.sound or name != curve.label
+        lines.append(draw.Line(name, curve.x[order, 0], near(curve.u[order, k], limits), odd))
+    return lines
 
 
 def _draw_exact(axes: Axes, curves: Sequence[Prediction], k: int, **look: Any) -> None:
@@ -289,4 +259,4 @@ def _draw_exact(axes: Axes, curves: Sequence[Prediction], k: int, **look: Any) -
     different = {c.x.tobytes() + c.exact.tobytes(): c for c in curves if c.known}
     for curve in different.values():
         order = in_order(curve)
-        draw_line(axes, curve.x[order, 0], curve.exact[order, k], "exact solution", **look)
+        draw.line(axes, curve.x[order, 0], curve.exact[order, k], "exact solution", **look)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from sciml_par._files import write_whole
 from sciml_par.errors import InputError, OutputError
-from sciml_par.evaluation.figures.parts.style import paper_style
+from sciml_par.evaluation.figures.parts import style
 
 DOTS_PER_INCH = 200
 
@@ -56,7 +56,7 @@ def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) ->
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with paper_style(), _as_it_was(figure):
+        with style.paper_style(), _as_it_was(figure):
             figure.dpi = DOTS_PER_INCH
             figure.set_facecolor("white")
             write_whole(png, FigureCanvasAgg(figure).print_png)

@@ -3,49 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.fields import Panel, draw_panels
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.layout import TWO_COLUMNS, Grid
-from sciml_par.evaluation.figures.parts.limits import error_limits, value_limits
-from sciml_par.evaluation.figures.parts.lines import draw_band, draw_line
+from sciml_par.evaluation.figures.parts.layout import make_grid
 from sciml_par.evaluation.figures.parts.members import (
     DEVIATIONS,
     MOST_PLANES,
     check_curves,
-    has_mean,
-)
-from sciml_par.evaluation.figures.parts.style import (
-    INK,
-    MEAN,
-    TIMES,
-    coordinate,
-    paper_style,
-    symbol,
-    value_label,
+    error_limits,
+    sound_members,
+    value_limits,
 )
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
-_SLICES, _FEWEST = 4, 9
+SLICES = 4
+_FEWEST = 9
 _MAP, _LINES = 1.5, 1.55  # inches, the heights of a map and of the slices below it
-_DASHED = {"color": INK, "linewidth": 1.0, "linestyle": (0, (4.0, 2.5)), "zorder": 3.0}
 
 
 def in_space_and_time(curve: Prediction) -> bool:
     """Return whether the points are a grid over one coordinate of space and then the time."""
-    if curve.dimension != 2 or curve.coordinates[1].lower() not in TIMES:
+    if curve.dimension != 2 or 1 not in style.of_time(curve):
         return False
     x, t = (np.unique(curve.x[:, axis]) for axis in (0, 1))
     return bool(x.size * t.size == len(curve.x) and min(x.size, t.size) > 1)
 
 
+@style.paper_style()
 def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
     """Draw a field over time and space as a map, and as lines over space at four times.
 
@@ -70,26 +63,18 @@ def plot_slices(curves: Sequence[Prediction], *, title: str | None = None) -> Fi
     InputError
         If there are no curves, or not over space and time, or not on a grid.
     """
-    found = check_curves(curves, "plot_slices")
-    if not all(in_space_and_time(curve) for curve in found):
+    curves = check_curves(curves, "plot_slices")
+    if not all(in_space_and_time(curve) for curve in curves):
         raise InputError(
             "plot_slices: expected predictions at a grid of points over two coordinates, of which "
-            f"the second is named {TIMES[0]!r} or {TIMES[1]!r}."
+            "the second is named 't' or 'time'."
         )
-    members = [curve for curve in found if curve.sound] if has_mean(found) else found[:1]
-    m = found[0].components
-    with paper_style():
-        figure = Figure((TWO_COLUMNS, m * (_MAP + _LINES)))
-        FigureCanvasAgg(figure)
-        figure.set_layout_engine("constrained", w_pad=0.04)
-        layout = figure.add_gridspec(2 * m, _SLICES, height_ratios=[_MAP, _LINES] * m)
-        panels: dict[tuple[int, int], Axes] = {}
-        for k in range(m):
-            on_map = figure.add_subplot(layout[2 * k, :])
-            lines = [figure.add_subplot(layout[2 * k + 1, i]) for i in range(_SLICES)]
-            _draw_component(on_map, lines, members, k)
-            panels |= {(2 * k + 1, i): axes for i, axes in enumerate(lines)}
-        return Grid(figure, panels, _SLICES).finish(title)
+    members, m = sound_members(curves), curves[0].components
+    grid = make_grid([_MAP, _LINES] * m, SLICES, wide=range(0, 2 * m, 2))
+    for k in range(m):
+        lines = [grid.panels[2 * k + 1, i] for i in range(SLICES)]
+        _draw_component(grid.panels[2 * k, 0], lines, members, k)
+    return grid.finish(title)
 
 
 def _draw_component(
@@ -101,53 +86,41 @@ def _draw_component(
     values = np.stack([curve.u[order, k] for curve in members]).reshape(-1, t.size, x.size)
     exact = first.exact[order, k].reshape(t.size, x.size)
     mean, (low, high) = values.mean(axis=0), value_limits(members, k)
-    _draw_map(on_map, first, k, (t, x, mean), Normalize(low, high))
+    colors: Any = {"norm": Normalize(low, high), "cmap": "viridis", "shading": "gouraud"}
+    image = on_map.pcolormesh(t, x, mean.T, rasterized=True, **colors)
+    name = style.math(first.fields[k])
+    on_map.figure.colorbar(image, ax=on_map, pad=0.01, aspect=18, label=name)
+    on_map.set_xlabel(style.coordinate(first, 1), labelpad=1.0)
+    on_map.set(ylabel=style.coordinate(first, 0), xlim=(t[0], t[-1]))
     room = 0.06 * (high - low)
+    name = f"mean of {len(members)}" if several else first.label
     for i, axes in enumerate(lines, start=1):
-        at = round(i * (t.size - 1) / _SLICES)
+        at = round(i * (t.size - 1) / SLICES)
         on_map.axvline(t[at], color="white", linewidth=1.0, linestyle=(0, (1.5, 1.5)))
-        name = f"mean of {len(members)}" if several else first.label
-        draw_line(axes, x, mean[at], name, color=MEAN, linewidth=1.8)
+        draw.line(axes, x, mean[at], name, color=style.MEAN, linewidth=1.8)
         if several:
             width = DEVIATIONS * values[:, at].std(axis=0, ddof=1)
-            draw_band(axes, x, mean[at] - width, mean[at] + width, "± 2 deviations")
+            draw.band(axes, x, mean[at] - width, mean[at] + width, "± 2 deviations")
         if first.known:
-            draw_line(axes, x, exact[at], "exact solution", **_DASHED)
-        axes.set_title(f"${symbol(first.coordinates[1])} = {t[at]:.3g}$")
-        axes.set_xlim(x[0], x[-1])
-        axes.set_ylim(low - room, high + room)
+            draw.line(axes, x, exact[at], "exact solution", **style.DASHED)
+        axes.set_title(f"${style.symbol(first.coordinates[1])} = {t[at]:.3g}$")
+        axes.set(
+            xlim=(x[0], x[-1]), ylim=(low - room, high + room), xlabel=style.coordinate(first, 0)
+        )
         axes.locator_params(nbins=4)
-        axes.set_xlabel(coordinate(first, 0))
         axes.tick_params(labelleft=i == 1)
-    lines[0].set_ylabel(value_label(first, k, coordinates=2))
-
-
-def _draw_map(
-    axes: Axes,
-    curve: Prediction,
-    k: int,
-    field: tuple[np.ndarray, np.ndarray, np.ndarray],
-    norm: Normalize,
-) -> None:
-    t, x, values = field
-    image = axes.pcolormesh(
-        t, x, values.T, norm=norm, cmap="viridis", shading="gouraud", rasterized=True
-    )
-    name = f"${symbol(curve.fields[k])}$"
-    axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=18, label=name)
-    axes.set_xlabel(coordinate(curve, 1), labelpad=1.0)
-    axes.set_ylabel(coordinate(curve, 0))
-    axes.set_xlim(t[0], t[-1])
+    lines[0].set_ylabel(style.value_label(first, k, coordinates=2))
 
 
 def in_plane_and_time(curve: Prediction) -> bool:
     """Return whether the points are as many in the plane at each of several times."""
-    if curve.dimension != 3 or curve.coordinates[2].lower() not in TIMES:
+    if curve.dimension != 3 or 2 not in style.of_time(curve):
         return False
     counts = np.unique(curve.x[:, 2], return_counts=True)[1]
     return bool(counts.size > 1 and counts.min() == counts.max() > _FEWEST)
 
 
+@style.paper_style()
 def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
     """Draw a field over a plane and time as maps at four times, with the error where it is known.
 
@@ -171,28 +144,25 @@ def plot_times(curves: Sequence[Prediction], *, title: str | None = None) -> Fig
     InputError
         If there are no curves, or not over a plane and time, or not at common times.
     """
-    found = check_curves(curves, "plot_times")
-    if not all(in_plane_and_time(curve) for curve in found):
+    curves = check_curves(curves, "plot_times")
+    if not all(in_plane_and_time(curve) for curve in curves):
         raise InputError(
             "plot_times: expected predictions over three coordinates, of which the third is named "
-            f"{TIMES[0]!r} or {TIMES[1]!r}, at as many points for each of several times."
+            "'t' or 'time', at as many points for each of several times."
         )
-    members = [curve for curve in found if curve.sound] if has_mean(found) else found[:1]
-    first = members[0]
+    members = sound_members(curves)
+    first, t = members[0], np.unique(members[0].x[:, 2])
     u = np.mean([curve.u for curve in members], axis=0)
-    t = np.unique(first.x[:, 2])
-    times = t[np.unique(np.linspace(0, t.size - 1, _SLICES).round().astype(int))]
-    with paper_style():
-        rows = []
-        for k in range(min(first.components, MOST_PLANES)):
-            name = symbol(first.fields[k])
-            norm = Normalize(*value_limits(members, k))
-            rows.append(_maps(first, u[:, k], times, norm, name))
-            if first.known:
-                error = pointwise_error(u[:, k], first.exact[:, k])
-                norm = LogNorm(*error_limits([error], [first.trained]))
-                rows.append(_maps(first, error, times, norm, f"|{name} - {name}^*|"))
-        return draw_panels(rows, title=title, equal=None)
+    times = t[np.unique(np.linspace(0, t.size - 1, SLICES).round().astype(int))]
+    rows = []
+    for k in range(min(first.components, MOST_PLANES)):
+        name = style.symbol(first.fields[k])
+        rows.append(_maps(first, u[:, k], times, Normalize(*value_limits(members, k)), name))
+        if first.known:
+            error = pointwise_error(u[:, k], first.exact[:, k])
+            norm = LogNorm(*error_limits([error], [first.trained]))
+            rows.append(_maps(first, error, times, norm, f"|{name} - {name}^*|"))
+    return draw_panels(rows, title=title)
 
 
 def _maps(
@@ -202,8 +172,9 @@ def _maps(
     panels = []
     for time in times:
         rows = curve.x[:, 2] == time
-        kept = np.where(np.asarray(curve.inside), values, np.nan)[rows]
-        at = Prediction(curve.label, curve.x[rows, :2], kept, coordinates=curve.coordinates[:2])
-        label = f"${symbol(curve.coordinates[2])} = {time:.3g}$"
-        panels.append(Panel(at, kept, norm, f"${name}$, {label}"))
+        at = Prediction(
+            curve.label, curve.x[rows, :2], values[rows], coordinates=curve.coordinates[:2]
+        )
+        label = f"${name}$, ${style.symbol(curve.coordinates[2])} = {time:.3g}$"
+        panels.append(Panel(at, values[rows], norm, "", label))
     return panels

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sciml_par.evaluation._arrays import check_items
+from sciml_par.evaluation.figures.parts import draw, style
 from sciml_par.evaluation.figures.parts.curves import UnknownCurve
-from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.limits import finite, range_of
-from sciml_par.evaluation.figures.parts.lines import Line, count_steps, draw_lines
-from sciml_par.evaluation.figures.parts.style import INK, paper_style
+from sciml_par.evaluation.figures.parts.layout import make_panels
+from sciml_par.evaluation.figures.parts.members import finite, range_of
 
 _HEIGHT, _ALONE = 1.5, 2.3  # inches of a row
 _MOST_PANELS = 8
 _SPREAD_OF_LOG = 100.0
-_TRUE: dict[str, Any] = {
-    "color": INK,
-    "linewidth": 0.9,
-    "linestyle": (0, (4.0, 2.0)),
-    "zorder": 3.0,
-}
 
 
+@style.paper_style()
 def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -> Figure:
     """Draw each coefficient over the step, in a separate panel, with a line for each run.
 
@@ -51,19 +44,15 @@ def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -
     InputError
         If there are no curves.
     """
-    found = check_items(curves, UnknownCurve, "plot_unknowns")
-    names = list(dict.fromkeys(curve.name for curve in found))[:_MOST_PANELS]
-    columns = min(2, len(names))
-    cells = [divmod(i, columns) for i in range(len(names))]
-    rows = cells[-1][0] + 1
-    with paper_style():
-        grid = make_grid([_HEIGHT if rows > 1 else _ALONE] * rows, columns, cells)
-        for name, axes in zip(names, grid.panels.values(), strict=True):
-            _draw(axes, [curve for curve in found if curve.name == name])
-            axes.set_ylabel(name)
-            count_steps(axes)
-        grid.label_x("step")
-        return grid.finish(title)
+    curves = check_items(curves, UnknownCurve, "plot_unknowns")
+    names = list(dict.fromkeys(curve.name for curve in curves))[:_MOST_PANELS]
+    grid = make_panels(len(names), 2, _HEIGHT if len(names) > 2 else _ALONE)
+    for name, axes in zip(names, grid.panels.values(), strict=True):
+        _draw(axes, [curve for curve in curves if curve.name == name])
+        axes.set_ylabel(name)
+        draw.count_steps(axes)
+    grid.label_x("step")
+    return grid.finish(title)
 
 
 def _draw(axes: Axes, curves: Sequence[UnknownCurve]) -> None:
@@ -74,6 +63,8 @@ def _draw(axes: Axes, curves: Sequence[UnknownCurve]) -> None:
     elif values.size:
         axes.set_ylim(range_of([values], margin=0.05))
     alike = all(np.array_equal(curve.step, curves[0].step) for curve in curves)
-    draw_lines(axes, [Line(curve.label, curve.step, curve.value) for curve in curves], alike=alike)
+    draw.lines(
+        axes, [draw.Line(curve.label, curve.step, curve.value) for curve in curves], alike=alike
+    )
     for value in true:
-        axes.axhline(value, label="true value", **_TRUE)
+        axes.axhline(value, label="true value", **style.DASHED)

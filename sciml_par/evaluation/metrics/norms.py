@@ -36,8 +36,7 @@ def relative_l2_error(u: ArrayLike, u_exact: ArrayLike) -> float:
 
     Parameters
     ----------
-    u, u_exact : array [n, m] or [n]
-        Prediction and exact solution at the same points, of exactly the same shape.
+    u, u_exact : as in `pointwise_error`.
 
     Returns
     -------
@@ -71,8 +70,7 @@ def max_error(u: ArrayLike, u_exact: ArrayLike) -> float:
 
     Parameters
     ----------
-    u, u_exact : array [n, m] or [n]
-        Prediction and exact solution at the same points, of exactly the same shape.
+    u, u_exact : as in `pointwise_error`.
 
     Returns
     -------
@@ -82,7 +80,7 @@ def max_error(u: ArrayLike, u_exact: ArrayLike) -> float:
     Raises
     ------
     InputError
-        If the shapes differ, or there are no points.
+        As `pointwise_error`.
 
     Examples
     --------
@@ -98,8 +96,7 @@ def rms_error(u: ArrayLike, u_exact: ArrayLike) -> float:
 
     Parameters
     ----------
-    u, u_exact : array [n, m] or [n]
-        Prediction and exact solution at the same points, of exactly the same shape.
+    u, u_exact : as in `pointwise_error`.
 
     Returns
     -------
@@ -109,7 +106,7 @@ def rms_error(u: ArrayLike, u_exact: ArrayLike) -> float:
     Raises
     ------
     InputError
-        If the shapes differ, or there are no points.
+        As `pointwise_error`.
     """
     difference, _ = _difference(u, u_exact)
     return _euclidean(difference) / float(np.sqrt(difference.size))

@@ -48,10 +48,7 @@ def parallel_efficiency(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
 
     Parameters
     ----------
-    ranks : array [k]
-        The numbers of ranks P; different whole numbers ≥ 1.
-    seconds : array [k]
-        The time T_P > 0 for the same work, or for a unit of work.
+    ranks, seconds : as in `speed_up`.
 
     Returns
     -------
@@ -61,7 +58,7 @@ def parallel_efficiency(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
     Raises
     ------
     InputError
-        If the shapes differ, or a number is out of its range.
+        As `speed_up`.
 
     Examples
     --------

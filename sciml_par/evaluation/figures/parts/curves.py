@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import as_real, check_finite, check_label
+from sciml_par.evaluation._arrays import as_real, check_finite, check_label, keep
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +53,15 @@ class LossCurve:
         check_label(self.label, "LossCurve.label")
         where = f"LossCurve {self.label!r}"
         step = _steps(self.step, f"{where}, step")
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "loss", _numbers(self.loss, f"{where}, loss", step))
-        given = (self.terms or {}).items()
-        terms = {name: _numbers(values, f"{where}, {name}", step) for name, values in given}
-        object.__setattr__(self, "terms", MappingProxyType(terms))
+        terms = {
+            name: _numbers(values, f"{where}, {name}", step)
+            for name, values in (self.terms or {}).items()
+        }
+        keep(self, step=step, loss=_numbers(self.loss, f"{where}, loss", step))
+        keep(self, terms=MappingProxyType(terms), phases=_phases(self.phases, where))
         if self.learning_rate is not None:
             rate = _numbers(self.learning_rate, f"{where}, learning_rate", step)
-            object.__setattr__(self, "learning_rate", rate)
-        object.__setattr__(self, "phases", _phases(self.phases, where))
+            keep(self, learning_rate=rate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,7 @@ class UnknownCurve:
         check_label(self.label, "UnknownCurve.label")
         where = f"UnknownCurve {self.name!r}"
         step = _steps(self.step, f"{where}, step")
-        object.__setattr__(self, "step", step)
-        object.__setattr__(self, "value", _numbers(self.value, f"{where}, value", step))
+        keep(self, step=step, value=_numbers(self.value, f"{where}, value", step))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +127,14 @@ class AccuracyCurve:
     def __post_init__(self) -> None:
         check_label(self.label, "AccuracyCurve.label")
         where = f"AccuracyCurve {self.label!r}"
-        accuracy = _shares(self.accuracy, f"{where}, accuracy")
-        object.__setattr__(self, "accuracy", accuracy)
-        if self.training_accuracy is not None:
-            training = _shares(self.training_accuracy, f"{where}, training_accuracy", accuracy)
-            object.__setattr__(self, "training_accuracy", training)
+        for name in ("accuracy", "training_accuracy"):
+            if (values := getattr(self, name)) is not None:
+                like = None if name == "accuracy" else self.accuracy
+                shares = _numbers(values, f"{where}, {name}", like)
+                if not np.all((shares >= 0) & (shares <= 1)):
+                    got = f"expected shares from 0 to 1; got {shares.tolist()}."
+                    raise InputError(f"{where}, {name}: {got}")
+                keep(self, **{name: shares})
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,25 +176,26 @@ class ScalingCurve:
         where = f"ScalingCurve {self.label!r}"
         if (self.efficiency is None) == (self.time is None):
             raise InputError(f"{where}: pass either efficiency or time.")
-        if self.kind not in ("measured", "modelled", "published"):
-            raise InputError(
-                f"{where}: expected kind 'measured', 'modelled' or 'published'; got {self.kind!r}."
-            )
-        if self.scaling not in ("weak", "strong", None):
-            raise InputError(
-                f"{where}: expected scaling 'weak', 'strong' or None; got {self.scaling!r}."
-            )
+        for name, allowed, said in (
+            (
+                "kind",
+                ("measured", "modelled", "published"),
+                "'measured', 'modelled' or 'published'",
+            ),
+            ("scaling", ("weak", "strong", None), "'weak', 'strong' or None"),
+        ):
+            if (value := getattr(self, name)) not in allowed:
+                raise InputError(f"{where}: expected {name} {said}; got {value!r}.")
         ranks = _numbers(self.ranks, f"{where}, ranks")
         if not np.all((ranks >= 1) & np.isfinite(ranks)) or np.any(np.diff(ranks) <= 0):
             raise InputError(
                 f"{where}, ranks: expected increasing numbers, from 1 on; got {ranks.tolist()}."
             )
-        object.__setattr__(self, "ranks", ranks)
         name = "efficiency" if self.time is None else "time"
         values = _numbers(getattr(self, name), f"{where}, {name}", ranks)
         if not np.all((values > 0) & np.isfinite(values)):
             raise InputError(f"{where}, {name}: expected positive numbers; got {values.tolist()}.")
-        object.__setattr__(self, name, values)
+        keep(self, ranks=ranks, **{name: values})
 
 
 def _numbers(values: np.ndarray, where: str, like: np.ndarray | None = None) -> np.ndarray:
@@ -213,13 +216,6 @@ def _steps(values: np.ndarray, where: str) -> np.ndarray:
     if np.any(np.diff(steps) < 0):
         raise InputError(f"{where}: expected steps that never decrease. Sort them.")
     return steps
-
-
-def _shares(values: np.ndarray, where: str, like: np.ndarray | None = None) -> np.ndarray:
-    found = _numbers(values, where, like)
-    if not np.all((found >= 0) & (found <= 1)):
-        raise InputError(f"{where}: expected shares from 0 to 1; got {found.tolist()}.")
-    return found
 
 
 def _phases(phases: Sequence[tuple[float, str]], where: str) -> tuple[tuple[float, str], ...]:

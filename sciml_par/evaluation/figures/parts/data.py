@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import as_columns, as_real, check_finite, check_label
+from sciml_par.evaluation._arrays import (
+    as_columns,
+    as_real,
+    check_finite,
+    check_label,
+    keep,
+)
 from sciml_par.evaluation.metrics.norms import relative_l2_error
 
 
@@ -42,9 +48,9 @@ class Shard:
             where = f"Shard {self.label!r}, training_points"
             points = as_columns(self.training_points, where)
             check_finite(points, where)
-            object.__setattr__(self, "training_points", points)
+            keep(self, training_points=points)
         if self.sub_domain is not None:
-            object.__setattr__(self, "sub_domain", _corners(self.sub_domain, self.label))
+            keep(self, sub_domain=_corners(self.sub_domain, self.label))
 
     @property
     def corners(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -128,17 +134,24 @@ class Prediction:
         where = f"Prediction {self.label!r}"
         x, u = as_columns(self.x, f"{where}, x"), as_columns(self.u, f"{where}, u")
         check_finite(x, f"{where}, x")
-        _check_rows(x, u, where)
-        object.__setattr__(self, "x", x)
-        object.__setattr__(self, "u", u)
+        if len(x) == 0 or len(x) != len(u):
+            raise InputError(
+                f"{where}: expected x of shape [n, d] and u of shape [n, m] with the same n >= 1; "
+                f"got x {list(x.shape)} and u {list(u.shape)}. Evaluate the network at every row "
+                "of x."
+            )
+        keep(self, x=x, u=u, shards=_checked_shards(self.shards, x.shape[1], where))
         for name in ("u_exact", "estimated_error"):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _like_u(given, u, f"{where}, {name}"))
-        object.__setattr__(self, "shards", _checked_shards(self.shards, x.shape[1], where))
-        object.__setattr__(self, "inside", _mask(self.inside, len(x), where))
+            if (values := getattr(self, name)) is not None:
+                keep(self, **{name: as_columns(values, f"{where}, {name}")})
+                if (shape := getattr(self, name).shape) != u.shape:
+                    raise InputError(
+                        f"{where}, {name}: expected the shape of u, {list(u.shape)}; got "
+                        f"{list(shape)}. Evaluate it at every row of x."
+                    )
+        keep(self, inside=_mask(self.inside, len(x), where))
         for name, count, letter in (("coordinates", x.shape[1], "x"), ("fields", u.shape[1], "u")):
-            names = _names(getattr(self, name), count, letter, f"{where}, {name}")
-            object.__setattr__(self, name, names)
+            keep(self, **{name: _names(getattr(self, name), count, letter, f"{where}, {name}")})
 
     @property
     def known(self) -> bool:
@@ -176,24 +189,6 @@ class Prediction:
             return np.asarray(self.inside)
         covered = [((self.x >= lo) & (self.x <= hi)).all(axis=1) for lo, hi in boxes]
         return np.asarray(np.any(covered, axis=0) & self.inside)
-
-
-def _check_rows(x: np.ndarray, u: np.ndarray, where: str) -> None:
-    if len(x) == 0 or len(x) != len(u):
-        raise InputError(
-            f"{where}: expected x of shape [n, d] and u of shape [n, m] with the same n >= 1; "
-            f"got x {list(x.shape)} and u {list(u.shape)}. Evaluate the network at every row of x."
-        )
-
-
-def _like_u(values: ArrayLike, u: np.ndarray, where: str) -> np.ndarray:
-    array = as_columns(values, where)
-    if array.shape != u.shape:
-        raise InputError(
-            f"{where}: expected the shape of u, {list(u.shape)}; got {list(array.shape)}. "
-            "Evaluate it at every row of x."
-        )
-    return array
 
 
 def _checked_shards(shards: tuple[Shard, ...], dimension: int, where: str) -> tuple[Shard, ...]:
@@ -238,14 +233,11 @@ def _names(names: tuple[str, ...], count: int, letter: str, where: str) -> tuple
         raise InputError(f"{where}: expected {count} names in a tuple; got {names!r}.")
     for name in names:
         check_label(name, where)
-        if "$" in (name[1:-1] if _is_mathematics(name) else name):
+        is_mathematics = len(name) > 2 and name[0] == name[-1] == "$"
+        if "$" in (name[1:-1] if is_mathematics else name):
             raise InputError(
                 f"{where}: expected a name such as 'x', 'u_1' or 'temperature', or mathematics "
                 f"between two '$'; got {name!r}."
             )
     default = (letter,) if count == 1 else tuple(f"{letter}_{k + 1}" for k in range(count))
     return tuple(names) or default
-
-
-def _is_mathematics(name: str) -> bool:
-    return len(name) > 2 and name[0] == name[-1] == "$"

@@ -50,7 +50,7 @@ class Grid:
         """Put "text: symbol" above a panel `wide` inches; a text of more than two lines is cut."""
         wide = (wide or column_width(self.columns)) - (0.3 if symbol else 0.0)
         short = wrap(text, wide, size=8.0, lines=2)
-        axes.set_title(f"{short}: {symbol}" if symbol else short)
+        axes.set_title(": ".join(filter(None, (short, symbol))))
 
     def finish(self, title: str | None, height: float = 0.0) -> Figure:
         """Add title and legend, and make the figure higher by what they take, and by `height`."""
@@ -78,18 +78,35 @@ def make_grid(
     *,
     engine: Engine = "constrained",
     projection: str | None = None,
+    wide: Sequence[int] = (),
 ) -> Grid:
-    """Return a figure with a panel in each of the `cells`, by default in all; rows in inches."""
+    """Return a figure with a panel in each of the `cells`, by default in all; rows in inches.
+
+    A row that is `wide` has one panel over all columns.
+    """
     rows = len(heights)
-    cells = [divmod(i, columns) for i in range(rows * columns)] if cells is None else cells
+    everywhere = [(r, c) for r in range(rows) for c in range(1 if r in wide else columns)]
+    cells = everywhere if cells is None else cells
     # Figure, not pyplot: no window, no list of open figures, no choice of a display.
     figure = Figure((ONE_COLUMN if columns == 1 else TWO_COLUMNS, sum(heights)))
     FigureCanvasAgg(figure)
     # Without a panel to the right, half of the last tick label reaches over the panel's edge.
-    figure.set_layout_engine(engine, w_pad=0.04 if len(cells) == rows * columns else 0.1)
+    figure.set_layout_engine(engine, w_pad=0.04 if len(cells) == len(everywhere) else 0.1)
     layout = figure.add_gridspec(rows, columns, height_ratios=heights)
-    panels = {cell: figure.add_subplot(layout[cell], projection=projection) for cell in cells}
+    panels = {
+        (r, c): figure.add_subplot(
+            layout[r, :] if r in wide else layout[r, c], projection=projection
+        )
+        for r, c in cells
+    }
     return Grid(figure, panels, columns)
+
+
+def make_panels(count: int, columns: int, height: float) -> Grid:
+    """Return a figure of `count` panels, row by row, `height` inches each."""
+    columns = min(columns, count)
+    cells = [divmod(i, columns) for i in range(count)]
+    return make_grid([height] * (cells[-1][0] + 1), columns, cells)
 
 
 def wrap(text: str, inches: float, *, size: float, lines: int = 1) -> str:
@@ -110,8 +127,7 @@ def _legend_below(figure: Figure, panels: Sequence[Axes]) -> float:
             found.setdefault(label, handle)
     if not found:
         return 0.0
-    left_out = len(found) - MOST_ENTRIES
-    entries = list(found.items())[:MOST_ENTRIES]
+    entries, left_out = list(found.items())[:MOST_ENTRIES], len(found) - MOST_ENTRIES
     if left_out > 0:
         entries.append((f"and {left_out} more", Line2D([], [], alpha=0.0)))
     width = figure.get_figwidth() - 0.1
@@ -123,14 +139,7 @@ def _legend_below(figure: Figure, panels: Sequence[Axes]) -> float:
         for n in range(len(labels), 0, -1)
         if n == 1 or sum(part.max() for part in np.array_split(widths, n)) <= width
     )
-    legend = figure.legend(
-        [handle for _, handle in entries],
-        labels,
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        handlelength=2.4,
-        columnspacing=1.2,
-        borderaxespad=0.2,
-    )
+    look: Any = {"handlelength": 2.4, "columnspacing": 1.2, "borderaxespad": 0.2, "frameon": False}
+    handles = [handle for _, handle in entries]
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
     return 0.08 + legend.get_window_extent().height / figure.dpi

@@ -1,17 +1,16 @@
-"""Which members share a panel, and the mean and deviation of several."""
+"""Which members share a panel, their mean and deviation, and the axis limits that show them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.limits import finite
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
 Panels = Literal["auto", "shared", "separate"]
@@ -20,30 +19,28 @@ MOST_PLANES = 4
 ENOUGH = 4  # members with a mean and a deviation
 FEW = 8  # members that are told apart by colours
 DEVIATIONS = 2.0  # the half width of the band
+_MARGIN = 0.08
+_HUGE = 1e300  # beyond it, the arithmetic of the limits would overflow
+_DIP = 1e-3  # an error this much below the median is the dip at a change of sign, or rounding
+_RISE = 1e4  # extrapolation may raise an error axis by this factor
 
 
 def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, ...]:
     """Return `curves` as a tuple, all of one d and m, with NaN for values outside the domain."""
-    found = check_items(curves, Prediction, where)
-    shapes = {(curve.dimension, curve.components) for curve in found}
+    curves = check_items(curves, Prediction, where)
+    shapes = {(curve.dimension, curve.components) for curve in curves}
     if len(shapes) > 1:
         raise InputError(
             f"{where}: expected predictions of one (d, m); got {sorted(shapes)}. "
             "Draw a figure each."
         )
-    return tuple(_inside(curve) for curve in found)
-
-
-def _inside(curve: Prediction) -> Prediction:
-    outside = ~np.asarray(curve.inside)[:, np.newaxis]
-    if not outside.any():
-        return curve
-    exact, estimate = (
-        None if each is None else np.where(outside, np.nan, each)
-        for each in (curve.u_exact, curve.estimated_error)
-    )
-    u = np.where(outside, np.nan, curve.u)
-    return replace(curve, u=u, u_exact=exact, estimated_error=estimate)
+    names, checked = ("u", "u_exact", "estimated_error"), []
+    for curve in curves:
+        inside = np.asarray(curve.inside)[:, np.newaxis]
+        arrays = {name: getattr(curve, name) for name in names}
+        kept: Any = {n: np.where(inside, a, np.nan) for n, a in arrays.items() if a is not None}
+        checked.append(curve if inside.all() else replace(curve, **kept))
+    return tuple(checked)
 
 
 def too_many_dimensions(curve: Prediction, where: str) -> InputError:
@@ -58,17 +55,16 @@ def share_panel(curves: Sequence[Prediction], panels: Panels) -> bool:
     """Return whether all members share a panel: by default, if their exact solutions agree."""
     if panels not in ("auto", "shared", "separate"):
         raise InputError(f"panels: expected 'auto', 'shared' or 'separate'; got {panels!r}.")
-    if panels != "auto":
-        return panels == "shared"
     known = [curve for curve in curves if curve.known]
-    return all(_same_exact(known[0], other) for other in known[1:])
-
-
-def _same_exact(one: Prediction, other: Prediction) -> bool:
-    scale = float(np.max(np.abs(finite([one.exact])), initial=0.0)) or 1.0
+    if panels != "auto" or not known:
+        return panels != "separate"
+    x, exact = known[0].x, known[0].exact
     # The tolerance of a float32 evaluation of one formula.
-    return np.array_equal(one.x, other.x) and bool(
-        np.allclose(one.exact, other.exact, 0.0, 1e-5 * scale, equal_nan=True)
+    tolerance = 1e-5 * (float(np.max(np.abs(finite([exact])), initial=0.0)) or 1.0)
+    return all(
+        np.array_equal(x, other.x)
+        and np.allclose(exact, other.exact, 0.0, tolerance, equal_nan=True)
+        for other in known[1:]
     )
 
 
@@ -85,6 +81,11 @@ def in_order(curve: Prediction) -> np.ndarray:
     return np.argsort(curve.x[:, 0], kind="stable")
 
 
+def by_shard(curves: Sequence[Prediction]) -> bool:
+    """Return whether the colours stand for shards: one network, trained by several ranks."""
+    return len(curves) == 1 and len(curves[0].shards) > 1
+
+
 def has_mean(curves: Sequence[Prediction]) -> bool:
     """Return whether the mean is meaningful: four sound members of one x and training region."""
     first = curves[0]
@@ -92,6 +93,16 @@ def has_mean(curves: Sequence[Prediction]) -> bool:
         np.array_equal(curve.x, first.x) and np.array_equal(curve.trained, first.trained)
         for curve in curves[1:]
     )
+
+
+def sound_members(curves: Sequence[Prediction]) -> Sequence[Prediction]:
+    """Return the members of the mean, or the first one if there is none."""
+    return [curve for curve in curves if curve.sound] if has_mean(curves) else curves[:1]
+
+
+def a_few(count: int, most: int = FEW) -> list[int]:
+    """Return at most `most` of the numbers below `count`, evenly chosen."""
+    return sorted({round(i) for i in np.linspace(0, count - 1, min(count, most))})
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,77 @@ def spread_of(curves: Sequence[Prediction], component: int) -> Spread:
     return Spread(mean, DEVIATIONS * deviation, error, largest)
 
 
-def a_few(count: int, most: int = FEW) -> list[int]:
-    """Return at most `most` of the numbers below `count`, evenly chosen."""
-    return sorted({round(i) for i in np.linspace(0, count - 1, min(count, most))})
+def finite(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the finite numbers of all arrays, as one vector."""
+    flat = np.concatenate([np.empty(0), *(np.ravel(array) for array in arrays)])
+    return np.asarray(np.clip(flat[np.isfinite(flat)], -_HUGE, _HUGE))
+
+
+def range_of(arrays: Iterable[np.ndarray], margin: float = _MARGIN) -> tuple[float, float]:
+    """Return the least and the greatest finite number, widened by a share `margin` of the range."""
+    values = finite(arrays)
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    pad = margin * _span(low, high)
+    return low - pad, high + pad
+
+
+def value_limits(curves: Sequence[Prediction], component: int) -> tuple[float, float]:
+    """Return limits for u and u*: the range of u*, as far as it is known."""
+    exact = finite(curve.exact[:, component] for curve in curves)
+    inside = finite(curve.u[curve.trained, component] for curve in curves)
+    if exact.size:
+        low, high = float(exact.min()), float(exact.max())
+        reach = _span(low, high)
+        return range_of([exact, np.clip(inside, low - reach, high + reach)])
+    return range_of([inside] if inside.size else [curve.u[:, component] for curve in curves])
+
+
+def log_limits(values: np.ndarray) -> tuple[float, float]:
+    """Return limits of a log axis around the positive `values`: at least one decade, at most 30."""
+    positive = _positive(values)
+    if not positive.size:
+        return 1e-16, 1.0
+    high = 1.5 * float(positive.max())
+    return min(max(float(positive.min()) / 1.5, high * 1e-30), high / 10.0), high
+
+
+def error_limits(
+    errors: Sequence[np.ndarray], trained: Sequence[np.ndarray]
+) -> tuple[float, float]:
+    """Return the limits of the log axis for pointwise errors, [n] a member."""
+    inside = [_positive(e[mask]) for e, mask in zip(errors, trained, strict=True)]
+    inside = [part for part in inside if part.size]
+    everything = _positive(np.concatenate([np.empty(0), *errors]))
+    if not inside:
+        return log_limits(everything)
+    low = min(max(float(part.min()), _DIP * float(np.median(part))) for part in inside)
+    high = min(float(everything.max()), _RISE * max(float(part.max()) for part in inside))
+    return log_limits(np.array([low, high]))
+
+
+def near(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+    """Bring what lies far outside the limits nearer: a renderer loses lines to 1e30 altogether."""
+    reach = 100.0 * (limits[1] - limits[0])
+    return np.asarray(np.clip(values, limits[0] - reach, limits[1] + reach))
+
+
+def name_of(curve: Prediction, curves: Sequence[Prediction]) -> str:
+    """Return the label, with a remark if a component of the line cannot be seen, or only partly."""
+    values = curve.u[curve.inside]
+    if not np.all(np.isfinite(values)):
+        return f"{curve.label} (not finite)"
+    for component in range(curve.components):
+        low, high = value_limits(curves, component)
+        if not np.any((values[:, component] >= low) & (values[:, component] <= high)):
+            return f"{curve.label} (off scale)"
+    return curve.label
+
+
+def _positive(values: np.ndarray) -> np.ndarray:
+    numbers = finite([values])
+    return np.asarray(numbers[numbers > 0.0])
+
+
+def _span(low: float, high: float) -> float:
+    size = max(abs(low), abs(high))
+    return high - low if high - low > 1e-12 * size else size or 1.0

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import as_columns, check_finite, check_label
+from sciml_par.evaluation._arrays import as_columns, check_finite, check_label, keep
+from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.style import symbol
 
 HELD_OUT = "held out"
 """The end of the label of observations that were not trained on."""
@@ -52,14 +52,14 @@ class Observed:
         for name in ("x", "u", "noise"):
             array = as_columns(getattr(self, name), f"{where}, {name}")
             check_finite(array, f"{where}, {name}")
-            object.__setattr__(self, name, array)
+            keep(self, **{name: array})
         if self.u.shape != self.noise.shape or len(self.u) != len(self.x):
             raise InputError(
                 f"{where}: expected x of shape [n, d], and u and noise of shape [n, c]; got "
                 f"{list(self.x.shape)}, {list(self.u.shape)} and {list(self.noise.shape)}."
             )
         columns = self.u.shape[1]
-        object.__setattr__(self, "components", tuple(self.components) or tuple(range(columns)))
+        keep(self, components=tuple(self.components) or tuple(range(columns)))
         if len(self.components) != columns:
             raise InputError(
                 f"{where}: expected the numbers of {columns} components; got {self.components}."
@@ -138,15 +138,15 @@ def prediction_of(uncertainty: Uncertain, where: str) -> Prediction:
     return found
 
 
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "kappa", "lambda"),
+    *("mu", "nu", "xi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega"),
+)
+
+
 def name_of_number(name: str) -> str:
     """Return the name of an unknown as mathematics."""
     base, bracket, place = name.partition("[")
     if not bracket and base in _GREEK:
         return f"$\\{base}$"
-    return f"${symbol(base)}$" + (f"[{place}" if bracket else "")
-
-
-_GREEK = (
-    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "kappa", "lambda"),
-    *("mu", "nu", "xi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega"),
-)
+    return style.math(base) + (f"[{place}" if bracket else "")

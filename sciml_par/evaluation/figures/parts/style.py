@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
@@ -12,12 +13,11 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 
 INK = "#222222"
 NEUTRAL = "#7f7f7f"
-EXACT: dict[str, Any] = {
-    "color": "#bdbdbd",
-    "linewidth": 4.0,
-    "solid_capstyle": "round",
-    "zorder": 1.5,
-}
+EXACT: dict[str, Any] = {"color": "#bdbdbd", "linewidth": 4.0, "solid_capstyle": "round"}
+EXACT |= {"zorder": 1.5}
+DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4.0, 2.5))}
+DASHED |= {"zorder": 3.0}
+"""An exact solution or a true value that lies over a line."""
 
 TIMES = ("t", "time", "$t$")
 """Names of coordinates that are drawn as time."""
@@ -28,27 +28,15 @@ TRUE_ERROR, ESTIMATED, LARGEST = "|true error|", "|estimated error|", "largest |
 PALE: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.5, "alpha": 0.7, "zorder": 2.0}
 """A member among others."""
 
-DOTS: dict[str, Any] = {
-    "s": 9.0,
-    "color": "white",
-    "edgecolors": INK,
-    "linewidths": 0.6,
-    "zorder": 3.0,
-    "clip_on": False,
-}
+DOTS: dict[str, Any] = {"s": 9.0, "color": "white", "edgecolors": INK, "linewidths": 0.6}
+DOTS |= {"zorder": 3.0, "clip_on": False}
 """The places of observations on a map."""
 
 # Okabe and Ito (2008), "Color universal design", without yellow, which is faint as a line on
 # white; the wine red of Paul Tol's "muted" scheme (2021) stands in for it.
 PALETTE = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-    "#882255",
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
+    *("#e69f00", "#56b4e9", "#000000", "#882255"),
 )
 # Five patterns against eight colours: 40 members before a pair repeats.
 DASHES: tuple[Any, ...] = (
@@ -67,33 +55,25 @@ _RC: Any = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "mathtext.fontset": "dejavusans",
-    "font.size": 8.0,
-    "axes.labelsize": 8.0,
-    "axes.titlesize": 8.0,
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8.0),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7.0),
     "figure.titlesize": 9.0,
-    "legend.fontsize": 7.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.4),
     "lines.linewidth": 1.3,
     "path.simplify": True,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "white"),
     "savefig.bbox": None,
     "axes.unicode_minus": True,
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
+    **dict.fromkeys(("pdf.fonttype", "ps.fonttype"), 42),
 }
 
 
-def paper_style() -> AbstractContextManager[None]:
-    """Return a context in which Matplotlib draws in this package's style."""
-    return matplotlib.rc_context(_RC)
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Draw in this package's style, within this context or in the function that it decorates."""
+    with matplotlib.rc_context(_RC):
+        yield
 
 
 def color_of(index: int) -> str:
@@ -121,9 +101,19 @@ def symbol(name: str) -> str:
     return _upright(name)
 
 
+def of_time(curve: Prediction) -> list[int]:
+    """Return which coordinates are the time."""
+    return [i for i, name in enumerate(curve.coordinates) if name.lower() in TIMES]
+
+
+def math(name: str) -> str:
+    """Return a name as mathematics."""
+    return f"${symbol(name)}$"
+
+
 def coordinate(curve: Prediction, axis: int) -> str:
     """Return the label of an axis over a coordinate."""
-    return f"${symbol(curve.coordinates[axis])}$"
+    return math(curve.coordinates[axis])
 
 
 def value_label(curve: Prediction, component: int, *, coordinates: int = 1) -> str:
@@ -134,8 +124,7 @@ def value_label(curve: Prediction, component: int, *, coordinates: int = 1) -> s
 
 def error_label(curve: Prediction, component: int) -> str:
     """Return the label |u − u*| of a pointwise error."""
-    name = symbol(curve.fields[component])
-    return f"$|{name} - {name}^*|$"
+    return "$|{0} - {0}^*|$".format(symbol(curve.fields[component]))
 
 
 def exact_label(curve: Prediction, component: int) -> str:
