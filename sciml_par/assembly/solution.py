@@ -99,10 +99,11 @@ class Solution:
         shapes = [[tuple(v.shape) for v in n.trainable_variables] for n in self.networks]
         flat = [shape for of_network in shapes for shape in of_network]
         ends = np.cumsum([0, *(int(np.prod(shape)) for shape in flat)])
-        parts = [
-            tf.constant(self.theta[a:b].reshape(shape))
-            for (a, b), shape in zip(pairwise(ends), flat, strict=True)
-        ]
+        with tf.init_scope():  # as numbers, also while a function of u is traced
+            parts = [
+                tf.constant(self.theta[a:b].reshape(shape))
+                for (a, b), shape in zip(pairwise(ends), flat, strict=True)
+            ]
         counts = np.cumsum([0, *map(len, shapes)])
         return [parts[a:b] for a, b in pairwise(counts)]
 

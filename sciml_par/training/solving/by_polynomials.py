@@ -44,12 +44,13 @@ _INTERACTING = 2
 variance; residuals at unseen points tell whether this suits the solution."""
 _MOST_COLUMNS = 1_400
 _POINTS_PER_COLUMN, _MOST_STEPS = 2.5, 15
-_RICHER = {1: 10, 2: 4, 3: 2}
-_RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 2, 2
-"""By which the degree is higher of polynomials that tell the error."""
-_FALL, _LEAST_STAGES = 3.0, 4
-"""A stage after which the residual at unseen points has not fallen by this factor is the last, but
-not before the polynomials can resolve some oscillations."""
+_RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, 4
+"""The degree of polynomials that tell the error: so many times as high on the box in up to three
+dimensions, and higher by so much otherwise."""
+_FALL, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 5.0, 4
+"""A stage after which the residual at unseen points has not fallen by the first factor is the last,
+but not before the polynomials can resolve some oscillations. By the second factor it must have
+fallen for an estimate of the error to be made, whose residual will hardly fall by more."""
 _MOST_DIMENSIONS = 3
 _OF_WINDOWS = {1: range(12, 25, 4), 2: range(10, 19, 4), 3: range(6, 9, 2)}
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
@@ -98,6 +99,17 @@ class _Stage:
     def solution(self) -> Solution:
         """u."""
         return Solution.of(self.unseen.problem, self.model)
+
+    @cached_property
+    def at(self) -> dict[int, Array]:
+        """u at the points of the evaluation, by the identity of the points."""
+        return {}
+
+    def values(self, x: Array) -> Array:
+        """Return u at the points of the evaluation, x: [k, d] -> [k, m], computed once (local)."""
+        if id(x) not in self.at:
+            self.at[id(x)] = self.solution(x)
+        return self.at[id(x)]
 
 
 def climb_by_polynomials(ladder: Ladder) -> str | None:
@@ -172,7 +184,8 @@ class _Polynomials:
             fall = math.inf if best is None else self._fall(best, stage)
             foreseen = math.inf if best is None else self._foreseen(best, stage)
             best = stage if best is None or fall > 1.0 else best
-            if ladder.decided(foreseen <= ladder.tolerance) and self._useful(stage):
+            promising = foreseen <= ladder.tolerance and fall >= _FALL_FOR_ERROR
+            if ladder.decided(promising) and self._useful(stage):
                 self._conclude(stage)
                 if ladder.met:
                     return stage
@@ -190,7 +203,7 @@ class _Polynomials:
         breaks = [
             np.linspace(a, b, _FIRST_CELLS[self._d] + 1) for a, b in zip(lower, upper, strict=True)
         ]
-        best, seconds, little, concluded = before, 0.0, 0, before
+        best, seconds, little, concluded, smooth = before, 0.0, 0, before, True
         while True:
             model = self._windowed(breaks, degree)
             count = model.coefficients.shape.num_elements()
@@ -204,17 +217,20 @@ class _Polynomials:
                 break
             seconds = ladder.longest(time.perf_counter() - began)
             ladder.say("polynomials, windows", self._text(stage), stage.judged.loss, "")
-            foreseen, falls = self._foreseen(best, stage), self._fall(best, stage) > _LITTLE_FALL
-            little = 0 if falls else little + 1
+            foreseen, fall = self._foreseen(best, stage), self._fall(best, stage)
+            little = 0 if fall > _LITTLE_FALL else little + 1
+            # Where a higher degree is in vain, as at a corner, cells are divided from now on.
+            smooth = smooth and (degree == best.degree or best is before or fall >= _FALL)
             best = stage
             if ladder.decided(little > _MOST_WITHOUT_FALL):
                 break
-            if ladder.decided(foreseen <= ladder.tolerance) and self._useful(stage):
+            promising = foreseen <= ladder.tolerance and fall >= _FALL_FOR_ERROR
+            if ladder.decided(promising) and self._useful(stage):
                 self._conclude(stage)
                 concluded = stage
                 if ladder.met:
                     return
-            breaks, degree = self._refined(stage)
+            breaks, degree = self._refined(stage, smooth=smooth)
         if best is not concluded and self._useful(best):
             self._conclude(best)
 
@@ -332,7 +348,7 @@ class _Polynomials:
     def _foreseen(self, before: _Stage, after: _Stage) -> float:
         """Return the change of u since the stage before, divided by the fall of the residual."""
         x, inside = self._ladder.at
-        u, former = (stage.solution(x[inside]) for stage in (after, before))
+        u, former = (stage.values(x)[inside] for stage in (after, before))
         size = max(float(np.linalg.norm(u)), np.finfo(np.float64).tiny)
         return float(np.linalg.norm(u - former)) / size / max(self._fall(before, after), 1.0)
 
@@ -373,7 +389,9 @@ class _Polynomials:
     def _error(self, stage: _Stage) -> ErrorEstimate:
         """Return the error by more polynomials on the linearized equations (local)."""
         began = time.perf_counter()
-        degree = stage.degree + _RICHER.get(self._d, _RICHER_OTHERWISE)
+        degree = stage.degree + _RICHER_OTHERWISE
+        if self._d <= _MOST_DIMENSIONS:
+            degree = math.ceil(_RICHER * stage.degree)
         if len(stage.model.cells.kept) == 1 and not stage.model.cells.dropped:
             richer = self._model(degree)
             count = int(_POINTS_PER_COLUMN * richer.width)
@@ -413,11 +431,11 @@ class _Polynomials:
                 np.concatenate([stage.steps.direction.ravel(), nothing.ravel()]), stage.steps.size
             ),
         )
-        prediction = Prediction("prediction", x, solution(x), inside=inside)
+        prediction = Prediction("prediction", x, stage.values(x), inside=inside)
         error = estimate_by([corrected], self._problem, prediction, began, (), converges=False)
         return if_converged(error, corrected, (x, inside), ())
 
-    def _refined(self, stage: _Stage) -> tuple[list[Array], int]:
+    def _refined(self, stage: _Stage, *, smooth: bool) -> tuple[list[Array], int]:
         """Return breaks between which cells of large residuals are divided, or a higher degree.
 
         The degree rises where coefficients fall fast with it, so that u is smooth in most of these
@@ -433,7 +451,7 @@ class _Polynomials:
         top = c[:, total >= degree - 1].max(axis=1)
         rough = large & (top >= _ROUGH * c[:, np.abs(total - degree / 2) <= 1].max(axis=1))
         higher = [each for each in _OF_WINDOWS[self._d] if each > degree]
-        if higher and not np.count_nonzero(rough) > _MANY * np.count_nonzero(large):
+        if smooth and higher and not np.count_nonzero(rough) > _MANY * np.count_nonzero(large):
             return [np.asarray(each) for each in cells.breaks], higher[0]
         rough = rough if rough.any() else large
         exponents = stage.model.exponents

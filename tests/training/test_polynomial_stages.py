@@ -1,0 +1,156 @@
+"""`solve` by polynomials: on the box, in windows, what they leave to other methods, and results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par.parallel as sp
+from sciml_par.assembly.equations import Equations, NotByJetsError
+from sciml_par.networks import Polynomials
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interval,
+    Periodic,
+    Problem,
+    Residual,
+    derivative,
+    distance_to,
+    impose_dirichlet,
+    laplacian,
+)
+from sciml_par.results import Result
+from sciml_par.training.solving.cell_points import PointsOfTerms
+from sciml_par.training.solving.solve import solve
+
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
+SQUARE = Box([0, 0], [1, 2])
+
+
+def wave(x: Any) -> Any:
+    return np.sin(3 * x[:, :1]) * np.cos(2 * x[:, 1:])
+
+
+def source(x: Any) -> Any:
+    return -13 * wave(x) + wave(x) ** 3
+
+
+def reaction(**more: Any) -> tuple[Problem, list[int]]:
+    """Δu + u³ = f, and how often its equation is called."""
+    calls: list[int] = []
+
+    def equation(u: Any, x: Any, f: Any) -> Any:
+        calls.append(1)
+        return laplacian(u, x) + u(x) ** 3 - f
+
+    given = {"conditions": [Dirichlet(wave)], **more}
+    return Problem(SQUARE, Residual(equation, data=source), exact=wave, **given), calls
+
+
+def check(result: Result, tolerance: float) -> None:
+    """The tolerance is met, the error is not claimed too small, and ranks have the same digits."""
+    error = result.error
+    assert result.relative_l2_error <= (1 + error.own_error) * error.relative
+    assert error.relative <= tolerance
+    (model,) = result.networks
+    assert isinstance(model, Polynomials)
+    weights = model.coefficients.numpy().tobytes()
+    assert len(set(sp.current_world().communicator.allgather_object(weights))) == 1
+
+
+def test_a_smooth_solution(tmp_path: Any) -> None:
+    problem, calls = reaction()
+    result = solve(problem, tolerance=1e-8, progress=False)
+    check(result, 1e-8)
+    assert len(calls) < 76  # as often as random features called it
+    member = result.members[0]
+    assert member.validation_loss < 1e-8 * member.zero_loss
+    assert member.misfits["dirichlet"] < 1e-6
+    folder = sp.current_world().communicator.on_root(lambda: tmp_path / "result")
+    result.save(folder)
+    x = np.random.default_rng(0).uniform(size=(20, 2))
+    again = Result.load(folder)
+    np.testing.assert_array_equal(again.predict(x).mean, result.predict(x).mean)
+    assert again.error.relative == result.error.relative
+
+    def slope(u: Any, x: Any) -> Any:
+        return derivative(u, x, 0)
+
+    found = result.evaluate(slope, x)
+    true = np.abs(found.mean - 3 * np.cos(3 * x[:, :1]) * np.cos(2 * x[:, 1:]))
+    assert np.linalg.norm(true) < 3 * np.linalg.norm(found.error) < 1e-5
+
+
+def test_a_layer_is_found_by_windows() -> None:
+    def layer(x: Any) -> Any:
+        return np.tanh((x - 0.3) / 0.01)
+
+    def curvature(x: Any) -> Any:
+        return -2e4 * layer(x) * (1 - layer(x) ** 2)
+
+    problem = Problem(
+        Interval(0, 1),
+        Residual(lambda u, x, f: laplacian(u, x) - f, data=curvature),
+        conditions=[Dirichlet(layer)],
+        exact=layer,
+    )
+    result = solve(problem, tolerance=1e-6, progress=False)
+    check(result, 1e-6)
+    breaks = result.networks[0].cells.breaks[0]
+    assert len(breaks) > 5
+    assert np.diff(breaks)[np.searchsorted(breaks, 0.3) - 1] == pytest.approx(np.diff(breaks).min())
+
+
+def test_an_ansatz_and_a_periodic_solution() -> None:
+    ansatz = impose_dirichlet(lambda x: 1 + x, distance_to(Interval(0, 1)))
+    grows = Problem(
+        Interval(0, 1),
+        Residual(
+            lambda u, x, f: laplacian(u, x) + u(x) * derivative(u, x, 0) - f,
+            data=lambda x: np.log(2) ** 2 * 2**x + np.log(2) * 4**x,
+        ),
+        ansatz=ansatz,
+        exact=lambda x: 2**x,
+    )
+    check(solve(grows, tolerance=1e-8, progress=False), 1e-8)
+    around = Problem(
+        Interval(0, 1),
+        Residual(
+            lambda u, x, f: laplacian(u, x) - u(x) - f,
+            data=lambda x: -(1 + 4 * np.pi**2) * np.sin(2 * np.pi * x),
+        ),
+        conditions=[Periodic(0)],
+        exact=lambda x: np.sin(2 * np.pi * x),
+    )
+    check(solve(around, tolerance=1e-8, progress=False), 1e-8)
+
+
+def by_own_tape(u: Any, x: Any, f: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = u(x)
+    return tape.gradient(value, x)[:, :1] - f
+
+
+CASES: dict[str, Any] = {
+    "third and fourth order": lambda u, x, f: derivative(u, x, 0, 0, 0) - f,
+    "couples points": lambda u, x, f: laplacian(u, x) - tf.reduce_mean(u(x)) - f,
+    "tape": by_own_tape,
+    "depend on u": lambda u, x, f: (
+        laplacian(u, x) - f if tf.reduce_sum(u(x)) > 0 else derivative(u, x, 0) - f
+    ),
+}
+
+
+@pytest.mark.ranks(most=1, reason="local")
+@pytest.mark.parametrize("words", CASES)
+def test_what_is_left_to_other_methods(words: str) -> None:
+    problem = Problem(SQUARE, Residual(CASES[words], data=source), conditions=[Dirichlet(wave)])
+    points = PointsOfTerms(problem, 0).scattered(20, draw=0)
+    with pytest.raises(NotByJetsError, match=words):
+        Equations(problem, points.arrays, points.factors)
