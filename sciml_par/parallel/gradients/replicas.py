@@ -108,7 +108,7 @@ def compare(
     kind = tf.float64 if wide else tf.float32
     tensors = [tf.stop_gradient(tf.cast(_backend(each), kind)) for each in variables]
     settings = settings_of(optimizer)
-    about = [_number(settings), _rate(optimizer), early]
+    about = [_number(settings), _rate(optimizer, early), early]
     header = tf.stack([tf.cast(tf.convert_to_tensor(each), kind) for each in about])
     rows = tf.stack([header, *map(_sums, tensors)])
     # Each rank's rows are in its place; a rank that has joined has none.
@@ -159,13 +159,19 @@ def _number(settings: Mapping[str, str]) -> int:
     return 1 + int.from_bytes(hashlib.blake2b(text, digest_size=2).digest(), "little")
 
 
-def _rate(optimizer: Any) -> Any:
-    """Return the learning rate; 0 for a function, whose calls may count."""
+def _rate(optimizer: Any, early: Any) -> Any:
+    """Return the learning rate; NaN for a function, whose calls may count, and early if restored.
+
+    The rank that continues from a file broadcasts its rate after the first step.
+    """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     rate = None if inner is None else raw_learning_rate(inner)
     if callable(rate):
         rate = rate(inner.iterations) if hasattr(rate, "get_config") else None
-    return 0.0 if rate is None else rate
+    if rate is None:
+        return np.nan
+    continued = early & (tf.convert_to_tensor(inner.iterations) > 0)
+    return tf.where(continued, np.nan, tf.cast(tf.convert_to_tensor(rate), tf.float32))
 
 
 def _is_due(count: Any, first: bool) -> Any:
@@ -207,7 +213,8 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
         # A tf.function that creates a variable on its thread would be traced twice.
         with ThreadPoolExecutor(1) as other_thread:
             counters[key] = other_thread.submit(_zero).result()
-        weakref.finalize(variables[0], counters.pop, key, None).atexit = False
+        for each in variables:  # another variable may get the identity of one that is gone
+            weakref.finalize(each, counters.pop, key, None).atexit = False
     return counters[key]
 
 
@@ -249,8 +256,9 @@ class _Judge:
             name = next((name for name in names if len(set(texts[name])) > 1), "class")
             what = f"settings of the optimizer: {name}"
             return self._of_ranks(what, dict(enumerate(texts[name])))
-        if not np.allclose(rates[present], rates[present[0]], 1e-5, 0, equal_nan=True):
-            return self._of_ranks("learning rates", {int(r): f"{rates[r]:g}" for r in present})
+        told = present[np.isfinite(rates[present])]
+        if told.size and not np.allclose(rates[told], rates[told[0]], 1e-5, 0):
+            return self._of_ranks("learning rates", {int(r): f"{rates[r]:g}" for r in told})
         return None if early.any() else self._fault_of_weights(rows, present)
 
     def _of_ranks(self, what: str, texts: Mapping[int, str]) -> str:

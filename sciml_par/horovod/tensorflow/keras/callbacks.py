@@ -82,12 +82,19 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         super().__init__()
         self.root_rank = root_rank
         self.device = device
-        self.broadcast_done = False
-        self._sent: set[int] = set()
+        self._begin()
         self._local: list[Any] = []
-        self._batches = 0
         for variable in _as_list(local_variables):
             self.register_local_var(variable)
+
+    def _begin(self) -> None:
+        self.broadcast_done, self._batches = False, 0
+        self._sent: set[int] = set()
+
+    def set_model(self, model: Any) -> None:
+        if model is not self.model:
+            self._begin()
+        super().set_model(model)
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the values of `variable` on each rank."""
