@@ -26,7 +26,8 @@ from sciml_par.parallel.execution.graph_errors import MismatchInGraph
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
-from sciml_par.parallel.gradients.optimizer_state import raw_learning_rate
+from sciml_par.parallel.gradients.local_layers import refuse_local_layers_of
+from sciml_par.parallel.gradients.optimizer_state import backend_of, raw_learning_rate
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Sum
@@ -104,9 +105,9 @@ def compare(
     -------
     A zero, which a compiled graph must use.
     """
-    wide = any(_backend(each).dtype == tf.float64 for each in variables)
+    wide = any(backend_of(each).dtype == tf.float64 for each in variables)
     kind = tf.float64 if wide else tf.float32
-    tensors = [tf.stop_gradient(tf.cast(_backend(each), kind)) for each in variables]
+    tensors = [tf.stop_gradient(tf.cast(backend_of(each), kind)) for each in variables]
     settings = settings_of(optimizer)
     about = [_number(settings), _rate(optimizer, early), early]
     header = tf.stack([tf.cast(tf.convert_to_tensor(each), kind) for each in about])
@@ -181,14 +182,9 @@ def _is_due(count: Any, first: bool) -> Any:
     return due | (count == 1) if first else due
 
 
-def _backend(variable: Any) -> Any:
-    """Return the `tf.Variable` of a `keras.Variable`, whose `value` may be a cast copy."""
-    return getattr(variable, "_value", variable)
-
-
 def comparable(variables: Sequence[Any]) -> list[Any]:
     """Return the variables of real numbers among `variables`, which may be tensors."""
-    backends = [(each, _backend(each)) for each in variables]
+    backends = [(each, backend_of(each)) for each in variables]
     return [
         each
         for each, inner in backends
@@ -210,6 +206,7 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
     counters: dict[Any, Any] = current_world().kept.setdefault("reductions by variables", {})
     key = (group.identity, *map(id, variables))
     if key not in counters:
+        refuse_local_layers_of(variables)
         # A tf.function that creates a variable on its thread would be traced twice.
         with ThreadPoolExecutor(1) as other_thread:
             counters[key] = other_thread.submit(_zero).result()
@@ -231,7 +228,7 @@ class _Judge:
     ) -> None:
         self._group, self._settings = group, settings
         self._names = [getattr(each, "path", None) or each.name for each in variables]
-        backends = [_backend(each) for each in variables]
+        backends = [backend_of(each) for each in variables]
         self._sizes = np.array([each.shape.num_elements() for each in backends], np.float64)
         self._rounding = np.sqrt([_EPSILON.get(each.dtype.name, 2.0**-7) for each in backends])
 

@@ -29,7 +29,7 @@ from sciml_par.horovod.tensorflow.keras_version import (
 )
 from sciml_par.parallel import current_world, fused_broadcast, rank
 from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
-from sciml_par.parallel.gradients.optimizer_state import build, state_of
+from sciml_par.parallel.gradients.optimizer_state import backend_of, build, state_of
 from sciml_par.parallel.gradients.replicas import comparable, compare
 from sciml_par.parallel.requests.signature import AT_EPOCH_END
 
@@ -167,20 +167,20 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         """Return the model's weights, and those that only its optimizers know."""
         trained = [getattr(each, "_trainable_variables", ()) for each in optimizers_of(self.model)]
         weights = [*self.model.weights, *(variable for some in trained for variable in some)]
-        return list({id(_backend(weight)): weight for weight in weights}.values())
+        return list({id(backend_of(weight)): weight for weight in weights}.values())
 
     def _shared_variables(self, *, build_optimizer: bool) -> tuple[bool, list[Any]]:
         """Return whether no others can follow, and those weights and states not yet sent."""
-        model, own = self.model, {id(_backend(variable)) for variable in self._local}
+        model, own = self.model, {id(backend_of(variable)) for variable in self._local}
         optimizers = optimizers_of(model)
         if model.built and build_optimizer and model.optimizer is not None:
             build(model.optimizer, model.trainable_variables)
         complete = model.built and all(getattr(each, "built", True) for each in optimizers)
         weights = self._weights()
-        local = [weight for weight in weights if id(_backend(weight)) in own]
+        local = [weight for weight in weights if id(backend_of(weight)) in own]
         state = [variable for optimizer in optimizers for variable in state_of(optimizer)]
         variables = [
-            *(weight for weight in weights if id(_backend(weight)) not in own),
+            *(weight for weight in weights if id(backend_of(weight)) not in own),
             *(v for v in state if not any(_is_state_of(weight, v) for weight in local)),
         ]
         return complete, [each for each in variables if id(each) not in self._sent]
@@ -340,12 +340,12 @@ def _compare_after(epoch: int, batches: int, model: Any, local: Sequence[Any]) -
     optimizer = model.optimizer
     if not isinstance(optimizer, DistributedUpdate) or session_of_keras() is not None:
         return
-    reduction, own = optimizer._reduction, {id(_backend(variable)) for variable in local}
+    reduction, own = optimizer._reduction, {id(backend_of(variable)) for variable in local}
     group = reduction.communicator or current_world().communicator
     shared = [
         variable
         for variable in model.trainable_variables
-        if id(_backend(variable)) not in own and not reduction.is_local(variable)
+        if id(backend_of(variable)) not in own and not reduction.is_local(variable)
     ]
     when = f"{AT_EPOCH_END}{epoch + 1}, after {counted(batches, 'step')}"
     if group.size > 1:
@@ -407,8 +407,3 @@ def _as_list(variables: Any) -> list[Any]:
 
 def _is_variable(given: Any) -> bool:
     return isinstance(given, tf.Variable) or hasattr(given, "_value")
-
-
-def _backend(variable: Any) -> Any:
-    """Return the `tf.Variable` of a `keras.Variable`."""
-    return getattr(variable, "_value", variable)
