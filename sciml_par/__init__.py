@@ -4,7 +4,7 @@ from typing import Any
 
 import lazy_loader
 
-from sciml_par import _log_level as _log_level
+from sciml_par import _at_import as _at_import
 from sciml_par._other_names import names_of
 
 _attribute, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

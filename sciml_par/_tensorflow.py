@@ -18,11 +18,17 @@ from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sciml_par._log_level import ALL, IS_OURS, LOG_LEVEL, ONLY_FATAL
-
 __all__ = ["hidden_from_autograph", "import_module", "is_recorded", "tf"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+ALL, ONLY_FATAL = "0", "3"
+IS_OURS = "tensorflow" not in sys.modules and LOG_LEVEL not in os.environ
+"""Whether the package chooses the log level, which TensorFlow reads once, when it is imported."""
+
+if IS_OURS:
+    os.environ[LOG_LEVEL] = ONLY_FATAL
 
 
 def import_module(name: str, *, quiet: bool = True) -> ModuleType:
@@ -33,7 +39,7 @@ def import_module(name: str, *, quiet: bool = True) -> ModuleType:
     Python; if the import fails it is shown.
     """
     if name not in sys.modules:
-        with _quiet_start(quiet):
+        with quiet_start(quiet):
             importlib.import_module(name)
     return sys.modules[name]
 
@@ -74,7 +80,7 @@ class _Tensorflow:
 
 
 @contextlib.contextmanager
-def _quiet_start(quiet: bool) -> Iterator[None]:
+def quiet_start(quiet: bool) -> Iterator[None]:
     """Import TensorFlow within as `import_module` does."""
     with contextlib.ExitStack() as stack:
         if not quiet:

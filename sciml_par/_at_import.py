@@ -1,0 +1,74 @@
+"""What happens when the program imports TensorFlow or Keras after this package.
+
+TensorFlow is imported without its start-up messages, as `init` does it. Keras' register gets a
+stand-in for each class of this package that files may contain: `keras.models.load_model` knows the
+classes of the register, and imports none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from sciml_par._tensorflow import IS_OURS, quiet_start
+
+_REGISTER = "keras.src.saving.object_registration"
+REGISTERED = {
+    "networks.keras.corrected": "Corrected",
+    "networks.keras.in_slabs": "InSlabs Moved",
+    "networks.keras.windowed_model": "WindowedModel",
+    "networks.models.fourier_features": "FourierFeatures",
+    "networks.models.mlp": "MLP",
+    "networks.models.modified_mlp": "ModifiedMLP",
+    "networks.models.periodic_embedding": "PeriodicEmbedding",
+    "networks.models.pirate_net": "PirateNet",
+    "networks.models.random_features": "RandomFeatures",
+    "horovod.tensorflow.sync_batch_norm": "SyncBatchNormalization",
+}
+"""The names of the classes that modules of the package register."""
+
+
+class _StandIn:
+    """Has the attributes of a class, which it imports when it is asked for one."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __getattr__(self, attribute: str) -> Any:
+        module = importlib.import_module(f"{__package__}.{self._module}")
+        return getattr(getattr(module, self._name), attribute)
+
+
+def _quietly(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    with quiet_start(True):
+        execute(module)
+
+
+def _then_register(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    execute(module)
+    for place, names in REGISTERED.items():
+        for name in names.split():
+            stand_in = _StandIn(place, name)
+            module.GLOBAL_CUSTOM_OBJECTS.setdefault(f"{__package__}>{name}", stand_in)
+
+
+class _Finder:
+    """Finds the two modules as Python does, and acts when they are executed."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        act = {"tensorflow": _quietly if IS_OURS else None, _REGISTER: _then_register}.get(name)
+        spec = PathFinder.find_spec(name, path) if act else None
+        if act and spec and spec.loader:
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: act(execute, module)  # type: ignore[method-assign]
+        return spec
+
+
+if _REGISTER in sys.modules:
+    _then_register(lambda _: None, sys.modules[_REGISTER])
+else:
+    sys.meta_path.insert(0, _Finder())
