@@ -1,8 +1,9 @@
-"""What happens when the program imports TensorFlow or Keras after this package.
+"""What happens when the program imports TensorFlow, Keras or parts of this package after it.
 
 TensorFlow is imported without its start-up messages, as `init` does it. Keras' register gets a
 stand-in for each class of this package that files may contain: `keras.models.load_model` knows the
-classes of the register, and imports none.
+classes of the register, and imports none. `from sciml_par import Name` says what `sciml_par.Name`
+says of a name that does not exist; Python would replace the text.
 """
 
 from __future__ import annotations
@@ -57,18 +58,24 @@ def _then_register(execute: Callable[[ModuleType], None], module: ModuleType) ->
 
 
 class _Finder:
-    """Finds the two modules as Python does, and acts when they are executed."""
+    """Finds these modules as Python does, and acts when they are executed or do not exist."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
         act = {"tensorflow": _quietly if IS_OURS else None, _REGISTER: _then_register}.get(name)
-        spec = PathFinder.find_spec(name, path) if act else None
+        ours = name.startswith(f"{__package__}.")
+        spec = PathFinder.find_spec(name, path) if act or ours else None
         if act and spec and spec.loader:
             execute = spec.loader.exec_module
             spec.loader.exec_module = lambda module: act(execute, module)  # type: ignore[method-assign]
+        elif ours and not spec:
+            package, _, attribute = name.rpartition(".")
+            try:
+                getattr(sys.modules[package], attribute)
+            except AttributeError as error:
+                raise ModuleNotFoundError(str(error)) from None
         return spec
 
 
 if _REGISTER in sys.modules:
     _then_register(lambda _: None, sys.modules[_REGISTER])
-else:
-    sys.meta_path.insert(0, _Finder())
+sys.meta_path.insert(0, _Finder())

@@ -133,8 +133,10 @@ def test_every_name_resolves(stub):
 def test_an_unknown_name_is_an_attribute_error():
     import sciml_par
 
-    with pytest.raises(AttributeError, match="sciml_par has no attribute 'no_such_name'$"):
+    with pytest.raises(AttributeError, match="No sciml_par attribute no_such_name$"):
         _ = sciml_par.no_such_name
+    with pytest.raises(ImportError, match="No sciml_par attribute no_such_name$"):
+        exec("from sciml_par import no_such_name")
 
 
 @pytest.mark.parametrize(
@@ -152,3 +154,5 @@ def test_a_name_of_a_package_inside_is_said_to_be_there(name, package):
     said = f"'{name}'; it is in sciml_par.{package}: from sciml_par.{package} import {name}$"
     with pytest.raises(AttributeError, match=said):
         getattr(sciml_par, name)
+    with pytest.raises(ImportError, match=said):
+        exec(f"from sciml_par import {name}")
