@@ -127,7 +127,7 @@ _R = TypeVar("_R")
 
 
 def names_of(package: str, attribute: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package, which refuses other packages' names with those here."""
+    """Return the `__getattr__` of a package, which refuses the names that other packages have."""
 
     def named(name: str) -> Any:
         try:
