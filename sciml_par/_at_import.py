@@ -19,18 +19,13 @@ from sciml_par._tensorflow import IS_OURS, quiet_start
 
 _REGISTER = "keras.src.saving.object_registration"
 REGISTERED = {
+    "networks": "FourierFeatures MLP ModifiedMLP PeriodicEmbedding PirateNet RandomFeatures",
     "networks.keras.corrected": "Corrected",
     "networks.keras.in_slabs": "InSlabs Moved",
     "networks.keras.windowed_model": "WindowedModel",
-    "networks.models.fourier_features": "FourierFeatures",
-    "networks.models.mlp": "MLP",
-    "networks.models.modified_mlp": "ModifiedMLP",
-    "networks.models.periodic_embedding": "PeriodicEmbedding",
-    "networks.models.pirate_net": "PirateNet",
-    "networks.models.random_features": "RandomFeatures",
-    "horovod.tensorflow.sync_batch_norm": "SyncBatchNormalization",
+    "horovod.tensorflow": "SyncBatchNormalization",
 }
-"""The names of the classes that modules of the package register."""
+"""The names of the classes that the package registers, by the modules that have them."""
 
 
 class _StandIn:

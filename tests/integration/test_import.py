@@ -103,11 +103,12 @@ def test_all_classes_of_files_have_a_stand_in():
 
     from sciml_par import _at_import
 
-    for module in _at_import.REGISTERED:
-        importlib.import_module(f"sciml_par.{module}")
-    objects = keras.saving.get_custom_objects()
-    listed = {name for names in _at_import.REGISTERED.values() for name in names.split()}
-    assert {f"sciml_par>{name}" for name in listed} == {n for n in objects if "sciml_par>" in n}
+    for module, names in _at_import.REGISTERED.items():
+        for name in names.split():
+            found = getattr(importlib.import_module(f"sciml_par.{module}"), name)
+            assert keras.saving.get_registered_object(f"sciml_par>{name}") is found
+    registered = {name for name in keras.saving.get_custom_objects() if "sciml_par>" in name}
+    assert len(registered) == sum(len(n.split()) for n in _at_import.REGISTERED.values())
 
 
 def names_in(stub: Path) -> list[str]:

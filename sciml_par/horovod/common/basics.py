@@ -14,9 +14,7 @@ from sciml_par.horovod.common.process_sets import (
     add_process_set,
     current_world,
     forget,
-    get_process_set_ids_and_ranks,
     global_process_set,
-    process_set_of,
 )
 from sciml_par.parallel import Adasum, Average, Communicator, Max, Min, Product, ReduceOp, Sum
 
@@ -169,21 +167,6 @@ class HorovodBasics:
         from sciml_par._tensorflow import tf
 
         return bool(tf.test.is_built_with_cuda())
-
-    def _process_set(self, process_set_id: int) -> ProcessSet:
-        return process_set_of(process_set_id)
-
-    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
-        return get_process_set_ids_and_ranks()
-
-    def _comm_process_set_id(self, comm: MPI.Comm) -> int:
-        """Return the number of the set of this communicator's ranks."""
-        world = current_world().communicator.mpi.Get_group()
-        ranks = sorted(comm.Get_group().Translate_ranks(None, world))
-        for number, members in get_process_set_ids_and_ranks().items():
-            if members == ranks:
-                return number
-        raise InputError(f"No process set has the ranks {ranks} of this communicator.")
 
 
 def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:

@@ -236,7 +236,19 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
             metrics[name] = float(value) if each.ndim == 0 else value
 
 
-class BackupAndRestore(OfOneKeras, keras.callbacks.BackupAndRestore):
+class _OfRank0(OfOneKeras, keras.callbacks.Callback):
+    """A callback that writes in rank 0 alone."""
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_batch_end(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_epoch_end(epoch, logs)
+
+
+class BackupAndRestore(_OfRank0, keras.callbacks.BackupAndRestore):
     """`keras.callbacks.BackupAndRestore` for all ranks: rank 0 writes, all continue (collective).
 
     Give it to all ranks. If a training was interrupted, the next `fit` begins on every rank with
@@ -267,20 +279,12 @@ class BackupAndRestore(OfOneKeras, keras.callbacks.BackupAndRestore):
         broadcast.set_model(self.model)
         broadcast.on_train_begin()
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_train_batch_end(batch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_epoch_end(epoch, logs)
-
     def on_train_end(self, logs: Logs = None) -> None:
         if rank() == 0:
             super().on_train_end(logs)
 
 
-class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
+class BestModelCheckpoint(_OfRank0, keras.callbacks.ModelCheckpoint):
     """`keras.callbacks.ModelCheckpoint` of the best model only, written by rank 0.
 
     Set its attribute `filepath` before `fit`. Either all ranks have the callback, or rank 0 only.
@@ -325,14 +329,6 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
             )
         self.filepath = str(self.filepath)
         super().on_train_begin(logs)
-
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_train_batch_end(batch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_epoch_end(epoch, logs)
 
 
 def _compare_after(epoch: int, batches: int, model: Any, local: Sequence[Any]) -> None:
