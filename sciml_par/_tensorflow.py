@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,15 +58,9 @@ def is_recorded() -> bool:
 
     None does so in `tape.stop_recording()`. TensorFlow has no public function for it.
     """
-    return bool(_could_record()())
-
-
-@lru_cache(maxsize=1)
-def _could_record() -> Callable[[], bool]:
     from tensorflow.python.eager import record
 
-    could_record: Callable[[], bool] = record.could_possibly_record
-    return could_record
+    return bool(record.could_possibly_record())
 
 
 class _Tensorflow:

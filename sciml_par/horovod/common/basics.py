@@ -16,7 +16,7 @@ from sciml_par.horovod.common.process_sets import (
     forget,
     global_process_set,
 )
-from sciml_par.parallel import Adasum, Average, Communicator, Max, Min, Product, ReduceOp, Sum
+from sciml_par.parallel import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -86,8 +86,8 @@ class HorovodBasics:
         if started:
             parallel.init(_communicator(comm), pin_gpu=False, **_options(os.environ))
             _start_timeline(os.environ)
-        elif _compares(parallel.current_world().communicator):
-            return
+        elif parallel.current_world().communicator.mismatch_error is not CollectiveMismatchError:
+            return  # the facade has been initialized
         _compare_always(os.environ)
         sets = () if isinstance(process_sets, str) else process_sets or ()
         try:
@@ -189,11 +189,6 @@ def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
             f"it may call init. Start fewer ranks, or do not call init on the others."
         )
     return world.Create_group(world.Get_group().Incl(ranks))
-
-
-def _compares(everyone: Communicator) -> bool:
-    """Return whether the facade has been initialized."""
-    return everyone.mismatch_error is not CollectiveMismatchError
 
 
 def _compare_always(environment: Mapping[str, str]) -> None:

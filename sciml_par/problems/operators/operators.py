@@ -40,6 +40,7 @@ these coordinates alone, and d is their number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -49,7 +50,6 @@ from sciml_par import _tape
 from sciml_par._checks import checked_integer, checked_number
 from sciml_par._other_names import by_name
 from sciml_par._partial_operators import HIGHEST, Operator, operator_of
-from sciml_par._tape import Function
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.fields.field import Field, Selection
@@ -159,14 +159,8 @@ def divergence(
 ) -> tf.Tensor:
     """Compute ∇·u = Σ_i ∂u_i/∂x_i of a vector field with m = d components: [n, 1].
 
-    Parameters
-    ----------
-    u : Field or callable [n, d] -> [n, m]
-    x : tensor [n, d]
-    over : names or numbers of coordinates, optional
-        Those that the components belong to, in this order; "space" for all except t.
-    component : sequence of str or int, optional
-        As ``u[component]``, such as ``("u", "v")`` of a field (u, v, p).
+    `over` has the coordinates that the components belong to, in this order; otherwise it and
+    `component`, such as ``("u", "v")`` of a field (u, v, p), are as for `laplacian`.
 
     Raises
     ------
@@ -280,7 +274,7 @@ def integral_to(
     *,
     start: float = 0.0,
     power: float = 0.0,
-    kernel: Function | None = None,
+    kernel: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
     nodes: int = 16,
 ) -> tf.Tensor:
     """Compute ∫ (x_i − s)^p K(y, x) u(y) ds, y = x with y_i = s, from s = a to x_i: [n, m].

@@ -84,7 +84,8 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         self.device = device
         self._begin()
         self._local: list[Any] = []
-        for variable in _as_list(local_variables):
+        one = _is_variable(local_variables)
+        for variable in [local_variables] if one else local_variables or ():
             self.register_local_var(variable)
 
     def _begin(self) -> None:
@@ -393,12 +394,6 @@ def _is_state_of(weight: Any, variable: Any) -> bool:
         return bool(variable.name.startswith(f"{weight.path.replace('/', '_')}_"))
     own, name = (f"/{each.name.partition(':')[0]}" for each in (weight, variable))
     return name.endswith(own) or f"{own}/" in name  # the second with legacy optimizers
-
-
-def _as_list(variables: Any) -> list[Any]:
-    if variables is None:
-        return []
-    return [variables] if _is_variable(variables) else list(variables)
 
 
 def _is_variable(given: Any) -> bool:
