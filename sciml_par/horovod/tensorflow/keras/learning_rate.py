@@ -56,9 +56,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if initial_lr is None:
-            raise InputError(
-                f"{type(self).__name__}: expected initial_lr, the learning rate at the start."
-            )
+            raise InputError(f"{type(self).__name__}: expected initial_lr, the rate at the start.")
         self.initial_lr = initial_lr
         self.start_epoch = start_epoch
         self.end_epoch = end_epoch
@@ -78,8 +76,8 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         optimizer = self._optimizer()
         if callable(raw_learning_rate(optimizer)):
             raise InputError(
-                f"{type(self).__name__}: expected an optimizer with a number as its learning rate; that of "
-                f"{type(optimizer).__name__} is a schedule or a function. Use one or the other."
+                f"{type(self).__name__}: expected an optimizer with a number as its learning rate; "
+                f"that of {type(optimizer).__name__} is a schedule or a function. Use one of them."
             )
         if not self.staircase:
             self.steps_per_epoch = self.steps_per_epoch or self._known_steps()
@@ -155,8 +153,8 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
             steps = math.ceil(params["samples"] / params["batch_size"])
         if not steps:
             raise InputError(
-                f"{type(self).__name__}: Keras does not know the number of batches of an epoch. Pass "
-                f"steps_per_epoch to the callback."
+                f"{type(self).__name__}: Keras does not know the number of batches of an epoch. "
+                f"Pass steps_per_epoch to the callback."
             )
         return steps
 
