@@ -127,10 +127,7 @@ _R = TypeVar("_R")
 
 
 def names_of(package: str, attribute: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that refuses names of other packages with those here.
-
-    It raises ImportError, since Python replaces the text of an AttributeError of `from … import`.
-    """
+    """Return the `__getattr__` of a package, which refuses the names that other packages have."""
 
     def named(name: str) -> Any:
         try:
@@ -138,7 +135,7 @@ def names_of(package: str, attribute: Callable[[str], Any]) -> Callable[[str], A
         except AttributeError:
             if name not in _OF_CLASSES:
                 raise
-        raise ImportError(f"{package} has no {name!r}; {_OF_CLASSES[name]}.")
+        raise AttributeError(f"{package} has no {name!r}; {_OF_CLASSES[name]}.")
 
     return named
 

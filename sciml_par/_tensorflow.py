@@ -14,15 +14,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from sciml_par._log_level import ALL, IS_OURS, LOG_LEVEL, ONLY_FATAL
 
 __all__ = ["hidden_from_autograph", "import_module", "is_recorded", "tf"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+ALL, ONLY_FATAL = "0", "3"
+IS_OURS = "tensorflow" not in sys.modules and LOG_LEVEL not in os.environ
+"""Whether the package chooses the log level, which TensorFlow reads once, when it is imported."""
+
+if IS_OURS:
+    os.environ[LOG_LEVEL] = ONLY_FATAL
 
 
 def import_module(name: str, *, quiet: bool = True) -> ModuleType:
@@ -33,7 +38,7 @@ def import_module(name: str, *, quiet: bool = True) -> ModuleType:
     Python; if the import fails it is shown.
     """
     if name not in sys.modules:
-        with _quiet_start(quiet):
+        with quiet_start(quiet):
             importlib.import_module(name)
     return sys.modules[name]
 
@@ -53,15 +58,9 @@ def is_recorded() -> bool:
 
     None does so in `tape.stop_recording()`. TensorFlow has no public function for it.
     """
-    return bool(_could_record()())
-
-
-@lru_cache(maxsize=1)
-def _could_record() -> Callable[[], bool]:
     from tensorflow.python.eager import record
 
-    could_record: Callable[[], bool] = record.could_possibly_record
-    return could_record
+    return bool(record.could_possibly_record())
 
 
 class _Tensorflow:
@@ -74,7 +73,7 @@ class _Tensorflow:
 
 
 @contextlib.contextmanager
-def _quiet_start(quiet: bool) -> Iterator[None]:
+def quiet_start(quiet: bool) -> Iterator[None]:
     """Import TensorFlow within as `import_module` does."""
     with contextlib.ExitStack() as stack:
         if not quiet:

@@ -44,6 +44,7 @@ from .operators.operators import derivative as derivative
 from .operators.operators import divergence as divergence
 from .operators.operators import gradient as gradient
 from .operators.operators import hessian as hessian
+from .operators.operators import integral_to as integral_to
 from .operators.operators import jacobian as jacobian
 from .operators.operators import laplacian as laplacian
 from .problem import Problem as Problem

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import CollectiveMismatchError, InputError
-from sciml_par.horovod.common.basics import _compare_always, _compares
+from sciml_par.horovod.common.basics import _compare_always
 from sciml_par.horovod.common.process_sets import communicator_of
 from sciml_par.horovod.common.tensorflow_errors import InvalidInputError, MismatchError
 from sciml_par.parallel import current_world
@@ -222,7 +222,7 @@ def test_before_init_there_are_no_ranks(monkeypatch):
 
 def test_when_the_ranks_compare(monkeypatch):
     everyone = current_world().communicator
-    assert _compares(everyone) and everyone.check_always
+    assert everyone.mismatch_error is MismatchError and everyone.check_always
     for group in everyone.all_groups:
         monkeypatch.setattr(group, "check_always", False)
     _compare_always({"SCIML_PAR_CHECK": "first"})

@@ -177,7 +177,7 @@ def test_all_ranks_predict_the_same(kind):
 @several_ranks
 def test_layers_of_replicas_are_refused():
     model = small_model(keras.layers.BatchNormalization(synchronized=True))
-    with pytest.raises(InputError, match="Use hvd.SyncBatchNormalization"):
+    with pytest.raises(InputError, match="Use SyncBatchNormalization of sciml_par.horovod"):
         begin(hvd.BroadcastGlobalVariablesCallback(0), model)
 
 

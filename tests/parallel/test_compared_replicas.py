@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.errors import CollectiveMismatchError
+from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.horovod.tensorflow import SyncBatchNormalization
 from sciml_par.parallel.gradients.replicas import FIRST_COMPARED, INTERVAL
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank has no other to differ from")
@@ -117,6 +118,27 @@ def test_nothing_fails_that_may_differ(context):
     assert fails_at(step, INTERVAL)[0] is None
 
     assert fails_at(training(context, start=np.nan)[0], FIRST_COMPARED)[0] is None
+
+
+@CONTEXTS
+def test_layers_that_average_over_replicas_are_refused_in_loops(context):
+    def step_of(layer):
+        model = keras.Sequential([keras.Input([3]), layer, keras.layers.Dense(1)])
+
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(tf.ones([4, 3]), training=True))
+            sp.DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
+
+        return in_context(step, context)
+
+    bystander = keras.layers.BatchNormalization(synchronized=True)
+    bystander.build([None, 3])
+    step_of(keras.layers.BatchNormalization())()
+    step_of(SyncBatchNormalization())()
+    with pytest.raises(InputError, match="Use SyncBatchNormalization of sciml_par.horovod"):
+        step_of(keras.layers.BatchNormalization(synchronized=True))()
+    del bystander
 
 
 def test_ranks_can_switch_it_off(monkeypatch):

@@ -1,18 +1,26 @@
 """Operators against analytic fields, and against one another."""
 
+import functools
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import sciml_par as sp
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import (
     Box,
+    Dirichlet,
     Field,
+    Interval,
+    Problem,
     derivative,
     divergence,
     gradient,
     hessian,
+    integral_to,
     jacobian,
     laplacian,
 )
@@ -182,3 +190,55 @@ def test_wrong_uses_are_explained():
         laplacian(lambda x: x[:, 0], x)
     with pytest.raises(InputError, match="tf.sin"):
         laplacian(lambda x: np.ones((7, 1)), x)
+
+
+def test_integrals_over_the_past():
+    x = tf.constant(np.random.default_rng(0).uniform(0.5, 2.0, size=(7, 2)))
+    s, t = x[:, :1], x[:, 1:]
+    cases = {
+        "the other coordinate stays": (
+            integral_to(lambda y: y[:, :1] * y[:, 1:], x, 1),
+            s * t**2 / 2,
+        ),
+        "start": (integral_to(lambda y: y[:, :1] ** 3, x, 0, start=-1.0), (s**4 - 1) / 4),
+        "kernel": (
+            integral_to(lambda y: y[:, 1:], x, 1, kernel=lambda y, x: tf.exp(y - x)[:, 1:]),
+            t - 1 + tf.exp(-t),
+        ),
+        "half derivative of t²": (
+            integral_to(
+                lambda y: derivative(lambda z: z[:, 1:] ** 2, y, 1), x, 1, power=-0.5, nodes=2
+            )
+            / math.gamma(0.5),
+            2 / math.gamma(2.5) * t**1.5,
+        ),
+        "at the start": (
+            integral_to(lambda y: y, tf.zeros([3, 1], tf.float64), 0),
+            tf.zeros([3, 1]),
+        ),
+    }
+    for name, (found, expected) in cases.items():
+        np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=name)
+    for wrong in ({"power": -1.0}, {"nodes": 0}, {"axis": 2}):
+        with pytest.raises(InputError, match="power|nodes|axes must be in 0..1"):
+            integral_to(lambda y: y, x, **{"axis": 0} | wrong)
+
+
+def test_an_equation_with_a_memory_is_solved():
+    problem = Problem(
+        Interval(0, 3, name="t"),
+        lambda u, t: derivative(u, t, "t") - 1 + integral_to(u, t, "t"),
+        conditions=[Dirichlet(0.0, on="t=lower")],
+    )
+    t = np.linspace(0, 3, 7)[:, None]
+    result = sp.train(
+        problem,
+        network=functools.partial(MLP, width=8, depth=1),
+        optimizer="lm",
+        steps=40,
+        points=40,
+        precision="float64",
+        evaluation_points=20,
+        progress=False,
+    )
+    np.testing.assert_allclose(result.predict(t).mean, np.sin(t), atol=1e-4)

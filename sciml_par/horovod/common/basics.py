@@ -14,11 +14,9 @@ from sciml_par.horovod.common.process_sets import (
     add_process_set,
     current_world,
     forget,
-    get_process_set_ids_and_ranks,
     global_process_set,
-    process_set_of,
 )
-from sciml_par.parallel import Adasum, Average, Communicator, Max, Min, Product, ReduceOp, Sum
+from sciml_par.parallel import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -88,8 +86,8 @@ class HorovodBasics:
         if started:
             parallel.init(_communicator(comm), pin_gpu=False, **_options(os.environ))
             _start_timeline(os.environ)
-        elif _compares(parallel.current_world().communicator):
-            return
+        elif parallel.current_world().communicator.mismatch_error is not CollectiveMismatchError:
+            return  # the facade has been initialized
         _compare_always(os.environ)
         sets = () if isinstance(process_sets, str) else process_sets or ()
         try:
@@ -170,21 +168,6 @@ class HorovodBasics:
 
         return bool(tf.test.is_built_with_cuda())
 
-    def _process_set(self, process_set_id: int) -> ProcessSet:
-        return process_set_of(process_set_id)
-
-    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
-        return get_process_set_ids_and_ranks()
-
-    def _comm_process_set_id(self, comm: MPI.Comm) -> int:
-        """Return the number of the set of this communicator's ranks."""
-        world = current_world().communicator.mpi.Get_group()
-        ranks = sorted(comm.Get_group().Translate_ranks(None, world))
-        for number, members in get_process_set_ids_and_ranks().items():
-            if members == ranks:
-                return number
-        raise InputError(f"No process set has the ranks {ranks} of this communicator.")
-
 
 def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
     """Return the MPI communicator of the ranks that take part, None for all (collective)."""
@@ -206,11 +189,6 @@ def _communicator(comm: Sequence[int] | MPI.Comm | None) -> MPI.Comm | None:
             f"it may call init. Start fewer ranks, or do not call init on the others."
         )
     return world.Create_group(world.Get_group().Incl(ranks))
-
-
-def _compares(everyone: Communicator) -> bool:
-    """Return whether the facade has been initialized."""
-    return everyone.mismatch_error is not CollectiveMismatchError
 
 
 def _compare_always(environment: Mapping[str, str]) -> None:

@@ -35,20 +35,17 @@ ELSEWHERE = {
 
 def advice_on(name: str) -> str:
     """Return advice on a name of another framework, to append to an error; else nothing."""
+    if name in ("mxnet", "ray", "spark", "torch"):
+        return (
+            f": sciml_par.horovod is for TensorFlow and Keras, and has no {name}. For PyTorch and "
+            f"MXNet use torch.distributed, or Horovod itself; in place of Spark and Ray start the "
+            f"program with mpirun -np P python program.py, where P is the number of ranks."
+        )
     asynchronous = name.endswith("_async") or name.endswith("_async_")
     in_place = name.endswith("_") and not name.endswith("__")
     advice = ELSEWHERE.get(name) or (_NOW if asynchronous else None)
     advice = advice or (f"{name.rstrip('_')} returns the result" if in_place else None)
     return f": it belongs to PyTorch; {advice}." if advice else ""
-
-
-def without_facade(framework: str) -> NoReturn:
-    """Raise the `ImportError` of a part of Horovod that is not here."""
-    raise ImportError(
-        f"sciml_par.horovod is for TensorFlow and Keras, and has no {framework}. For PyTorch and "
-        f"MXNet use torch.distributed, or Horovod itself; in place of Spark and Ray start the "
-        f"program with mpirun -np P python program.py, where P is the number of ranks."
-    )
 
 
 class Refused:

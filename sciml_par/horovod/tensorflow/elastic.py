@@ -12,6 +12,7 @@ from sciml_par.errors import InputError
 from sciml_par.horovod.common.elastic import ObjectState, run_fn
 from sciml_par.horovod.tensorflow.functions import broadcast_object, broadcast_variables
 from sciml_par.horovod.tensorflow.mpi_ops import rank
+from sciml_par.parallel.gradients.optimizer_state import state_of
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,13 +115,7 @@ class TensorFlowKerasState(_VariablesState):
         super().__init__(self._variables, session, kwargs)
 
     def _variables(self) -> list[Any]:
-        return [*self.model.variables, *_variables_of_optimizer(self.optimizer)]
-
-
-def _variables_of_optimizer(optimizer: Any) -> list[Any]:
-    """Return the variables of an optimizer of Keras 3 or 2, or of TensorFlow 1."""
-    variables = getattr(optimizer, "variables", ())
-    return list(variables() if callable(variables) else variables)
+        return [*self.model.variables, *(state_of(self.optimizer) if self.optimizer else ())]
 
 
 def _session(session: Any) -> Any:

@@ -56,23 +56,14 @@ def DistributedOptimizer(
 ) -> Any:
     """Return an optimizer that reduces the gradients over the ranks before it applies them.
 
+    The parameters that are not listed are those of `hvd.keras.DistributedOptimizer`.
+
     Parameters
     ----------
     optimizer : an optimizer of Keras or of `tf.compat.v1.train`.
     name, use_locking : for optimizers of TensorFlow 1; others keep their name.
-    device_dense, device_sparse : the device to transfer gradients from; theirs by default.
-    compression : one of `Compression`.
-    sparse_as_dense : reduce `tf.IndexedSlices` as dense tensors.
-    backward_passes_per_step : n > 1 adds up the gradients of n passes before each update.
     op : Average, Sum or Adasum. Adasum combines gradients for an optimizer of Keras, and the
         ranks' steps for one of TensorFlow 1.
-    gradient_predivide_factor : f; an Average divides by f before the sum and by P/f after it.
-    average_aggregated_gradients : divide the sum of n passes by n.
-    num_groups : the older name of `groups` with a number.
-    groups : the number of parts in which the gradients travel, or lists of the variables of each
-        part; one part by default.
-    process_set : the ranks that take part.
-    scale_local_gradients : divide the gradients by variables of `register_local_var` by P.
 
     Raises
     ------

@@ -43,6 +43,8 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):
         `fused` is anything else.
     """
 
+    averages_over_ranks = True
+
     def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:
         if fused is None or fused:
             raise InputError(

@@ -12,6 +12,25 @@ from sciml_par.parallel import Average, ReduceOp
 from sciml_par.parallel.execution.autograph import not_converted
 
 
+def _with_horovods_flag(method: Any) -> Any:
+    """Return a method that takes Horovod's flag in place of `unconnected_gradients`."""
+
+    def called(
+        self: Any,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: Any = False,
+        *,
+        unconnected_gradients: Any = None,
+    ) -> Any:
+        fourth = "none" if isinstance(use_generic_names, bool) else use_generic_names
+        return method(self, target, sources, output_gradients, unconnected_gradients or fourth)
+
+    called.__name__, called.__doc__ = method.__name__, method.__doc__
+    return called
+
+
 class _DistributedGradientTape(parallel.DistributedGradientTape):
     """The tape that `DistributedGradientTape` returns; see there for the parameters."""
 
@@ -32,36 +51,10 @@ class _DistributedGradientTape(parallel.DistributedGradientTape):
     ) -> None:
         super().__init__(tape, op, **gradient_options(locals()))
 
-    def gradient(
-        self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        use_generic_names: Any = False,
-        *,
-        unconnected_gradients: Any = None,
-    ) -> Any:
-        """Return the gradient of `target` with respect to `sources`, reduced (collective)."""
-        zeros = _unconnected(use_generic_names, unconnected_gradients)
-        return super().gradient(target, sources, output_gradients, zeros)
-
-    def get_local_and_global_gradients(
-        self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        use_generic_names: Any = False,
-        *,
-        unconnected_gradients: Any = None,
-    ) -> Any:
-        """Return the gradients by local sources, and the reduced ones by others (collective)."""
-        zeros = _unconnected(use_generic_names, unconnected_gradients)
-        return super().get_local_and_global_gradients(target, sources, output_gradients, zeros)
-
-
-def _unconnected(fourth: Any, by_name: Any) -> Any:
-    """Return `unconnected_gradients`, which TensorFlow's tape has where Horovod has a flag."""
-    return by_name or ("none" if isinstance(fourth, bool) else fourth)
+    gradient = _with_horovods_flag(parallel.DistributedGradientTape.gradient)
+    get_local_and_global_gradients = _with_horovods_flag(
+        parallel.DistributedGradientTape.get_local_and_global_gradients
+    )
 
 
 @not_converted  # AutoGraph changes `locals`

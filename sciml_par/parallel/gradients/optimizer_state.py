@@ -126,6 +126,11 @@ def _begin_like(optimizer: Any, copy: Any, copies: dict[int, Any]) -> None:
         copies[id(variable)].assign(variable)
 
 
+def backend_of(variable: Any) -> Any:
+    """Return the `tf.Variable` of a `keras.Variable`, whose `value` may be a cast copy."""
+    return getattr(variable, "_value", variable)
+
+
 def raw_learning_rate(optimizer: Any) -> Any:
     """Return the learning rate, or the schedule or function that gives it."""
     legacy = vars(optimizer).get("_hyper", {}).get("learning_rate")

@@ -15,6 +15,7 @@ from sciml_par.parallel.collectives.fused import fused_allreduce
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
+from sciml_par.parallel.gradients.optimizer_state import backend_of
 from sciml_par.parallel.gradients.replicas import compare_when_due
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
@@ -181,8 +182,7 @@ class GradientReduction:
 
 def key_of(variable: Any) -> Hashable:
     """Return a variable's identity, the same for a `keras.Variable` and its `tf.Variable`."""
-    # The property `value` of a Keras variable may be a cast copy.
-    inner = getattr(variable, "_value", variable)
+    inner = backend_of(variable)
     if not hasattr(inner, "ref"):
         raise InputError(f"Expected a tf.Variable or a keras.Variable; got {variable!r}.")
     key: Hashable = inner.ref()

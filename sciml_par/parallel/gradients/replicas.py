@@ -26,7 +26,8 @@ from sciml_par.parallel.execution.graph_errors import MismatchInGraph
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
-from sciml_par.parallel.gradients.optimizer_state import raw_learning_rate
+from sciml_par.parallel.gradients.local_layers import refuse_local_layers_of
+from sciml_par.parallel.gradients.optimizer_state import backend_of, raw_learning_rate
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Sum
@@ -104,11 +105,11 @@ def compare(
     -------
     A zero, which a compiled graph must use.
     """
-    wide = any(_backend(each).dtype == tf.float64 for each in variables)
+    wide = any(backend_of(each).dtype == tf.float64 for each in variables)
     kind = tf.float64 if wide else tf.float32
-    tensors = [tf.stop_gradient(tf.cast(_backend(each), kind)) for each in variables]
+    tensors = [tf.stop_gradient(tf.cast(backend_of(each), kind)) for each in variables]
     settings = settings_of(optimizer)
-    about = [_number(settings), _rate(optimizer), early]
+    about = [_number(settings), _rate(optimizer, early), early]
     header = tf.stack([tf.cast(tf.convert_to_tensor(each), kind) for each in about])
     rows = tf.stack([header, *map(_sums, tensors)])
     # Each rank's rows are in its place; a rank that has joined has none.
@@ -159,13 +160,19 @@ def _number(settings: Mapping[str, str]) -> int:
     return 1 + int.from_bytes(hashlib.blake2b(text, digest_size=2).digest(), "little")
 
 
-def _rate(optimizer: Any) -> Any:
-    """Return the learning rate; 0 for a function, whose calls may count."""
+def _rate(optimizer: Any, early: Any) -> Any:
+    """Return the learning rate; NaN for a function, whose calls may count, and early if restored.
+
+    The rank that continues from a file broadcasts its rate after the first step.
+    """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     rate = None if inner is None else raw_learning_rate(inner)
     if callable(rate):
         rate = rate(inner.iterations) if hasattr(rate, "get_config") else None
-    return 0.0 if rate is None else rate
+    if rate is None:
+        return np.nan
+    continued = early & (tf.convert_to_tensor(inner.iterations) > 0)
+    return tf.where(continued, np.nan, tf.cast(tf.convert_to_tensor(rate), tf.float32))
 
 
 def _is_due(count: Any, first: bool) -> Any:
@@ -175,14 +182,9 @@ def _is_due(count: Any, first: bool) -> Any:
     return due | (count == 1) if first else due
 
 
-def _backend(variable: Any) -> Any:
-    """Return the `tf.Variable` of a `keras.Variable`, whose `value` may be a cast copy."""
-    return getattr(variable, "_value", variable)
-
-
 def comparable(variables: Sequence[Any]) -> list[Any]:
     """Return the variables of real numbers among `variables`, which may be tensors."""
-    backends = [(each, _backend(each)) for each in variables]
+    backends = [(each, backend_of(each)) for each in variables]
     return [
         each
         for each, inner in backends
@@ -204,10 +206,12 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
     counters: dict[Any, Any] = current_world().kept.setdefault("reductions by variables", {})
     key = (group.identity, *map(id, variables))
     if key not in counters:
+        refuse_local_layers_of(variables)
         # A tf.function that creates a variable on its thread would be traced twice.
         with ThreadPoolExecutor(1) as other_thread:
             counters[key] = other_thread.submit(_zero).result()
-        weakref.finalize(variables[0], counters.pop, key, None).atexit = False
+        for each in variables:  # another variable may get the identity of one that is gone
+            weakref.finalize(each, counters.pop, key, None).atexit = False
     return counters[key]
 
 
@@ -224,7 +228,7 @@ class _Judge:
     ) -> None:
         self._group, self._settings = group, settings
         self._names = [getattr(each, "path", None) or each.name for each in variables]
-        backends = [_backend(each) for each in variables]
+        backends = [backend_of(each) for each in variables]
         self._sizes = np.array([each.shape.num_elements() for each in backends], np.float64)
         self._rounding = np.sqrt([_EPSILON.get(each.dtype.name, 2.0**-7) for each in backends])
 
@@ -249,8 +253,9 @@ class _Judge:
             name = next((name for name in names if len(set(texts[name])) > 1), "class")
             what = f"settings of the optimizer: {name}"
             return self._of_ranks(what, dict(enumerate(texts[name])))
-        if not np.allclose(rates[present], rates[present[0]], 1e-5, 0, equal_nan=True):
-            return self._of_ranks("learning rates", {int(r): f"{rates[r]:g}" for r in present})
+        told = present[np.isfinite(rates[present])]
+        if told.size and not np.allclose(rates[told], rates[told[0]], 1e-5, 0):
+            return self._of_ranks("learning rates", {int(r): f"{rates[r]:g}" for r in told})
         return None if early.any() else self._fault_of_weights(rows, present)
 
     def _of_ranks(self, what: str, texts: Mapping[int, str]) -> str:

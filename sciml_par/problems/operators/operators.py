@@ -14,6 +14,7 @@ With points x: [n, d] and a field u(x): [n, m]:
     divergence(u, x)         [n, 1]         Σ_i ∂u_i/∂x_i, vector fields (m = d) only
     jacobian(u, x)           [n, m, d]      ∂u_c/∂x_i
     hessian(u, x)            [n, m, d, d]   ∂²u_c/∂x_i∂x_j
+    integral_to(u, x, i)     [n, m]         ∫ u_c dx_i from 0 to x_i
     =======================  =============  =============================================
 
 and in `sciml_par.problems.operators.flow_operators`
@@ -39,12 +40,14 @@ these coordinates alone, and d is their number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par import _tape
+from sciml_par._checks import checked_integer, checked_number
 from sciml_par._other_names import by_name
 from sciml_par._partial_operators import HIGHEST, Operator, operator_of
 from sciml_par._tensorflow import tf
@@ -115,14 +118,7 @@ def gradient(
 ) -> tf.Tensor:
     """Compute ∇u = (∂u/∂x_1, …, ∂u/∂x_d) of a scalar field: [n, d].
 
-    Parameters
-    ----------
-    u : Field or callable [n, d] -> [n, 1]
-    x : tensor [n, d]
-    over : names or numbers of coordinates, optional
-        The derivatives by these alone; "space" for all except t.
-    component : str or int, optional
-        As ``u[component]``.
+    `over` and `component` as for `laplacian`.
 
     Raises
     ------
@@ -163,14 +159,8 @@ def divergence(
 ) -> tf.Tensor:
     """Compute ∇·u = Σ_i ∂u_i/∂x_i of a vector field with m = d components: [n, 1].
 
-    Parameters
-    ----------
-    u : Field or callable [n, d] -> [n, m]
-    x : tensor [n, d]
-    over : names or numbers of coordinates, optional
-        Those that the components belong to, in this order; "space" for all except t.
-    component : sequence of str or int, optional
-        As ``u[component]``, such as ``("u", "v")`` of a field (u, v, p).
+    `over` has the coordinates that the components belong to, in this order; otherwise it and
+    `component`, such as ``("u", "v")`` of a field (u, v, p), are as for `laplacian`.
 
     Raises
     ------
@@ -274,6 +264,59 @@ def hessian(
         tf.stack([entries[:, :, place[frozenset((i, j))]] for j in axes], axis=-1) for i in axes
     ]
     return tf.stack(rows, axis=-2)
+
+
+@by_name
+def integral_to(
+    u: FieldLike,
+    x: tf.Tensor,
+    axis: Axis,
+    *,
+    start: float = 0.0,
+    power: float = 0.0,
+    kernel: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
+    nodes: int = 16,
+) -> tf.Tensor:
+    """Compute ∫ (x_i − s)^p K(y, x) u(y) ds, y = x with y_i = s, from s = a to x_i: [n, m].
+
+    As in equations with memory; p = −α and ∂u/∂t in place of u give Γ(1 − α) times Caputo's
+    derivative of order α. By Gauss–Jacobi's rule, exact for polynomials of degree 2 nodes − 1.
+
+    Parameters
+    ----------
+    u : Field or callable [n, d] -> [n, m]
+    x : tensor [n, d]
+    axis : int or str
+        As of `derivative`.
+    start : a, the lower end, in units of x_i.
+    power : p > −1, dimensionless.
+    kernel : K, a function of tensors y and x of the same shape [k, d], -> [k, 1]; 1 by default.
+    nodes : the number of nodes, at each of which u is evaluated.
+
+    Raises
+    ------
+    InputError
+        The axis is out of range or unknown, or `power` or `nodes` is.
+
+    Examples
+    --------
+    >>> import tensorflow as tf
+    >>> from sciml_par.problems import integral_to
+    >>> integral_to(lambda y: y**2, tf.constant([[3.0]]), 0).numpy().round(5)
+    array([[9.]], dtype=float32)
+    """
+    from scipy.special import roots_jacobi
+
+    if not checked_number(power, "integral_to: power") > -1:
+        raise InputError(f"integral_to: expected power > −1, as the integral needs; got {power}.")
+    field, x = field_and_points(u, x, "integral_to(u, x, 0)")
+    (i,) = axis_numbers(field, x, (axis,), "integral_to(u, x, axis)")
+    z, weights = roots_jacobi(checked_integer(nodes, "integral_to: nodes", least=1), power, 0.0)
+    half, along = (x[:, i : i + 1] - start) / 2, tf.one_hot([i], x.shape[1], dtype=x.dtype)
+    y = tf.concat([x + float(at - 1) * half * along for at in z], axis=0)
+    values = u(y) if kernel is None else kernel(y, tf.tile(x, [nodes, 1])) * u(y)
+    each = tf.stack(tf.split(values, nodes), axis=-1)
+    return half ** (1 + power) * tf.linalg.matvec(each, tf.constant(weights, each.dtype))
 
 
 def _derivative(field: Field, x: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:

@@ -29,7 +29,7 @@ from sciml_par.horovod.tensorflow.keras_version import (
 )
 from sciml_par.parallel import current_world, fused_broadcast, rank
 from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
-from sciml_par.parallel.gradients.optimizer_state import build, state_of
+from sciml_par.parallel.gradients.optimizer_state import backend_of, build, state_of
 from sciml_par.parallel.gradients.replicas import comparable, compare
 from sciml_par.parallel.requests.signature import AT_EPOCH_END
 
@@ -82,12 +82,20 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         super().__init__()
         self.root_rank = root_rank
         self.device = device
-        self.broadcast_done = False
-        self._sent: set[int] = set()
+        self._begin()
         self._local: list[Any] = []
-        self._batches = 0
-        for variable in _as_list(local_variables):
+        one = _is_variable(local_variables)
+        for variable in [local_variables] if one else local_variables or ():
             self.register_local_var(variable)
+
+    def _begin(self) -> None:
+        self.broadcast_done, self._batches = False, 0
+        self._sent: set[int] = set()
+
+    def set_model(self, model: Any) -> None:
+        if model is not self.model:
+            self._begin()
+        super().set_model(model)
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the values of `variable` on each rank."""
@@ -160,20 +168,20 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         """Return the model's weights, and those that only its optimizers know."""
         trained = [getattr(each, "_trainable_variables", ()) for each in optimizers_of(self.model)]
         weights = [*self.model.weights, *(variable for some in trained for variable in some)]
-        return list({id(_backend(weight)): weight for weight in weights}.values())
+        return list({id(backend_of(weight)): weight for weight in weights}.values())
 
     def _shared_variables(self, *, build_optimizer: bool) -> tuple[bool, list[Any]]:
         """Return whether no others can follow, and those weights and states not yet sent."""
-        model, own = self.model, {id(_backend(variable)) for variable in self._local}
+        model, own = self.model, {id(backend_of(variable)) for variable in self._local}
         optimizers = optimizers_of(model)
         if model.built and build_optimizer and model.optimizer is not None:
             build(model.optimizer, model.trainable_variables)
         complete = model.built and all(getattr(each, "built", True) for each in optimizers)
         weights = self._weights()
-        local = [weight for weight in weights if id(_backend(weight)) in own]
+        local = [weight for weight in weights if id(backend_of(weight)) in own]
         state = [variable for optimizer in optimizers for variable in state_of(optimizer)]
         variables = [
-            *(weight for weight in weights if id(_backend(weight)) not in own),
+            *(weight for weight in weights if id(backend_of(weight)) not in own),
             *(v for v in state if not any(_is_state_of(weight, v) for weight in local)),
         ]
         return complete, [each for each in variables if id(each) not in self._sent]
@@ -229,7 +237,19 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
             metrics[name] = float(value) if each.ndim == 0 else value
 
 
-class BackupAndRestore(OfOneKeras, keras.callbacks.BackupAndRestore):
+class _OfRank0(OfOneKeras, keras.callbacks.Callback):
+    """A callback that writes in rank 0 alone."""
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_train_batch_end(batch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if rank() == 0:
+            super().on_epoch_end(epoch, logs)
+
+
+class BackupAndRestore(_OfRank0, keras.callbacks.BackupAndRestore):
     """`keras.callbacks.BackupAndRestore` for all ranks: rank 0 writes, all continue (collective).
 
     Give it to all ranks. If a training was interrupted, the next `fit` begins on every rank with
@@ -260,20 +280,12 @@ class BackupAndRestore(OfOneKeras, keras.callbacks.BackupAndRestore):
         broadcast.set_model(self.model)
         broadcast.on_train_begin()
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_train_batch_end(batch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_epoch_end(epoch, logs)
-
     def on_train_end(self, logs: Logs = None) -> None:
         if rank() == 0:
             super().on_train_end(logs)
 
 
-class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
+class BestModelCheckpoint(_OfRank0, keras.callbacks.ModelCheckpoint):
     """`keras.callbacks.ModelCheckpoint` of the best model only, written by rank 0.
 
     Set its attribute `filepath` before `fit`. Either all ranks have the callback, or rank 0 only.
@@ -319,26 +331,18 @@ class BestModelCheckpoint(OfOneKeras, keras.callbacks.ModelCheckpoint):
         self.filepath = str(self.filepath)
         super().on_train_begin(logs)
 
-    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_train_batch_end(batch, logs)
-
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if rank() == 0:
-            super().on_epoch_end(epoch, logs)
-
 
 def _compare_after(epoch: int, batches: int, model: Any, local: Sequence[Any]) -> None:
     """Raise an error on all ranks if they do not end an epoch together and alike (collective)."""
     optimizer = model.optimizer
     if not isinstance(optimizer, DistributedUpdate) or session_of_keras() is not None:
         return
-    reduction, own = optimizer._reduction, {id(_backend(variable)) for variable in local}
+    reduction, own = optimizer._reduction, {id(backend_of(variable)) for variable in local}
     group = reduction.communicator or current_world().communicator
     shared = [
         variable
         for variable in model.trainable_variables
-        if id(_backend(variable)) not in own and not reduction.is_local(variable)
+        if id(backend_of(variable)) not in own and not reduction.is_local(variable)
     ]
     when = f"{AT_EPOCH_END}{epoch + 1}, after {counted(batches, 'step')}"
     if group.size > 1:
@@ -392,16 +396,5 @@ def _is_state_of(weight: Any, variable: Any) -> bool:
     return name.endswith(own) or f"{own}/" in name  # the second with legacy optimizers
 
 
-def _as_list(variables: Any) -> list[Any]:
-    if variables is None:
-        return []
-    return [variables] if _is_variable(variables) else list(variables)
-
-
 def _is_variable(given: Any) -> bool:
     return isinstance(given, tf.Variable) or hasattr(given, "_value")
-
-
-def _backend(variable: Any) -> Any:
-    """Return the `tf.Variable` of a `keras.Variable`."""
-    return getattr(variable, "_value", variable)

@@ -25,23 +25,13 @@ def allreduce(
     op: ReduceOp | None = None,
     compression: Any = Compression.none,
 ) -> Value:
-    """Combine the ranks' values element by element (collective).
+    """Combine the ranks' values [...] element by element (collective).
 
-    Parameters
-    ----------
-    value : [...], the same shape and type on every rank.
-    average : the older way to choose Average (True) or Sum (False).
-    name, prescale_factor, postscale_factor, op, compression : as for
-        `sciml_par.horovod.tensorflow.allreduce`.
+    Parameters and errors are those of `sciml_par.horovod.tensorflow.allreduce`.
 
     Returns
     -------
     A tensor of the same shape; in a session of TensorFlow 1 its value.
-
-    Raises
-    ------
-    InputError, CollectiveMismatchError
-        As for `sciml_par.parallel.allreduce`.
     """
     return _value(
         lambda: reductions.allreduce(
@@ -57,26 +47,17 @@ def allreduce(
 
 
 def allgather(value: Value, name: str | None = None) -> Value:
-    """Concatenate the ranks' values [n_r, ...] to [Σ_r n_r, ...] (collective).
-
-    It raises the errors of `sciml_par.parallel.allgather`.
-    """
+    """Concatenate the ranks' values [n_r, ...] to [Σ_r n_r, ...] (collective)."""
     return _value(lambda: mpi_ops.allgather(tf.convert_to_tensor(value), name=name))
 
 
 def broadcast(value: Value, root_rank: int, name: str | None = None) -> Value:
-    """Return the value of rank `root_rank` on every rank (collective).
-
-    It raises the errors of `sciml_par.parallel.broadcast`.
-    """
+    """Return the value of rank `root_rank` on every rank (collective)."""
     return _value(lambda: mpi_ops.broadcast(tf.convert_to_tensor(value), root_rank, name=name))
 
 
 def reducescatter(value: Value, name: str | None = None, op: ReduceOp = Average) -> Value:
-    """Combine the ranks' values [n, ...]; each rank gets its rows [n_r, ...] (collective).
-
-    It raises the errors of `sciml_par.parallel.reducescatter`.
-    """
+    """Combine the ranks' values [n, ...]; each rank gets its rows [n_r, ...] (collective)."""
     return _value(lambda: reductions.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
 
 

@@ -25,19 +25,7 @@ Logs = dict[str, Any] | None
 
 
 class KerasState(TensorFlowKerasState):
-    """A state with a Keras model and its optimizer, and with Python objects as attributes.
-
-    Parameters
-    ----------
-    model : a model of Keras 3 or 2, with weights.
-    optimizer : the model's by default.
-    **kwargs : the attributes; picklable.
-
-    Raises
-    ------
-    InputError
-        The model has no weights yet.
-    """
+    """A `TensorFlowKerasState`, with its parameters and errors, but for the backend."""
 
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         super().__init__(model, optimizer=optimizer, backend=keras.backend, **kwargs)
@@ -76,12 +64,7 @@ class CommitStateCallback(_StateCallback):
 
 
 class UpdateBatchStateCallback(_StateCallback):
-    """Set `state.batch` to the number of the last batch of an epoch, and to 0 at its end.
-
-    Parameters
-    ----------
-    state : the state.
-    """
+    """Set `state.batch` to the number of the last batch of an epoch, and to 0 at its end."""
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self.state.batch = batch
@@ -91,12 +74,7 @@ class UpdateBatchStateCallback(_StateCallback):
 
 
 class UpdateEpochStateCallback(_StateCallback):
-    """Set `state.epoch` to the number of complete epochs, counted from its value at the start.
-
-    Parameters
-    ----------
-    state : the state.
-    """
+    """Set `state.epoch` to the number of complete epochs, counted from its value at the start."""
 
     def __init__(self, state: Any) -> None:
         super().__init__(state)

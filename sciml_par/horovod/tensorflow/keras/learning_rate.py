@@ -56,7 +56,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if initial_lr is None:
-            raise InputError(f"{self._name}: expected initial_lr, the learning rate at the start.")
+            raise InputError(f"{type(self).__name__}: expected initial_lr, the rate at the start.")
         self.initial_lr = initial_lr
         self.start_epoch = start_epoch
         self.end_epoch = end_epoch
@@ -72,16 +72,12 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         self._momentum: VariableMomentum | LegacyMomentum | None = None
         self._corrected = False
 
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
-
     def on_train_begin(self, logs: Logs = None) -> None:
         optimizer = self._optimizer()
         if callable(raw_learning_rate(optimizer)):
             raise InputError(
-                f"{self._name}: expected an optimizer with a number as its learning rate; that of "
-                f"{type(optimizer).__name__} is a schedule or a function. Use one or the other."
+                f"{type(self).__name__}: expected an optimizer with a number as its learning rate; "
+                f"that of {type(optimizer).__name__} is a schedule or a function. Use one of them."
             )
         if not self.staircase:
             self.steps_per_epoch = self.steps_per_epoch or self._known_steps()
@@ -135,7 +131,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         steps = 1 if given is None else int(given)
         if steps > 1:
             raise InputError(
-                f"{self._name}: the momentum cannot be corrected for single steps with "
+                f"{type(self).__name__}: the momentum cannot be corrected for single steps with "
                 f"steps_per_execution={steps}. Pass momentum_correction=False."
             )
         if is_legacy(optimizer):
@@ -157,8 +153,8 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
             steps = math.ceil(params["samples"] / params["batch_size"])
         if not steps:
             raise InputError(
-                f"{self._name}: Keras does not know the number of batches of an epoch. Pass "
-                f"steps_per_epoch to the callback."
+                f"{type(self).__name__}: Keras does not know the number of batches of an epoch. "
+                f"Pass steps_per_epoch to the callback."
             )
         return steps
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.tensorflow.keras_version import keras_of_tensorflow
-from sciml_par.horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 from sciml_par.parallel import current_world
 from sciml_par.parallel.gradients.copied_optimizers import is_marked
+from sciml_par.parallel.gradients.local_layers import refuse_local_layers
 from sciml_par.parallel.gradients.optimizer_state import is_optimizer
 
 _UNKNOWN_LENGTH = 32
@@ -39,18 +38,8 @@ def check_model(model: Any) -> None:
                 f"model by hvd.load_model, or compile it with "
                 f"hvd.DistributedOptimizer(model.optimizer)."
             )
-    for layer in model._flatten_layers():
-        if (
-            isinstance(layer, keras_of_tensorflow().layers.BatchNormalization)
-            and getattr(layer, "synchronized", False)
-            and not isinstance(layer, SyncBatchNormalization)
-            and current_world().communicator.size > 1
-        ):
-            raise InputError(
-                f"The layer «{layer.name}» is a BatchNormalization(synchronized=True), which "
-                f"knows the replicas of tf.distribute, but no ranks. Use "
-                f"hvd.SyncBatchNormalization."
-            )
+    if current_world().communicator.size > 1:
+        refuse_local_layers(model._flatten_layers())
 
 
 def agree_on_predictions(model: Any, root: int, *, compare: bool) -> None:

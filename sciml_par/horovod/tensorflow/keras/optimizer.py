@@ -128,11 +128,6 @@ def load_model(
     custom_objects : other classes and functions unknown to Keras, by name.
     compression : as for `DistributedOptimizer`.
     legacy_opts : ignored; the file contains the kind of its optimizer.
-
-    Raises
-    ------
-    ValueError, OSError
-        As for `keras.models.load_model`.
     """
     keras = keras_of_tensorflow()
     objects = {each.__name__: each for each in custom_optimizers or ()} | dict(custom_objects or {})

@@ -1,5 +1,0 @@
-"""Horovod's package for torch, which has no counterpart here."""
-
-from sciml_par.horovod.common.refused import without_facade
-
-without_facade("torch")
