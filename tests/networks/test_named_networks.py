@@ -17,7 +17,7 @@ KINDS = {"mlp": MLP, "siren": MLP, "fourier": MLP, "modified": ModifiedMLP, "pir
 
 
 def test_every_name_makes_a_network_of_the_seed():
-    assert (*KINDS, "windows") == NETWORK_NAMES
+    assert (*KINDS, "windows", "polynomials") == NETWORK_NAMES
     for name, kind in KINDS.items():
         network = make_network(name, 2, 3, seed=5, dtype="float64")
         model = network.model

@@ -13,7 +13,7 @@ from sciml_par._tape import jet as jet_by_tapes
 from sciml_par.assembly.columns import jets_of
 from sciml_par.assembly.equations import Request
 from sciml_par.errors import InputError
-from sciml_par.networks import Polynomials
+from sciml_par.networks import Polynomials, Windows, network_named
 from sciml_par.problems import problem_by_name
 from sciml_par.training import LeastSquares, Points, Result, train
 
@@ -58,6 +58,17 @@ def test_windows_add_up_to_one(name: str) -> None:
     np.testing.assert_allclose(model(points(200)), 1.0, atol=1e-14)
 
 
+def test_windows_of_polynomials_and_polynomials_by_name() -> None:
+    model = Windows(partial(Polynomials, degree=6), parts=(2, 3))(2, 1, box=BOX)
+    assert model.coefficients.shape == (6, 28, 1)
+    np.testing.assert_allclose(model.cells.breaks[1], [0, 2 / 3, 4 / 3, 2])
+    with pytest.raises(InputError, match="not split or enriched"):
+        Windows(partial(Polynomials, degree=6)).split(1)(2, 1)
+    assert network_named("polynomials", degree=3)(2, 1).width == 10
+    with pytest.raises(InputError, match="width=5 is of other networks"):
+        network_named("polynomials", width=5)
+
+
 def test_exponents_of_few_variables_at_a_time() -> None:
     assert Polynomials(2, 1, degree=10).width == 66
     found = Polynomials(5, 1, degree=4, interacting=2).exponents
@@ -96,7 +107,7 @@ def test_they_are_trained_saved_and_read_as_other_networks(tmp_path: Any) -> Non
         ({"exponents": [[0, -1]]}, "must not be negative"),
         ({"breaks": [[0, 1], [1, 0]]}, "2 increasing sequences"),
         ({"breaks": [[0, 1]]}, "2 increasing sequences"),
-        ({"overlap": 0.5}, "between 0 and 0.5"),
+        ({"overlap": 0.6}, r"in \(0, 0.5\]"),
     ],
 )
 def test_what_is_refused(arguments: dict[str, Any], words: str) -> None:

@@ -13,6 +13,7 @@ from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.factory import is_factory, make_network
 from sciml_par.networks.keras.windowed_model import WindowedModel, partition_of
+from sciml_par.networks.models.polynomials import Polynomials
 from sciml_par.networks.propagation.partition import Partition
 
 
@@ -30,8 +31,8 @@ class Windows(ByName):
     Parameters
     ----------
     inner : callable
-        Makes the network of a window, `RandomFeatures` or `MLP` or a `functools.partial` of
-        these. Each window has other initial weights.
+        Makes the network of a window, `RandomFeatures`, `Polynomials` or `MLP`, or a
+        `functools.partial` of these. Each window has other initial weights.
     parts : int or sequence of d ints
         The number of parts along each axis; one number is that of all axes.
     overlap : float
@@ -115,10 +116,12 @@ class Windows(ByName):
 
     def __call__(
         self, inputs: int, outputs: int, *, seed: int = 0, dtype: str = "float64", box: Any = None
-    ) -> WindowedModel:
+    ) -> WindowedModel | Polynomials:
         """Return a model for points of a box, [−1, 1]^d by default (local)."""
         around = ([-1.0] * inputs, [1.0] * inputs)
         made = make_network(self.inner, inputs, outputs, seed=seed, dtype=dtype, box=around).model
+        if isinstance(made, Polynomials):
+            return self._of_polynomials(made, around if box is None else box, dtype)
         return WindowedModel(
             inputs,
             outputs,
@@ -130,6 +133,27 @@ class Windows(ByName):
             enriched=self.enriched,
             box=around if box is None else box,
             seed=seed,
+            dtype=dtype,
+        )
+
+
+    def _of_polynomials(self, inner: Polynomials, box: Any, dtype: str) -> Polynomials:
+        if self.splits or self.enriched:
+            raise InputError(
+                "Windows: polynomials are not split or enriched; give Polynomials the sides of "
+                "its cells by breaks=, or a higher degree."
+            )
+        d = inner.input_size
+        parts = partition_of(self.parts, self.overlap, box).parts
+        lower, upper = (np.asarray(corner, np.float64) for corner in box)
+        return Polynomials(
+            d,
+            inner.output_size,
+            exponents=inner.exponents,
+            breaks=[np.linspace(lower[i], upper[i], parts[i] + 1) for i in range(d)],
+            overlap=self.overlap,
+            dropped=self.unused,
+            box=box,
             dtype=dtype,
         )
 

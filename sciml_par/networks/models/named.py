@@ -11,7 +11,7 @@ from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.model_arguments import checked_factor
 
-NETWORK_NAMES = ("mlp", "siren", "fourier", "modified", "pirate", "windows")
+NETWORK_NAMES = ("mlp", "siren", "fourier", "modified", "pirate", "windows", "polynomials")
 """What `network_named` and `train(network=...)` take."""
 
 # Periods per unit of x, and the factor in sin(ω z): of equations on boxes like [−1, 1].
@@ -33,10 +33,10 @@ def network_named(
 
     Parameters
     ----------
-    name : {"mlp", "siren", "fourier", "modified", "pirate", "windows"}
+    name : {"mlp", "siren", "fourier", "modified", "pirate", "windows", "polynomials"}
         `MLP`; `MLP` of sin(omega z) with the weights of Sitzmann et al., omega being 5;
         `MLP` behind `FourierFeatures`; `ModifiedMLP`; `PirateNet` with `FourierFeatures`;
-        `Windows` of `RandomFeatures`, as many as the width, 100 by default.
+        `Windows` of `RandomFeatures`, as many as the width, 100 by default; `Polynomials`.
     width : int, optional
         Units of a hidden layer, 16 by default. Fourier features have as many, less one where it is
         odd.
@@ -73,6 +73,8 @@ def network_named(
         return _windows(width, parts, scale, options)
     if parts is not None:
         raise InputError(f"network_named: parts={parts!r} is of windows, and not of {name!r}.")
+    if name == "polynomials":
+        return _polynomials({"width": width, "depth": depth, "scale": scale}, options)
     # Here, since their modules import TensorFlow.
     from sciml_par.networks.models.fourier_features import FourierFeatures
     from sciml_par.networks.models.mlp import MLP
@@ -94,6 +96,16 @@ def network_named(
         options = {"activation": "sin", "omega": _OMEGA, "initial_weights": "siren", **options}
     kinds: dict[str, Any] = {"modified": ModifiedMLP, "pirate": PirateNet}
     return partial(kinds.get(name, MLP), **options)
+
+
+def _polynomials(of_others: dict[str, Any], options: dict[str, Any]) -> Callable[..., Any]:
+    for option, value in of_others.items():
+        if value is not None:
+            raise InputError(
+                f"network_named: {option}={value!r} is of other networks; polynomials have a "
+                f"degree, as in network_named('polynomials', degree=12)."
+            )
+    return partial(import_module("sciml_par.networks").Polynomials, **options)
 
 
 def _windows(

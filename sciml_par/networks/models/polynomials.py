@@ -51,7 +51,7 @@ class Polynomials(PropagatedModel):
     breaks : d increasing sequences of numbers, optional
         The sides of cells along each axis, both sides of the box included.
     overlap : float
-        By which a window reaches over a break, in units of the shorter of both cells, below ½.
+        By which a window reaches over a break, in units of the shorter of both cells, in (0, 0.5].
     dropped : sequence of int
         Numbers of cells without a window, such as those outside of the domain.
     box : pair (lower, upper) of sequences of d numbers, optional
@@ -230,8 +230,8 @@ def _cells(breaks: Any, box: Any, overlap: float, dropped: Sequence[int]) -> Cel
             f"Polynomials: expected breaks to be {len(box[0])} increasing sequences of two numbers "
             f"or more; got {breaks!r}."
         )
-    if not 0.0 < overlap < 0.5:
-        raise InputError(f"Polynomials: expected an overlap between 0 and 0.5; got {overlap!r}.")
+    if not 0.0 < overlap <= 0.5:
+        raise InputError(f"Polynomials: expected an overlap in (0, 0.5]; got {overlap!r}.")
     return Cells(given, float(overlap), tuple(map(int, dropped)))
 
 

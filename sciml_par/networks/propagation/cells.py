@@ -34,7 +34,7 @@ class Cells:
     Attributes
     ----------
     breaks : of each axis, increasing, the sides of the box included.
-    overlap : dimensionless, below ½.
+    overlap : dimensionless, at most ½.
     dropped : numbers of the cells (the last axis varies fastest) without a window.
     """
 
