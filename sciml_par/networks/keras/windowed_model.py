@@ -158,7 +158,8 @@ class WindowedModel(PropagatedModel):
             a = _dense(of, kernel, bias, a, pairs)
             if number < len(self._layers_of_windows) - 1:
                 a = a.activate(self._function)
-        return _summed(pairs.weight * a, len(self.partition.slots))
+        count = len(self.partition.slots)
+        return (pairs.weight * a).mapped(lambda p: tf.add_n(tf.split(p, count, axis=1)))
 
     def features(self, place: Any, hidden: Sequence[tuple[Any, Any]], x: Propagated) -> Propagated:
         """Return what the output layer of a window multiplies at points in it: [w + 1, n] (local).
@@ -288,20 +289,4 @@ def _below(above: Propagated, last: Propagated) -> Propagated:
         tuple(map(both, above.first, last.first)),
         tuple(map(both, above.operators, last.operators)),
         above.second,
-    )
-
-
-def _summed(each: Propagated, slots: int) -> Propagated:
-    """Return the sum over the slots: [m, S n] -> [m, n]."""
-
-    def total(part: Part) -> Part:
-        if part is None:
-            return None
-        return tf.add_n(tf.split(part, slots, axis=1))
-
-    return Propagated(
-        total(each.value),
-        tuple(map(total, each.first)),
-        tuple(map(total, each.operators)),
-        each.second,
     )

@@ -136,7 +136,6 @@ class Windows(ByName):
             dtype=dtype,
         )
 
-
     def _of_polynomials(self, inner: Polynomials, box: Any, dtype: str) -> Polynomials:
         if self.splits or self.enriched:
             raise InputError(

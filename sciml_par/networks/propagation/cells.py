@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import Activation
-from sciml_par.networks.propagation.propagation import Propagated
+from sciml_par.networks.propagation.propagation import Part, Propagated
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any
@@ -128,10 +128,9 @@ class Cells:
         s, b, reach = x.value[axis], np.asarray(self.breaks[axis]), self.reach[axis]
         dtype = s.dtype
         if len(b) == 2:
-            ones = Propagated(tf.ones_like(s)[None], (None,) * len(x.first), (), x.second)
-            none = (None,) * len(x.operators)
-            one = Propagated(ones.value, ones.first, none, x.second)
-            return tf.zeros_like(s, tf.int32), [one]
+            return tf.zeros_like(s, tf.int32), [
+                of_one_axis(x, axis, tf.ones_like(s)[None], None, None)
+            ]
         inner = tf.constant(b[1:-1], dtype)
         cell = tf.searchsorted(inner, tf.stop_gradient(s), side="right")
         ends = tf.gather(tf.constant(b + reach, dtype), cell)
@@ -139,24 +138,22 @@ class Cells:
         first = tf.minimum(first, len(b) - 3)
         width = tf.gather(tf.constant(reach[1:-1], dtype), first)
         value, slope, curvature = _step((s - tf.gather(inner, first)) / width)
-        rise = of_one_axis(x, axis, value, slope / width, curvature / width**2)
+        parts = value, slope / width, curvature / width**2
+        rise = of_one_axis(x, axis, *(part[None] for part in parts))
         return first, [rise.scaled(-1.0).shifted(1.0), rise]
 
 
 def of_one_axis(
-    x: Propagated, axis: int, value: Tensor, slope: Tensor, curvature: Tensor
+    x: Propagated, axis: int, value: Tensor, slope: Part, curvature: Part
 ) -> Propagated:
-    """Return a function of one coordinate by its values and derivatives: [n], or [w, n] (local)."""
-    rows = [part if part.shape.rank == 2 else part[None] for part in (value, slope, curvature)]
-    return Propagated(
-        rows[0],
-        tuple(rows[1] if i == axis else None for i in range(len(x.first))),
-        tuple(
-            float(matrix[axis, axis]) * rows[2] if matrix[axis, axis] else None
-            for matrix in x.second
-        ),
-        x.second,
-    )
+    """Return a function of one coordinate by its values and derivatives, [w, n] each (local)."""
+
+    def of_operator(matrix: FloatArray) -> Part:
+        factor = float(matrix[axis, axis])
+        return None if curvature is None or factor == 0.0 else factor * curvature
+
+    first = tuple(slope if i == axis else None for i in range(len(x.first)))
+    return Propagated(value, first, tuple(map(of_operator, x.second)), x.second)
 
 
 def _step(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.networks.propagation.cells import of_one_axis
 from sciml_par.networks.propagation.propagation import Part, Propagated
 
 FloatArray = npt.NDArray[np.float64]
@@ -218,7 +219,7 @@ class Partition:
             # At most one of them is not zero, and the other is then constant.
             (a, a1, a2), (b, b1, b2) = self._rise(up), self._rise(down)
             both = [1 - a - b, (b1 - a1) / h, -(a2 + b2) / h**2]
-            factor = self._factor(x, axis, [each[None] for each in both])
+            factor = of_one_axis(x, axis, *(each[None] for each in both))
             whole = factor if whole is None else whole * factor
         assert whole is not None
         lower, sides, half = (
@@ -228,21 +229,6 @@ class Partition:
         first = tuple(None if part is None else part / half[:, None] for part in x.first)
         inside = (x.value - centre) / half[:, None]
         return whole, Propagated(inside, first, (None,) * len(x.second), x.second)
-
-    def _factor(self, x: Propagated, axis: int, parts: list[Part]) -> Propagated:
-        """Return a function of one coordinate from its value and two derivatives."""
-        value, slope, curvature = parts
-        return Propagated(
-            value,
-            tuple(slope if i == axis else None for i in range(len(x.first))),
-            tuple(
-                None
-                if curvature is None or matrix[axis, axis] == 0.0
-                else float(matrix[axis, axis]) * curvature
-                for matrix in x.second
-            ),
-            x.second,
-        )
 
     def _product(
         self,
@@ -259,7 +245,7 @@ class Partition:
                 else tf.concat([both[slot[axis]][order] for slot in slots], axis=0)[None]
                 for order in range(3)
             ]
-            factor = self._factor(x, axis, parts)
+            factor = of_one_axis(x, axis, *parts)
             whole = factor if whole is None else whole * factor
         assert whole is not None
         return whole

@@ -99,8 +99,7 @@ class Propagated:
         """Return the product with a constant: a number, or [w] for the units (local)."""
         rank = getattr(getattr(factor, "shape", None), "rank", 0)
         factor = factor[:, None] if rank == 1 else factor
-        parts = [self.value, *self.first, *self.operators]
-        return self._like([None if part is None else factor * part for part in parts])
+        return self.mapped(lambda part: factor * part)
 
     def shifted(self, offset: Tensor) -> Propagated:
         """Return the sum with a constant: a number, or [w] for the units (local)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.networks.layers.activation import Activation
+from sciml_par.networks.propagation.cells import RECIPROCAL, of_one_axis
 from sciml_par.networks.propagation.partition import Pairs, Partition
-from sciml_par.networks.propagation.propagation import Part, Propagated
+from sciml_par.networks.propagation.propagation import Propagated
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -203,10 +203,10 @@ class RefinedPartition(Partition):
         numbers = tf.reshape(tf.transpose(numbers), [-1])  # [S n]
         x = replace(x, value=tf.tile(x.value, [1, count]))
         products = self._of_faces(x, tf.transpose(tf.gather(faces, numbers), [1, 2, 0])[:, :, None])
-        total = _changed(products, lambda part: tf.add_n(tf.split(part, count, axis=1)))
-        total = _changed(total, lambda part: tf.tile(part, [1, count]))
+        total = products.mapped(lambda part: tf.add_n(tf.split(part, count, axis=1)))
+        total = total.mapped(lambda part: tf.tile(part, [1, count]))
         centre, half = (tf.transpose(tf.gather(each, numbers)) for each in (centres, halves))
-        return Pairs(numbers, products * total.activate(_INVERSE), _scaled(x, centre, half))
+        return Pairs(numbers, products * total.activate(RECIPROCAL), _scaled(x, centre, half))
 
     def in_window(self, place: Tensor, x: Propagated) -> tuple[Propagated, Propagated]:
         """Return the weight [1, n] and the coordinates [d, n] of a window at points in it.
@@ -215,9 +215,9 @@ class RefinedPartition(Partition):
         """
         centre, half = place[0, 0][:, None], place[0, 1][:, None]
         products = self._of_faces(x, tf.transpose(place[1:], [1, 2, 0])[..., None])  # [M, n]
-        total = _changed(products, lambda part: tf.reduce_sum(part, axis=0, keepdims=True))
-        own = _changed(products, lambda part: part[:1])
-        return own * total.activate(_INVERSE), _scaled(x, centre, half)
+        total = products.mapped(lambda part: tf.reduce_sum(part, axis=0, keepdims=True))
+        own = products.mapped(lambda part: part[:1])
+        return own * total.activate(RECIPROCAL), _scaled(x, centre, half)
 
     def _of_faces(self, x: Propagated, faces: Tensor) -> Propagated:
         """Return P of windows for their faces: [4, d, …], which are broadcast against x: [d, n]."""
@@ -227,29 +227,13 @@ class RefinedPartition(Partition):
             a, a1, a2 = self._rise(tf.clip_by_value(0.5 + (t - low) / left, 0.0, 1.0))
             b, b1, b2 = self._rise(tf.clip_by_value(0.5 + (high - t) / right, 0.0, 1.0))
             a1, a2, b1, b2 = a1 / left, a2 / left**2, -b1 / right, b2 / right**2
-            factor = self._factor(x, axis, [a * b, a1 * b + a * b1, a2 * b + 2 * a1 * b1 + a * b2])
+            parts = a * b, a1 * b + a * b1, a2 * b + 2 * a1 * b1 + a * b2
+            factor = of_one_axis(x, axis, *parts)
             whole = factor if whole is None else whole * factor
         assert whole is not None
         return whole
 
 
-def _changed(of: Propagated, change: Callable[[Tensor], Tensor]) -> Propagated:
-    """Return a linear function of value and derivatives."""
-
-    def changed(part: Part) -> Part:
-        return None if part is None else change(part)
-
-    return Propagated(
-        change(of.value),
-        tuple(map(changed, of.first)),
-        tuple(map(changed, of.operators)),
-        of.second,
-    )
-
-
 def _scaled(x: Propagated, centre: Tensor, half: Tensor) -> Propagated:
     first = tuple(None if part is None else part / half for part in x.first)
     return Propagated((x.value - centre) / half, first, (None,) * len(x.second), x.second)
-
-
-_INVERSE = Activation("1/z", lambda z: 1 / z, lambda z: (1 / z, -(z**-2), 2 * z**-3))
