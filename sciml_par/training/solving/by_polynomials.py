@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,16 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
+from sciml_par._text import one_line
 from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved as Steps
 from sciml_par.assembly.system import System, gauss_newton
+from sciml_par.errors import TrainingError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.convergence import if_converged
-from sciml_par.training.estimate.estimate import estimate_by
+from sciml_par.training.estimate.estimate import ROUNDING, estimate_by
 from sciml_par.training.estimate.uniqueness import free_of, smooth_functions
 from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
@@ -67,7 +69,7 @@ _ALONG = 1.5
 _LARGE, _TAIL = 0.1, 0.2
 """Cells with more than this share of the largest residual are halved, along axes in which the
 highest coefficients are more than this share of the largest ones."""
-_SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.4, 1.5, 1
+_SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, 1
 """Of all the time, for windows; and rounds in which the residual falls by less than this factor."""
 _FREE_POINTS = 300
 _DRAWS = 1, 2
@@ -123,11 +125,14 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     if suited is None:
         return None
     climb = _Polynomials(ladder, *suited)
-    best = climb.on_box()
-    if best is None or ladder.met or ladder.problem.domain.dimension > _MOST_DIMENSIONS:
-        return None
-    climb.in_windows(best)
-    return None
+    try:
+        best = climb.on_box()
+        windowed = best is not None and ladder.problem.domain.dimension <= _MOST_DIMENSIONS
+        if best is not None and windowed and not ladder.met:
+            climb.in_windows(best)
+    except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
+        ladder.say("polynomials", one_line(failure), math.nan, "")
+    return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
 
 
 def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
@@ -185,11 +190,14 @@ class _Polynomials:
             foreseen = math.inf if best is None else self._foreseen(best, stage)
             best = stage if best is None or fall > 1.0 else best
             promising = foreseen <= ladder.tolerance and fall >= _FALL_FOR_ERROR
+            exact = stage.judged.loss <= ROUNDING**2 * stage.judged.of_zero
+            promising = promising or exact
             if ladder.decided(promising) and self._useful(stage):
                 self._conclude(stage)
                 if ladder.met:
                     return stage
             last = fall < _FALL and number >= _LEAST_STAGES and self._d <= _MOST_DIMENSIONS
+            last = last or exact
             if ladder.decided(last):
                 break
         if best is not None and self._d > _MOST_DIMENSIONS and self._useful(best):
@@ -295,6 +303,8 @@ class _Polynomials:
         model.coefficients.assign(steps.c)
         squares = np.array([float(np.sum(np.square(each))) for each in r])
         judged = Judged.of(Solution.of(self._problem, model), unseen)
+        if not math.isfinite(judged.of_zero):  # as where the equation is singular at u = 0
+            judged = replace(judged, of_zero=float(squares.sum()))
         return _Stage(model, steps, squares, degree, system.equations, system, unseen, judged)
 
     def _constant(self, system: System) -> Array:
@@ -416,9 +426,9 @@ class _Polynomials:
         corrected_jets = [
             [a + b for a, b in zip(*z, strict=True)] for z in zip(jets, correction, strict=True)
         ]
-        before, after, of_zero = (
+        before, after = (
             sum(float(np.sum(np.square(r))) for r in unseen.residuals(z))
-            for z in (jets, corrected_jets, zero_jets(unseen))
+            for z in (jets, corrected_jets)
         )
         x, inside = self._ladder.at
         corrected = _Corrected(
@@ -426,7 +436,7 @@ class _Polynomials:
             start=np.concatenate([solution.theta, nothing.ravel()]),
             before=before,
             after=after,
-            of_zero=of_zero,
+            of_zero=stage.judged.of_zero,
             last=LastStep(
                 np.concatenate([stage.steps.direction.ravel(), nothing.ravel()]), stage.steps.size
             ),

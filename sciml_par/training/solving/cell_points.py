@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.networks.propagation.cells import Cells
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.problem import Problem
 
 Array = npt.NDArray[np.float64]
@@ -20,15 +21,15 @@ _CANDIDATES = 40_000
 """Points that are drawn for a condition in cells, of which each cell keeps as many as it needs."""
 _CUT = 2
 """As many times the points along each axis has a cell that the boundary cuts."""
+_LEAST_SIZE = 1e-6
 
 
 @dataclass(frozen=True)
 class TermPoints:
-    """Arrays of each term, roots of the weights of their points, and the cell of each point."""
+    """Arrays of each term, and the roots of the weights of their points."""
 
     arrays: list[tuple[Array, ...]]
     factors: list[Array]
-    cells: list[Integers]
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,12 @@ class PointsOfTerms:
 
         draw : others for each number.
         """
-        domain = self.problem.domain
-        x = domain.sample(interior, seed=self.seed + 2 * draw, method="sobol")
+        x = self.problem.domain.sample(interior, seed=self.seed + 2 * draw, method="sobol")
         found = [(residual.payload(x), self._even(x, term)) for residual, term in self._equations]
         for k, (condition, term) in enumerate(self._conditions):
-            rng = np.random.default_rng((self.seed, draw, k))
-            points, normals = condition.draw(
-                domain, max(interior // 2, 100), method="sobol", rng=rng
-            )
-            holds = condition.holds_at(points, domain, normals)
-            arrays = condition.completed((points[holds], normals[holds]), domain)
+            arrays, _ = self._of_condition(k, condition, term, max(interior // 2, 100), draw)
             found.append((arrays, self._even(arrays[0], term)))
-        arrays_of, factors = zip(*found, strict=True)
-        cells = [np.zeros(len(each), np.int64) for each in factors]
-        return TermPoints(list(arrays_of), list(factors), cells)
+        return TermPoints(*map(list, zip(*found, strict=True)))
 
     def in_cells(self, cells: Cells, along: tuple[int, ...], *, draw: int = -1) -> TermPoints:
         """Return Gauss' points of each cell, as many along each axis, and those of conditions.
@@ -77,23 +70,30 @@ class PointsOfTerms:
         x, volumes, of_x = self._interior(cells, along, draw)
         for residual, term in self._equations:
             factors = np.sqrt(term.weight * volumes / volumes.sum()) * size[of_x]
-            found.append((residual.payload(x), factors, of_x))
+            found.append((residual.payload(x), factors))
         most = 2 * max(along) * len(along) ** 2
         for k, (condition, term) in enumerate(self._conditions):
-            rng = np.random.default_rng((self.seed, draw + 1, k))
-            domain = self.problem.domain
-            points, normals = condition.draw(domain, self._candidates, method="sobol", rng=rng)
-            holds = np.flatnonzero(condition.holds_at(points, domain, normals))
-            kept, shares, of_points = _thinned(cells, points[holds], most)
-            kept = holds[kept]
-            arrays = condition.completed((points[kept], normals[kept]), domain)
-            factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], 1e-6))
-            if len(arrays[0]) != len(factors):  # a condition with points of its own
-                factors = self._even(arrays[0], term)
-                of_points = np.zeros(len(factors), np.int64)
-            found.append((arrays, factors, of_points))
-        arrays_of, factors_of, cells_of = (list(each) for each in zip(*found, strict=True))
-        return TermPoints(arrays_of, factors_of, cells_of)
+            arrays, drawn = self._of_condition(k, condition, term, _CANDIDATES, draw + 1)
+            factors = self._even(arrays[0], term)
+            if drawn:
+                kept, shares, of_points = _thinned(cells, arrays[0], most)
+                arrays = tuple(each[kept] for each in arrays)
+                factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
+            found.append((arrays, factors))
+        return TermPoints(*map(list, zip(*found, strict=True)))
+
+    def _of_condition(
+        self, k: int, condition: Any, term: Any, n: int, draw: int
+    ) -> tuple[tuple[Array, ...], bool]:
+        """Return the arrays of about n points, or those that were given; whether they are drawn."""
+        domain = self.problem.domain
+        own = type(condition).points is not Condition.points  # as of observations
+        if own or condition.given(domain) is not None:
+            return term.points(n), False
+        rng = np.random.default_rng((self.seed, draw, k))
+        points, normals = condition.draw(domain, n, method="sobol", rng=rng)
+        holds = condition.holds_at(points, domain, normals)
+        return condition.completed((points[holds], normals[holds]), domain), True
 
     @cached_property
     def _equations(self) -> list[tuple[Any, Any]]:
@@ -103,10 +103,6 @@ class PointsOfTerms:
     def _conditions(self) -> list[tuple[Any, Any]]:
         terms = self.problem.terms[len(self.problem.residuals) :]
         return list(zip(self.problem.conditions, terms, strict=True))
-
-    @property
-    def _candidates(self) -> int:
-        return _CANDIDATES
 
     def _even(self, points: Array, term: Any) -> Array:
         return np.full(len(points), math.sqrt(term.weight / max(len(points), 1)))
