@@ -85,7 +85,7 @@ class _Stage:
     model : with the coefficients found.
     steps : the Gauss–Newton steps, with the squares of each term before them.
     degree, points : of the polynomials; what they were solved at.
-    judged : at unseen points.
+    judged, x : at unseen points; the points of the evaluation, [k, d].
     """
 
     model: Any
@@ -96,6 +96,7 @@ class _Stage:
     system: System
     unseen: Equations
     judged: Judged
+    x: Array
 
     @cached_property
     def solution(self) -> Solution:
@@ -103,15 +104,9 @@ class _Stage:
         return Solution.of(self.unseen.problem, self.model)
 
     @cached_property
-    def at(self) -> dict[int, Array]:
-        """u at the points of the evaluation, by the identity of the points."""
-        return {}
-
-    def values(self, x: Array) -> Array:
-        """Return u at the points of the evaluation, x: [k, d] -> [k, m], computed once (local)."""
-        if id(x) not in self.at:
-            self.at[id(x)] = self.solution(x)
-        return self.at[id(x)]
+    def u(self) -> Array:
+        """u at the points of the evaluation, [k, m]."""
+        return self.solution(self.x)
 
 
 def climb_by_polynomials(ladder: Ladder) -> str | None:
@@ -305,7 +300,8 @@ class _Polynomials:
         judged = Judged.of(Solution.of(self._problem, model), unseen)
         if not math.isfinite(judged.of_zero):  # as where the equation is singular at u = 0
             judged = replace(judged, of_zero=float(squares.sum()))
-        return _Stage(model, steps, squares, degree, system.equations, system, unseen, judged)
+        x, _ = self._ladder.at
+        return _Stage(model, steps, squares, degree, system.equations, system, unseen, judged, x)
 
     def _constant(self, system: System) -> Array:
         """Return coefficients of the constant u that suits the conditions best, if one does."""
@@ -357,8 +353,8 @@ class _Polynomials:
 
     def _foreseen(self, before: _Stage, after: _Stage) -> float:
         """Return the change of u since the stage before, divided by the fall of the residual."""
-        x, inside = self._ladder.at
-        u, former = (stage.values(x)[inside] for stage in (after, before))
+        _, inside = self._ladder.at
+        u, former = (stage.u[inside] for stage in (after, before))
         size = max(float(np.linalg.norm(u)), np.finfo(np.float64).tiny)
         return float(np.linalg.norm(u - former)) / size / max(self._fall(before, after), 1.0)
 
@@ -441,7 +437,7 @@ class _Polynomials:
                 np.concatenate([stage.steps.direction.ravel(), nothing.ravel()]), stage.steps.size
             ),
         )
-        prediction = Prediction("prediction", x, stage.values(x), inside=inside)
+        prediction = Prediction("prediction", x, stage.u, inside=inside)
         error = estimate_by([corrected], self._problem, prediction, began, (), converges=False)
         return if_converged(error, corrected, (x, inside), ())
 
