@@ -360,9 +360,8 @@ class _Polynomials:
 
     def _text(self, stage: _Stage) -> str:
         windows = len(stage.model.cells.kept)
-        if windows == 1:
-            return f"{stage.model.width:,}, degree {stage.degree}"
-        return f"{windows:,} of degree {stage.degree}"
+        size = f"{windows:,} of degree" if windows > 1 else f"{stage.model.width:,}, degree"
+        return f"{size} {stage.degree}"
 
     def _conclude(self, stage: _Stage) -> None:
         """Make a result of a stage, with its error (collective)."""

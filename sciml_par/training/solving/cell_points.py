@@ -147,9 +147,8 @@ class PointsOfTerms:
 
 def outside(problem: Problem, cells: Cells, along: tuple[int, ...]) -> tuple[int, ...]:
     """Return the numbers of cells in which no point of the domain lies (local)."""
-    points = PointsOfTerms(problem, 0)
-    low, high = cells.corners()
-    _, inside = points._of_cells(low, high, tuple(2 * each for each in along), None)
+    finer = tuple(_CUT * each for each in along)
+    _, inside = PointsOfTerms(problem, 0)._of_cells(*cells.corners(), finer, None)
     return tuple(int(k) for k in cells.kept[~inside.any(axis=1)])
 
 
