@@ -20,14 +20,37 @@ from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import record
-from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 
 Array = npt.NDArray[np.float64]
 
 
+class AtPoints:
+    """A solution at arrays of points: its problem, parameters and u as a field."""
+
+    problem: Problem
+    theta: npt.NDArray[Any]
+    field: Any
+
+    def __call__(self, x: Array) -> Array:
+        """Return u at x: [n, d] -> [n, m] (local)."""
+        return np.asarray(self.field(self._points(x)).numpy(), np.float64)
+
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
+        u, points = self.field, self._points(x)
+        values = f(u.with_plan(record(f, u, points)), points).numpy()
+        return np.asarray(values, np.float64).reshape(len(x), -1)
+
+    def _points(self, x: Array) -> Any:
+        d = self.problem.domain.dimension
+        if x.ndim != 2 or x.shape[1] != d:
+            raise InputError(f"expected points x of the shape [n, {d}]; got {list(x.shape)}.")
+        return tf.constant(x, self.theta.dtype)
+
+
 @dataclass(frozen=True)
-class Solution:
+class Solution(AtPoints):
     """u(x) = A(Σ_i N_i(x; θ_i), x), A being the ansatz and the input scaling of a problem.
 
     Attributes
@@ -64,25 +87,9 @@ class Solution:
         """The values of the problem's unknowns, by name: there are none."""
         return {}
 
-    def __call__(self, x: Array) -> Array:
-        """Return u at x: [n, d] -> [n, m] (local)."""
-        return np.asarray(self.field(self._points(x)).numpy(), np.float64)
-
     def network_values(self, x: Array) -> Array:
         """Return Σ_i N_i at x: [n, d] -> [n, m] (local)."""
         return np.asarray(self._sum(self._points(x)).numpy(), np.float64)
-
-    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
-        """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
-        u, points = self.field, self._points(x)
-        values = f(u.with_plan(record(f, u, points)), points).numpy()
-        return np.asarray(values, np.float64).reshape(len(x), -1)
-
-    def in_time(self, x: Array, order: int) -> Array:
-        """Return ∂^q u/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
-        points, axes = self._points(x), [x.shape[1] - 1] * order
-        values = derivative(self.field, points, *axes) if order else self.field(points)
-        return np.asarray(values.numpy(), np.float64)
 
     def jets(self, equations: Equations) -> list[list[Array]]:
         """Return the jets of Σ_i N_i at the requests of equations, [Q, m, n] each (local)."""
@@ -123,12 +130,6 @@ class Solution:
         pairs = zip(self.networks, self._parameters, strict=True)
         jets = [_jet_of(network, own, x, second) for network, own in pairs]
         return tuple(tf.add_n(parts) for parts in zip(*jets, strict=True))
-
-    def _points(self, x: Array) -> Any:
-        d = self.problem.domain.dimension
-        if x.ndim != 2 or x.shape[1] != d:
-            raise InputError(f"expected points x of the shape [n, {d}]; got {list(x.shape)}.")
-        return tf.constant(x, tf.float64)
 
 
 def _is_closed(model: Any, x: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
+from sciml_par.assembly.solution import AtPoints
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.box import Box
@@ -19,7 +18,6 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.space_time import SpaceTime
 from sciml_par.problems.domains.surfaces.sampling import MOST_OF_A_GRID
 from sciml_par.problems.fields.field import Field
-from sciml_par.problems.fields.recording import record
 from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import numbers_of
@@ -105,7 +103,7 @@ def points_of(domain: Domain, number: int | None) -> tuple[FloatArray, npt.NDArr
 
 
 @dataclass(frozen=True)
-class Solution:
+class Solution(AtPoints):
     """u of a problem by a network with parameters θ: [p], and with these unknowns if any."""
 
     problem: Problem
@@ -125,22 +123,6 @@ class Solution:
         sought, behind = self.problem.unknowns, self.layout.size_of_network
         shapes, _ = shapes_and_truth(sought)
         return UnknownValues(shapes).by_name(numbers_of(sought, self.theta[behind:]))
-
-    def __call__(self, x: FloatArray) -> FloatArray:
-        """Return u at x: [n, d] -> [n, m] (local)."""
-        return np.asarray(self.field(self._points(x)).numpy(), np.float64)
-
-    def quantity(self, f: Callable[..., Any], x: FloatArray) -> FloatArray:
-        """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
-        u, points = self.field, self._points(x)
-        values = f(u.with_plan(record(f, u, points)), points).numpy()
-        return np.asarray(values, np.float64).reshape(len(x), -1)
-
-    def _points(self, x: FloatArray) -> Any:
-        d = self.problem.domain.dimension
-        if x.ndim != 2 or x.shape[1] != d:
-            raise InputError(f"expected points x of the shape [n, {d}]; got {list(x.shape)}.")
-        return tf.constant(x, self.theta.dtype)
 
 
 def in_time(u: Field, x: FloatArray, order: int, dtype: str) -> FloatArray:

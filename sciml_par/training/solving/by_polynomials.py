@@ -46,7 +46,7 @@ _INTERACTING = 2
 variance; residuals at unseen points tell whether this suits the solution."""
 _MOST_COLUMNS = 1_400
 _POINTS_PER_COLUMN, _MOST_STEPS = 2.5, 15
-_RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, 4
+_RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (4, 2)
 """The degree of polynomials that tell the error: so many times as high on the box in up to three
 dimensions, and higher by so much otherwise."""
 _FALL, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 5.0, 4
@@ -62,10 +62,10 @@ _MANY, _ROUGH = 0.5, 0.03
 the highest degree in relation to the ones of half of it."""
 _AT_END, _CLOSE = 0.9, 0.2
 """Of the residual beyond the middle, from which a break is close to that end; and where."""
-_MOST_OF_WINDOWS = 25_000
-"""Columns in all windows."""
-_ALONG = 1.5
-"""Points along each axis of a cell, as a multiple of the degree."""
+_MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 1e11
+"""Columns in all windows; and operations of the band's factorization, some ten seconds."""
+_OF_CELL = 3.4
+"""Points of a cell for each of its columns; along an axis there are more than its degrees."""
 _LARGE, _TAIL = 0.1, 0.2
 """Cells with more than this share of the largest residual are halved, along axes in which the
 highest coefficients are more than this share of the largest ones."""
@@ -211,7 +211,8 @@ class _Polynomials:
             model = self._windowed(breaks, degree)
             count = model.coefficients.shape.num_elements()
             late = ladder.left() < max(4 * seconds, (1 - _SHARE) * ladder.seconds)
-            if ladder.decided(count > _MOST_OF_WINDOWS or late):
+            many = count > _MOST_OF_WINDOWS or _operations(model) > _MOST_OPERATIONS
+            if ladder.decided(many or late):
                 break
             ladder.doing(f"solving in {len(model.cells.kept)} windows of polynomials")
             began = time.perf_counter()
@@ -258,7 +259,8 @@ class _Polynomials:
         )
 
     def _along(self, degree: int) -> tuple[int, ...]:
-        return (math.ceil(_ALONG * (degree + 1)),) * self._d
+        columns = math.comb(degree + self._d, self._d)
+        return (max(degree + 2, math.ceil((_OF_CELL * columns) ** (1 / self._d))),) * self._d
 
     def _alike(self, action: Any) -> Any:
         """Do what all ranks do alike (collective): what fails on one fails on all."""
@@ -403,8 +405,12 @@ class _Polynomials:
             at = self._points.scattered(count, draw=_DRAWS[1])
             others = self._points.scattered(max(count // 2, 400), draw=_DRAWS[1] + 1)
         else:
-            degree = stage.degree + _RICHER_IN_WINDOWS
-            richer = self._windowed([np.array(each) for each in stage.model.cells.breaks], degree)
+            breaks = [np.array(each) for each in stage.model.cells.breaks]
+            for more in _RICHER_IN_WINDOWS:
+                degree = stage.degree + more
+                richer = self._windowed(breaks, degree)
+                if _operations(richer) <= 3 * _MOST_OPERATIONS:
+                    break
             cells = richer.cells
             at = self._points.in_cells(cells, self._along(degree))
             others = self._points.in_cells(cells, (degree + 1,) * self._d, draw=_DRAWS[1])
@@ -507,6 +513,13 @@ class _Corrected:
     def solution(self, theta: Array | None = None) -> Solution:
         """Return u with its correction, or with other parameters (local)."""
         return self.whole if theta is None else self.whole.at(theta)
+
+
+def _operations(model: Any) -> float:
+    """Return about how many operations the factor of the band of windows takes: n b²."""
+    strides = [math.prod(model.cells.shape[axis + 1 :]) for axis in range(len(model.cells.shape))]
+    columns = model.width * model.output_size
+    return float(len(model.cells.kept) * columns * ((1 + sum(strides)) * columns) ** 2)
 
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:
