@@ -103,7 +103,7 @@ def test_a_layer_is_found_by_windows() -> None:
     check(result, 1e-6)
     breaks = result.networks[0].cells.breaks[0]
     assert len(breaks) > 5
-    assert np.diff(breaks)[np.searchsorted(breaks, 0.3) - 1] == pytest.approx(np.diff(breaks).min())
+    assert abs(breaks[np.argmin(np.diff(breaks))] - 0.3) < 0.02
 
 
 def test_an_ansatz_and_a_periodic_solution() -> None:
