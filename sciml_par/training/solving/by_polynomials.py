@@ -62,11 +62,11 @@ _MANY, _ROUGH = 0.5, 0.03
 the highest degree in relation to the ones of half of it."""
 _AT_END, _CLOSE = 0.9, 0.2
 """Of the residual beyond the middle, from which a break is close to that end; and where."""
-_MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 1e11
-"""Columns in all windows; and operations of the band's factorization, some ten seconds."""
+_MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
+"""Columns in all windows; and operations of the factorization of the band, some seconds."""
 _OF_CELL = 3.4
 """Points of a cell for each of its columns; along an axis there are more than its degrees."""
-_LARGE, _TAIL = 0.1, 0.2
+_LARGE, _TAIL = 0.2, 0.2
 """Cells with more than this share of the largest residual are halved, along axes in which the
 highest coefficients are more than this share of the largest ones."""
 _SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, 1
@@ -207,10 +207,11 @@ class _Polynomials:
             np.linspace(a, b, _FIRST_CELLS[self._d] + 1) for a, b in zip(lower, upper, strict=True)
         ]
         best, seconds, little, concluded, smooth = before, 0.0, 0, before, True
+        lower_degree = degree
         while True:
             model = self._windowed(breaks, degree)
             count = model.coefficients.shape.num_elements()
-            late = ladder.left() < max(4 * seconds, (1 - _SHARE) * ladder.seconds)
+            late = ladder.left() < max(10 * seconds, (1 - _SHARE) * ladder.seconds)
             many = count > _MOST_OF_WINDOWS or _operations(model) > _MOST_OPERATIONS
             if ladder.decided(many or late):
                 break
@@ -223,8 +224,9 @@ class _Polynomials:
             ladder.say("polynomials, windows", self._text(stage), stage.judged.loss, "")
             foreseen, fall = self._foreseen(best, stage), self._fall(best, stage)
             little = 0 if fall > _LITTLE_FALL else little + 1
-            # Where a higher degree is in vain, as at a corner, cells are divided from now on.
-            smooth = smooth and (degree == best.degree or best is before or fall >= _FALL)
+            if best is not before and stage.degree > best.degree and fall < _FALL:
+                # In vain, as at a corner: cells of the lower degree are divided from now on.
+                smooth, lower_degree = False, best.degree
             best = stage
             if ladder.decided(little > _MOST_WITHOUT_FALL):
                 break
@@ -235,6 +237,7 @@ class _Polynomials:
                 if ladder.met:
                     return
             breaks, degree = self._refined(stage, smooth=smooth)
+            degree = degree if smooth else lower_degree
         if best is not concluded and self._useful(best):
             self._conclude(best)
 
