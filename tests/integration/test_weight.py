@@ -13,7 +13,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 200,
-    "assembly": 730,
+    "assembly": 745,
     "evaluation": 4_040,
     "horovod": 3_840,
     "info": 600,
@@ -29,7 +29,7 @@ LINES = {
 CLOSURES = {
     "assembly/system.py": (55, 9_500),
     "training/optimizers/least_squares/levenberg_marquardt.py": (145, 23_400),
-    "training/solving/by_polynomials.py": (313, 51_000),
+    "training/solving/by_polynomials.py": (314, 51_000),
 }
 """Files and lines that the import of a method runs."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.assembly.solution import AtPoints
+from sciml_par.assembly.at_points import AtPoints
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.box import Box
