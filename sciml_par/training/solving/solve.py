@@ -49,7 +49,8 @@ def solve(
     """Solve a problem until its estimated relative error is below a tolerance (collective).
 
     The methods are tried in this order, each while the residual at unseen points falls:
-    random features of growing number, whose output layer is solved for (`LeastSquares`), each
+    polynomials of growing degree on the box, then in windows, where residuals are functions of u
+    and two derivatives (`sciml_par.networks.Polynomials`); random features of growing number, whose output layer is solved for (`LeastSquares`), each
     beginning with the solution before; random features in `Windows` of growing number, in up to
     three dimensions; windows that are split or get more features where the residual is largest;
     corrections of the best solution by further features; a network by `LevenbergMarquardt` whose
