@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.assembly.equations import Equations, NotByJetsError
+from sciml_par.assembly.equations import NotByJetsError
 from sciml_par.networks import Polynomials
 from sciml_par.problems import (
     Box,
@@ -151,6 +151,5 @@ CASES: dict[str, Any] = {
 @pytest.mark.parametrize("words", CASES)
 def test_what_is_left_to_other_methods(words: str) -> None:
     problem = Problem(SQUARE, Residual(CASES[words], data=source), conditions=[Dirichlet(wave)])
-    points = PointsOfTerms(problem, 0).scattered(20, draw=0)
     with pytest.raises(NotByJetsError, match=words):
-        Equations(problem, points.arrays, points.factors)
+        PointsOfTerms(problem, 0).scattered(20, draw=0)

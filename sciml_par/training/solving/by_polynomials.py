@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -33,7 +33,7 @@ from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.outcome.result_of import Judged, result_of
 from sciml_par.training.outcome.together import as_training_error
 from sciml_par.training.preparation.problem_changes import ProblemChanges
-from sciml_par.training.solving.cell_points import PointsOfTerms, TermPoints, cell_of, outside
+from sciml_par.training.solving.cell_points import PointsOfTerms, cell_of, outside
 from sciml_par.training.solving.ladder import USEFUL, Ladder
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -122,8 +122,9 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb = _Polynomials(ladder, *suited)
     try:
         best = climb.on_box()
-        windowed = best is not None and ladder.problem.domain.dimension <= _MOST_DIMENSIONS
-        if best is not None and windowed and not ladder.met:
+        few = ladder.problem.domain.dimension <= _MOST_DIMENSIONS
+        # Cells are in the coordinates of the domain.
+        if best is not None and few and ladder.problem.scaled_box is None and not ladder.met:
             climb.in_windows(best)
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
@@ -147,14 +148,10 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
     if not weighed.domain.contains(sample).all():
         return None
     try:
-        _equations(weighed, PointsOfTerms(weighed, 0).scattered(20, draw=0))
+        PointsOfTerms(weighed, 0).scattered(20, draw=0)
     except Exception:  # another method says what is wrong with a residual
         return None
     return weighed, changes.sizes(weighed)
-
-
-def _equations(problem: Problem, points: TermPoints) -> Equations:
-    return Equations(problem, points.arrays, points.factors)
 
 
 class _Polynomials:
@@ -168,7 +165,7 @@ class _Polynomials:
 
     def on_box(self) -> _Stage | None:
         """Solve with polynomials on the whole box (collective); None if others are to go on."""
-        ladder, best = self._ladder, None
+        ladder, best, concluded = self._ladder, None, None
         for number, degree in enumerate(_DEGREES.get(self._d, _DEGREES_OTHERWISE), 1):
             model = self._model(degree)
             columns = model.width * self._problem.network_outputs
@@ -177,25 +174,25 @@ class _Polynomials:
             if best is not None and ladder.left() <= 0:
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
-            stage = self._alike(partial(self._solved_on_box, model, degree, best))
+            stage = self._agreed(partial(self._solved_on_box, model, degree, best))
             if stage is None or best is None and self._alike(partial(self._undetermined, stage)):
                 return None
             ladder.say("polynomials", self._text(stage), stage.judged.loss, "")
             fall = math.inf if best is None else self._fall(best, stage)
             foreseen = math.inf if best is None else self._foreseen(best, stage)
             best = stage if best is None or fall > 1.0 else best
-            promising = foreseen <= ladder.tolerance and fall >= _FALL_FOR_ERROR
             exact = stage.judged.loss <= ROUNDING**2 * stage.judged.of_zero
-            promising = promising or exact
+            promising = exact or foreseen <= ladder.tolerance and fall >= _FALL_FOR_ERROR
             if ladder.decided(promising) and self._useful(stage):
                 self._conclude(stage)
+                concluded = stage
                 if ladder.met:
                     return stage
             last = fall < _FALL and number >= _LEAST_STAGES and self._d <= _MOST_DIMENSIONS
-            last = last or exact
-            if ladder.decided(last):
+            if ladder.decided(exact or last):
                 break
-        if best is not None and self._d > _MOST_DIMENSIONS and self._useful(best):
+        unknown = best is not concluded and self._d > _MOST_DIMENSIONS
+        if best is not None and unknown and self._useful(best):
             self._conclude(best)
         return best
 
@@ -217,7 +214,7 @@ class _Polynomials:
                 break
             ladder.doing(f"solving in {len(model.cells.kept)} windows of polynomials")
             began = time.perf_counter()
-            stage = self._alike(partial(self._solved_in_windows, model, degree, best))
+            stage = self._agreed(partial(self._solved_in_windows, model, degree, best))
             if stage is None:
                 break
             seconds = ladder.longest(time.perf_counter() - began)
@@ -236,7 +233,8 @@ class _Polynomials:
                 concluded = stage
                 if ladder.met:
                     return
-            breaks, degree = self._refined(stage, smooth=smooth)
+            refined = self._refined(stage, smooth=smooth)
+            breaks, degree = ladder.world.communicator.broadcast_object(refined)
             degree = degree if smooth else lower_degree
         if best is not concluded and self._useful(best):
             self._conclude(best)
@@ -274,23 +272,35 @@ class _Polynomials:
 
         return self._ladder.world.communicator.attempt(limited)
 
+    def _agreed(self, action: Callable[[], _Stage | None]) -> _Stage | None:
+        """Return a stage with the digits of the first rank, as processors may differ (collective).
+
+        None if there is none on some rank.
+        """
+        everyone, stage = self._ladder.world.communicator, self._alike(action)
+        if any(everyone.allgather_object(stage is None)):
+            return None
+        steps, judged = everyone.broadcast_object((stage.steps, stage.judged))
+        stage.model.coefficients.assign(steps.c)
+        return replace(stage, steps=steps, judged=judged)
+
     def _solved_on_box(self, model: Any, degree: int, like: _Stage | None) -> _Stage | None:
         count = int(_POINTS_PER_COLUMN * model.width)
-        at = _equations(self._problem, self._points.scattered(count, draw=0))
+        at = self._points.scattered(count, draw=0)
         unseen = self._points.scattered(max(count // 2, 400), draw=_DRAWS[0])
         system = System(at, model)
         begin = (
             _padded(like.model, like.steps.c, model) if like is not None else self._constant(system)
         )
-        return self._stage(system, model, begin, degree, _equations(self._problem, unseen))
+        return self._stage(system, model, begin, degree, unseen)
 
     def _solved_in_windows(self, model: Any, degree: int, like: _Stage) -> _Stage | None:
         along = self._along(degree)
-        at = _equations(self._problem, self._points.in_cells(model.cells, along))
+        at = self._points.in_cells(model.cells, along)
         unseen = self._points.in_cells(model.cells, (degree,) * self._d, draw=_DRAWS[0])
         system = System(at, model)
         begin = system.fitted(lambda x: Solution.of(self._problem, like.model).network_values(x))
-        return self._stage(system, model, begin, degree, _equations(self._problem, unseen))
+        return self._stage(system, model, begin, degree, unseen)
 
     def _stage(
         self, system: System, model: Any, begin: Array, degree: int, unseen: Equations
@@ -299,7 +309,6 @@ class _Polynomials:
         if not all(np.isfinite(each).all() for each in r):
             return None
         steps = gauss_newton(system, begin, steps=_MOST_STEPS)
-        # The same bits on ranks with other processors.
         model.coefficients.assign(steps.c)
         squares = np.array([float(np.sum(np.square(each))) for each in r])
         judged = Judged.of(Solution.of(self._problem, model), unseen)
@@ -316,10 +325,7 @@ class _Polynomials:
             return system.fitted(start)
         first = len(self._problem.residuals)
         jets = zero_jets(system.equations)
-        try:
-            r, slopes = system.equations.linearized(jets)
-        except (ValueError, TypeError):
-            return begin
+        r, slopes = system.equations.linearized(jets)
         rows = [s[0][:, 0].transpose(0, 2, 1).reshape(-1, system.outputs) for s in slopes[first:]]
         values = [each.ravel() for each in r[first:]]
         if not rows or not np.isfinite(np.concatenate(values)).all():
@@ -418,20 +424,18 @@ class _Polynomials:
             at = self._points.in_cells(cells, self._along(degree))
             others = self._points.in_cells(cells, (degree + 1,) * self._d, draw=_DRAWS[1])
         solution = stage.solution
-        base = _equations(self._problem, at)
-        system = System(base, richer, solution.jets(base))
+        system = System(at, richer, solution.jets(at))
         nothing = np.zeros(richer.coefficients.shape)
         r, slopes = system.linearized(nothing)
         richer.coefficients.assign(-system.step(r, slopes)[0])
         whole = Solution.of(self._problem, stage.model, richer)
-        unseen = _equations(self._problem, others)
-        jets = solution.jets(unseen)
-        correction = Solution.of(self._problem, richer).jets(unseen)
+        jets = solution.jets(others)
+        correction = Solution.of(self._problem, richer).jets(others)
         corrected_jets = [
             [a + b for a, b in zip(*z, strict=True)] for z in zip(jets, correction, strict=True)
         ]
         before, after = (
-            sum(float(np.sum(np.square(r))) for r in unseen.residuals(z))
+            sum(float(np.sum(np.square(r))) for r in others.residuals(z))
             for z in (jets, corrected_jets)
         )
         x, inside = self._ladder.at

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.assembly.equations import Equations
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.problem import Problem
@@ -25,16 +26,8 @@ _LEAST_SIZE = 1e-6
 
 
 @dataclass(frozen=True)
-class TermPoints:
-    """Arrays of each term, and the roots of the weights of their points."""
-
-    arrays: list[tuple[Array, ...]]
-    factors: list[Array]
-
-
-@dataclass(frozen=True)
 class PointsOfTerms:
-    """Makes the points of all terms of a problem.
+    """Makes equations at points of all terms of a problem.
 
     Attributes
     ----------
@@ -45,8 +38,8 @@ class PointsOfTerms:
     problem: Problem
     seed: int
 
-    def scattered(self, interior: int, *, draw: int) -> TermPoints:
-        """Return Sobol's points, and half as many for each condition, all of equal weight (local).
+    def scattered(self, interior: int, *, draw: int) -> Equations:
+        """Use Sobol's points, and half as many for each condition, all of equal weight (local).
 
         draw : others for each number.
         """
@@ -55,10 +48,10 @@ class PointsOfTerms:
         for k, (condition, term) in enumerate(self._conditions):
             arrays, _ = self._of_condition(k, condition, term, max(interior // 2, 100), draw)
             found.append((arrays, self._even(arrays[0], term)))
-        return TermPoints(*map(list, zip(*found, strict=True)))
+        return Equations(self.problem, *zip(*found, strict=True))
 
-    def in_cells(self, cells: Cells, along: tuple[int, ...], *, draw: int = -1) -> TermPoints:
-        """Return Gauss' points of each cell, as many along each axis, and those of conditions.
+    def in_cells(self, cells: Cells, along: tuple[int, ...], *, draw: int = -1) -> Equations:
+        """Use Gauss' points of each cell, as many along each axis, and those of conditions.
 
         With a `draw`, points at random places in their place. The equations of a cell weigh as its
         volume times its squared size relative to the largest cell, and conditions as the inverse
@@ -80,7 +73,7 @@ class PointsOfTerms:
                 arrays = tuple(each[kept] for each in arrays)
                 factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
             found.append((arrays, factors))
-        return TermPoints(*map(list, zip(*found, strict=True)))
+        return Equations(self.problem, *zip(*found, strict=True))
 
     def _of_condition(
         self, k: int, condition: Any, term: Any, n: int, draw: int

@@ -50,11 +50,12 @@ def solve(
 
     The methods are tried in this order, each while the residual at unseen points falls:
     polynomials of growing degree on the box, then in windows, where residuals are functions of u
-    and two derivatives (`sciml_par.networks.Polynomials`); random features of growing number, whose output layer is solved for (`LeastSquares`), each
-    beginning with the solution before; random features in `Windows` of growing number, in up to
-    three dimensions; windows that are split or get more features where the residual is largest;
-    corrections of the best solution by further features; a network by `LevenbergMarquardt` whose
-    points follow the residual, and a second one for its error where features cannot tell it.
+    and two derivatives (`sciml_par.networks.Polynomials`); random features of growing number, whose
+    output layer is solved for (`LeastSquares`), each beginning with the solution before; random
+    features in `Windows` of growing number, in up to three dimensions; windows that are split or
+    get more features where the residual is largest; corrections of the best solution by further
+    features; a network by `LevenbergMarquardt` whose points follow the residual, and a second one
+    for its error where features cannot tell it.
     Where unknowns are found from data with noise, the network alone is trained, until numerical
     errors are a tenth of what the noise leaves open.
 
