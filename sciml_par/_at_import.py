@@ -19,7 +19,9 @@ from sciml_par._tensorflow import IS_OURS, quiet_start
 
 _REGISTER = "keras.src.saving.object_registration"
 REGISTERED = {
-    "networks": "FourierFeatures MLP ModifiedMLP PeriodicEmbedding PirateNet RandomFeatures",
+    "networks": (
+        "FourierFeatures MLP ModifiedMLP PeriodicEmbedding PirateNet Polynomials RandomFeatures"
+    ),
     "networks.keras.corrected": "Corrected",
     "networks.keras.in_slabs": "InSlabs Moved",
     "networks.keras.windowed_model": "WindowedModel",
