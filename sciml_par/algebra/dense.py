@@ -10,7 +10,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 _SHIFT, _ITERATIONS, _ENOUGH = 1e-13, 20, 1e-14
-_CUTOFF, _BLOCK = 1e-14, 64
+_BLOCK = 64
 
 
 def by_normal_equations(columns: Array, r: Array) -> tuple[Array, float]:
@@ -64,32 +64,13 @@ def conjugate_gradients(
     return y, float(right @ right)
 
 
-def triangle(columns: Array, r: Array | None = None) -> Array:
-    """Return R of the QR factorization of [Jᵀ r], [p + 1, p + 1], or of Jᵀ alone (Householder)."""
+def triangle(columns: Array) -> Array:
+    """Return R of the QR factorization of the rows Jᵀ, [p, p] (Householder)."""
     from scipy.linalg import lapack
 
-    p, n = columns.shape[0] + (r is not None), columns.shape[1]
+    p, n = columns.shape
     rows = np.zeros((max(n, p), p), order="F")
-    rows[:n, : len(columns)] = columns.T
-    if r is not None:
-        rows[:n, -1] = r
+    rows[:n] = columns.T
     factor, *_ = lapack.dgeqrf(rows, lwork=_BLOCK * p, overwrite_a=1)
     found: Array = np.triu(factor[:p])
     return found
-
-
-def by_triangle(columns: Array, r: Array) -> Array:
-    """Return argmin_d |Jᵀ d − r| for columns of any condition, by QR: [p].
-
-    Dependent columns get a damping at the level of rounding.
-    """
-    import scipy.linalg as sl
-
-    factor, p = triangle(columns, r), len(columns)
-    norms = np.linalg.norm(factor[:, :p], axis=0)
-    norms[norms == 0] = 1
-    damped = np.zeros((p, 2 * p), order="C")
-    damped[:, :p] = factor[:p, :p].T / norms[:, None]
-    damped[np.arange(p), p + np.arange(p)] = _CUTOFF * np.sqrt(p)
-    again = triangle(damped, np.concatenate([factor[:p, p], np.zeros(p)]))
-    return sl.solve_triangular(again[:p, :p], again[:p, p], check_finite=False) / norms

@@ -183,9 +183,7 @@ class Solved:
     size: float
 
 
-def gauss_newton(
-    system: System, c: Array, *, steps: int, asked: Callable[[], None] = lambda: None
-) -> Solved:
+def gauss_newton(system: System, c: Array, *, steps: int) -> Solved:
     """Return c after steps of Gauss–Newton, each halved until the loss falls (local).
 
     They end where a step finds what the linear equations foresee, or where a whole step leaves more
@@ -194,7 +192,6 @@ def gauss_newton(
     r, slopes = system.linearized(c)
     loss, size, d = float(r @ r), 1.0, np.zeros_like(c)
     for number in range(steps):
-        asked()
         (d, foreseen), size, before = system.step(r, slopes), 1.0, loss
         while size > _LEAST_SIZE:
             moved = c - size * d

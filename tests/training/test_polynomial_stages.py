@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.assembly.equations import NotByJetsError
+from sciml_par.assembly.solution import zero_jets
 from sciml_par.networks import Polynomials
 from sciml_par.problems import (
     Box,
@@ -138,18 +139,53 @@ def by_own_tape(u: Any, x: Any, f: Any) -> Any:
 
 
 CASES: dict[str, Any] = {
-    "third and fourth order": lambda u, x, f: derivative(u, x, 0, 0, 0) - f,
-    "couples points": lambda u, x, f: laplacian(u, x) - tf.reduce_mean(u(x)) - f,
-    "tape": by_own_tape,
-    "depend on u": lambda u, x, f: (
-        laplacian(u, x) - f if tf.reduce_sum(u(x)) > 0 else derivative(u, x, 0) - f
+    "third order": (lambda u, x, f: derivative(u, x, 0, 0, 0) - f, "third and fourth order"),
+    "mean": (lambda u, x, f: laplacian(u, x) - tf.reduce_mean(u(x)) - f, "couples points"),
+    "sum so far": (lambda u, x, f: laplacian(u, x) - tf.cumsum(u(x)) - f, "couples points"),
+    "sum from here": (
+        lambda u, x, f: laplacian(u, x) - tf.cumsum(u(x), reverse=True) - f,
+        "couples points",
+    ),
+    "own tape": (by_own_tape, "tape"),
+    "branch": (
+        lambda u, x, f: laplacian(u, x) - f if tf.reduce_sum(u(x)) > 0 else derivative(u, x, 0) - f,
+        "depend on u",
     ),
 }
 
 
 @pytest.mark.ranks(most=1, reason="local")
-@pytest.mark.parametrize("words", CASES)
-def test_what_is_left_to_other_methods(words: str) -> None:
-    problem = Problem(SQUARE, Residual(CASES[words], data=source), conditions=[Dirichlet(wave)])
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_left_to_other_methods(name: str) -> None:
+    equation, words = CASES[name]
+    problem = Problem(SQUARE, Residual(equation, data=source), conditions=[Dirichlet(wave)])
     with pytest.raises(NotByJetsError, match=words):
         PointsOfTerms(problem, 0).scattered(20, draw=0)
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_a_branch_that_the_probe_has_not_seen_is_refused_when_it_is_taken() -> None:
+    """Both branches ask as often, so that the answers would be those of the other one."""
+
+    def equation(u: Any, x: Any, f: Any) -> Any:
+        usual = tf.reduce_sum(u(x)) > -10
+        return (laplacian(u, x) if usual else derivative(u, x, 0, 1)) - f
+
+    problem = Problem(SQUARE, Residual(equation, data=source), conditions=[Dirichlet(wave)])
+    equations = PointsOfTerms(problem, 0).scattered(20, draw=0)
+    jets = zero_jets(equations)
+    assert np.isfinite(equations.residuals(jets)[0]).all()
+    for z in jets[0]:
+        z -= 1.0
+    with pytest.raises(NotByJetsError, match="depend on u"):
+        equations.residuals(jets)
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_a_condition_on_a_small_part_has_points() -> None:
+    """Few of the first points lie there, and none would leave the solution open."""
+    small = Dirichlet(wave, where=lambda x: (x[:, 1] == 0) & (x[:, 0] < 0.01))
+    problem = Problem(SQUARE, laplacian, conditions=[Dirichlet(wave), small])
+    rows = PointsOfTerms(problem, 0).scattered(20, draw=0).rows
+    assert rows[2].points >= 16
+    assert rows[2].factors @ rows[2].factors == pytest.approx(1.0)

@@ -326,7 +326,9 @@ class _Polynomials:
         first = len(self._problem.residuals)
         jets = zero_jets(system.equations)
         r, slopes = system.equations.linearized(jets)
-        rows = [s[0][:, 0].transpose(0, 2, 1).reshape(-1, system.outputs) for s in slopes[first:]]
+        # A constant has the same value at all points that a condition asks for, as a periodic one.
+        of_value = [np.sum([s[:, 0] for s in of_term], axis=0) for of_term in slopes[first:]]
+        rows = [each.transpose(0, 2, 1).reshape(-1, system.outputs) for each in of_value]
         values = [each.ravel() for each in r[first:]]
         if not rows or not np.isfinite(np.concatenate(values)).all():
             return begin

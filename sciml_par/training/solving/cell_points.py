@@ -22,7 +22,7 @@ _CANDIDATES = 40_000
 """Points that are drawn for a condition in cells, of which each cell keeps as many as it needs."""
 _CUT = 2
 """As many times the points along each axis has a cell that the boundary cuts."""
-_LEAST_SIZE = 1e-6
+_FEWEST, _LEAST_SIZE = 16, 1e-6
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,14 @@ class PointsOfTerms:
         own = type(condition).points is not Condition.points  # as of observations
         if own or condition.given(domain) is not None:
             return term.points(n), False
-        rng = np.random.default_rng((self.seed, draw, k))
-        points, normals = condition.draw(domain, n, method="sobol", rng=rng)
-        holds = condition.holds_at(points, domain, normals)
+        while True:
+            rng = np.random.default_rng((self.seed, draw, k))
+            points, normals = condition.draw(domain, n, method="sobol", rng=rng)
+            holds = condition.holds_at(points, domain, normals)
+            # Of a condition on a small part of the boundary; in 1-D there are two points in all.
+            if np.count_nonzero(holds) >= _FEWEST or domain.dimension == 1 or n >= _CANDIDATES:
+                break
+            n = min(8 * n, _CANDIDATES)
         return condition.completed((points[holds], normals[holds]), domain), True
 
     @cached_property
