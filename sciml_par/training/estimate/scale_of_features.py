@@ -11,7 +11,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.estimate.candidates import Candidates
-from sciml_par.training.estimate.side_by_side import best_of, solve_side_by_side
+from sciml_par.training.estimate.side_by_side import in_order, solve_side_by_side
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 
 SCALES = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -38,7 +38,7 @@ def with_scale(given: Arguments, world: World) -> tuple[Arguments, tuple[str, ..
         precision=given.precision,
         world=world,
     )
-    scale = SCALES[best_of(solved).number]
+    scale = SCALES[in_order(solved)[0].number]
     note = (
         f"RandomFeatures: scale={scale:g} of {', '.join(f'{each:g}' for each in SCALES)}, by the "
         f"residual at points that are not trained on."

@@ -244,7 +244,7 @@ def _ends(
             end,
             at_start.validation_loss,
             at_end.validation_loss,
-            _or(at_end.zero_loss, at_start.validation_loss),
+            zero if math.isfinite(zero := at_end.zero_loss) else at_start.validation_loss,
             count,
             last,
         )
@@ -259,10 +259,6 @@ def _check_ended(ended: Ended | None, everyone: Communicator) -> None:
     asked = everyone.allgather_object(ended()) if ended is not None else []
     for signal in filter(None, asked):
         raise TrainingError(f"{signal} has ended it.")
-
-
-def _or(value: float, other: float) -> float:
-    return value if math.isfinite(value) else other
 
 
 def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
@@ -299,8 +295,3 @@ def columns_of(model: Any, x: Array) -> Array:
 def in_order(solved: list[Solved]) -> list[Solved]:
     """Return them by their losses at unseen points, the least first."""
     return sorted(solved, key=lambda each: each.after if np.isfinite(each.after) else np.inf)
-
-
-def best_of(solved: list[Solved]) -> Solved:
-    """Return the one with the least loss at unseen points."""
-    return in_order(solved)[0]

@@ -48,7 +48,13 @@ def evaluate(
     Other points are marked as outside, so that no figure draws over a hole; see `points_of`.
     """
     x, inside = points_of(domain, settings.evaluation_points)
-    values = Solution(problem, network, layout, weights)(x)
+    return prediction_of(problem, x, inside, Solution(problem, network, layout, weights)(x))
+
+
+def prediction_of(
+    problem: Problem, x: FloatArray, inside: npt.NDArray[np.bool_], values: FloatArray
+) -> Prediction:
+    """Return values of u at `points_of` a domain, x: [k, d], with the exact solution if known."""
     u_exact = np.full_like(values, np.nan)
     if problem.exact is not None:
         # It need not be known, or finite, anywhere else.
@@ -59,7 +65,7 @@ def evaluate(
         values,
         u_exact,
         inside=inside,
-        coordinates=domain.names,
+        coordinates=problem.domain.names,
         fields=problem.output_names,
     )
 

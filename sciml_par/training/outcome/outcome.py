@@ -111,7 +111,8 @@ def _history(
     count = len(course.stack.terms) + course.stack.layout.size_of_unknowns
     steps = np.concatenate([np.empty(0, np.int64), *course.steps])
     records = np.concatenate([np.empty((0, count)), *(each[:, j] for each in course.records)])
-    weights = _weights(course, j, len(steps))
+    given = [each[:, j] for each in course.weights if each.size]
+    weights = np.concatenate(given) if given else np.empty((len(steps), 0))
     end = course.last_step_of(j)
     kept = (steps < end + (final is None)) & np.isfinite(records).all(axis=1)
     kept &= course.recording.kept(steps, end)
@@ -124,9 +125,3 @@ def _history(
         np.concatenate([records[kept], last[None]]),
         np.concatenate([weights[kept], latest]),
     )
-
-
-def _weights(course: Course, j: int, count: int) -> FloatArray:
-    """Return the weights of a strategy for member j in all of `count` records."""
-    given = [each[:, j] for each in course.weights if each.size]
-    return np.concatenate(given) if given else np.empty((count, 0))

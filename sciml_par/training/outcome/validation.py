@@ -69,18 +69,25 @@ def at_other_points(
     everyone = group.allgather_object(here)
     sums = [np.sum(each, axis=0) for each in zip(*everyone, strict=True)]
     return [
-        [_judged(setup.problem, each) for setup, each in zip(stack.setups, its, strict=True)]
+        [
+            judged([term.name for term in setup.problem.terms], each)
+            for setup, each in zip(stack.setups, its, strict=True)
+        ]
         for stack, its in zip(stacks, sums, strict=True)
     ]
 
 
-def _judged(problem: Problem, sums: FloatArray) -> AtOtherPoints:
+def judged(names: Sequence[str], sums: FloatArray) -> AtOtherPoints:
+    """Return what sums over other points tell of the terms with these names (local).
+
+    sums : the squares of each term, those of a network of zeros, the squares of what conditions are
+        about, the weights of points in all, and how many points there are inside: [5, T].
+    """
     squares, of_zero, sizes, weights, counts = sums
     loss, zero_loss = (x if math.isfinite(x) else math.nan for x in (squares.sum(), of_zero.sum()))
     with np.errstate(divide="ignore", invalid="ignore"):
         # A field of zeros misses a condition by the size of what the condition gives.
         ratios = np.sqrt(squares / np.fmax(of_zero, weights * sizes / counts))
-    names = [term.name for term in problem.terms]
     known = np.isfinite(sizes) & np.isfinite(ratios)
     misfits = {n: float(r) for n, r, k in zip(names, ratios, known, strict=True) if k}
     return AtOtherPoints(float(loss), float(zero_loss), misfits)
@@ -107,7 +114,7 @@ def _sums_of_stack(
         for theta, batch in zip(thetas, batches, strict=True):
             x = batch[0].arrays[0]
             squares = [_squares(residuals(at, batch)) for at in (theta, _zeroed(stack, theta, x))]
-            sizes = _sizes(stack, field(stack.layout.unflatten(theta)), x)
+            sizes = sizes_of_conditions(stack.problem, field(stack.layout.unflatten(theta)), x)
             weights = [np.sum(np.broadcast_to(w, len(a[0])), dtype=np.float64) for w, a in batch]
             found.append([*squares, sizes, weights, [len(x)] * len(weights)])
         return np.array(found, np.float64)
@@ -128,9 +135,8 @@ def _zeroed(stack: Stack, theta: Any, x: Any) -> Any:
     return tf.concat([tf.fill([count], tf.constant(blank, theta.dtype)), theta[count:]], axis=0)
 
 
-def _sizes(stack: Stack, u: Field, x: Any) -> list[float]:
-    """Return the squares at x of each condition's quantity; NaN of other terms."""
-    problem = stack.problem
+def sizes_of_conditions(problem: Problem, u: Field, x: Any) -> list[float]:
+    """Return the squares at x of each condition's quantity; NaN of other terms (local)."""
     asked = [each.quantity(u, x, problem.domain) for each in problem.conditions]
     of_conditions = [math.nan if q is None else _squares([q])[0] for q in asked]
     return [math.nan] * len(problem.residuals) + of_conditions

@@ -122,7 +122,8 @@ def _of_problem(problem: Problem, precision: str) -> Description:
         "ansatz": _of_ansatz(problem, precision),
         "input_scaling": text_of(problem.input_scaling),
         "names of the outputs": ", ".join(problem.output_names),
-        **{f"unknown {name!r}": repr(each) for name, each in _decisive(problem).items()},
+        # Without their true values, which the training does not see.
+        **{f"unknown {n!r}": repr(replace(u, true=None)) for n, u in problem.unknowns.items()},
         **{
             f"unknown function {name!r}": repr(placed.function)
             for name, placed in problem.unknown_functions.items()
@@ -140,11 +141,6 @@ def _of_exact(problem: Problem) -> str:
     if problem.exact is None:
         return text_of(None)
     return of_array(problem.exact(problem.domain.sample(5, seed=0)))
-
-
-def _decisive(problem: Problem) -> dict[str, Any]:
-    """Return the unknowns, without their true values, which the training does not see."""
-    return {name: replace(each, true=None) for name, each in problem.unknowns.items()}
 
 
 def _of_terms(problem: Problem) -> Description:

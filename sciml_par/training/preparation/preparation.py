@@ -222,7 +222,8 @@ def prepare(
         phases,
         asked.stops,
         group,
-        _threads(world, group),
+        # Computations of several ranks communicate, and run one after another.
+        world.threads if group.size == 1 and world.gpu is None else 1,
         tuple(stacks),
         division.group,
         Identity(run, tuple(models), optimizers, steps, repr(stop), scattered, tuple(growths)),
@@ -288,11 +289,6 @@ def _make_members(
         if not (alike or samples):
             alike = remarks_on_equal_data(setups, group, everyone)
     return setups, models, alike
-
-
-def _threads(world: World, group: Communicator) -> int:
-    """Return how many computations may run at once; those of several ranks communicate."""
-    return world.threads if group.size == 1 and world.gpu is None else 1
 
 
 def _tried(stacks: Sequence[Stack], members: MemberPreparation, *, chosen: bool) -> list[str]:

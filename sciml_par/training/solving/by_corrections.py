@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sciml_par.training.estimate.candidates import Candidates, Kind
-from sciml_par.training.estimate.side_by_side import best_of
+from sciml_par.training.estimate.side_by_side import in_order
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.solving.ladder import Ladder
 
@@ -30,7 +30,7 @@ def climb_by_corrections(ladder: Ladder) -> str | None:
             return None
         ladder.doing("correcting the solution")
         candidates = Candidates(_KINDS, _FEATURES, ladder.drawn, base)
-        number = best_of(ladder.solved(candidates)).number
+        number = in_order(ladder.solved(candidates))[0].number
         activation, scale = candidates.kinds[number]
         corrected = ladder.run(
             network=candidates.only(number),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-
-import numpy as np
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
@@ -25,7 +22,7 @@ from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
 from sciml_par.training.optimizers.keep import Keep
-from sciml_par.training.solving.ladder import USEFUL, Ladder, useless_text, with_error
+from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of, useless_text, with_error
 
 _KINDS: tuple[Kind, ...] = tuple(
     (activation, scale) for activation in ("sin", "tanh") for scale in (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -104,7 +101,9 @@ def climb_by_features(ladder: Ladder) -> str | None:
                 ladder.start_loss = stage.solved.before
             ladder.start = ladder.start or stage.solved.solution(stage.solved.start)
             continue
-        small = ladder.decided(_foreseen(ladder, best, stage) <= ladder.tolerance)
+        at = ladder.at[0]
+        u, former = (each.solved.solution()(at) for each in (stage, best))
+        small = ladder.decided(ladder.foreseen(u, former, stage.fall) <= ladder.tolerance)
         best = stage if stage.fall > 1.0 else best
         if small and best is stage:
             concluded = best
@@ -128,23 +127,10 @@ def _stage(
     """Solve for all candidates; return the best of them, and their kinds in order (collective)."""
     solved = ladder.solved(candidates, None if best is None else best.solved)
     first, *_ = in_order(solved)
-    stage = _Stage(first, candidates, 1.0 if best is None else _fall(best.solved, first))
+    fall = 1.0 if best is None else fall_of(best.solved.after, first.after)
+    stage = _Stage(first, candidates, fall)
     ladder.say("random features", stage.text(), first.after, "")
     return stage, [candidates.kinds[each.number] for each in in_order(solved)]
-
-
-def _fall(before: Solved, after: Solved) -> float:
-    """Return the factor by which the residual at unseen points falls."""
-    ratio = before.after / after.after if after.after > 0 else math.nan
-    return math.sqrt(ratio) if math.isfinite(ratio) else 1.0
-
-
-def _foreseen(ladder: Ladder, before: _Stage, after: _Stage) -> float:
-    """Return the change since fewer features, divided by the fall of the residual (local)."""
-    x, inside = ladder.at
-    u, former = (stage.solved.solution()(x[inside]) for stage in (after, before))
-    size = max(float(np.linalg.norm(u)), np.finfo(np.float64).tiny)
-    return float(np.linalg.norm(u - former)) / size / max(after.fall, 1e-9)
 
 
 def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:

@@ -77,7 +77,8 @@ def climb_by_networks(ladder: Ladder) -> str | None:
             first = first if second is None else _with_error(ladder, first, second)
         elif not known:
             first = with_error(first, ladder.no_time())
-        ladder.keep("network", _size(ladder), first)
+        width, depth, interior, _ = _shape(ladder)
+        ladder.keep("network", f"{width} × {depth}, {interior:,} points", first)
         why = None if ladder.met else climb_by_corrections(ladder)
         if ladder.met or why:
             return why
@@ -194,8 +195,3 @@ def _unknowns_of(one: Member, other: Member) -> dict[str, tuple[Any, Any]]:
 
 def _shape(ladder: Ladder) -> tuple[int, int, int, int | None]:
     return _SHAPES.get(ladder.problem.domain.dimension, _SHAPE_OTHERWISE)
-
-
-def _size(ladder: Ladder) -> str:
-    width, depth, interior, _ = _shape(ladder)
-    return f"{width} × {depth}, {interior:,} points"

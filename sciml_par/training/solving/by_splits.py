@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from sciml_par.training.estimate.convergence import if_converged
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.points.points import Points
-from sciml_par.training.solving.by_windows import parts_of
+from sciml_par.training.solving.by_windows import parts_of, windows_of_features
 from sciml_par.training.solving.ladder import Ladder, text_of, with_error
 
 Array = npt.NDArray[Any]
@@ -94,7 +93,8 @@ def climb_by_splits(ladder: Ladder) -> str | None:
     if d > MOST_DIMENSIONS or problem.unknown_functions or problem.unknowns:
         return None
     end, rounds = (1 - _SHARE) * ladder.left(), list[_Round]()
-    windows, error = _windows(parts_of(problem, _COUNTS[d]), d), None
+    error = None
+    windows = windows_of_features(parts_of(problem, _COUNTS[d]), _FEATURES[d], _SCALE)
     while True:
         began = time.perf_counter()
         now = _solved(ladder, windows, rounds[-1] if rounds else None)
@@ -126,18 +126,6 @@ def climb_by_splits(ladder: Ladder) -> str | None:
     return None
 
 
-def _windows(parts: tuple[int, ...], d: int) -> Any:
-    networks: Any = import_module("sciml_par.networks")
-    return networks.Windows(
-        partial(networks.RandomFeatures, features=_FEATURES[d], scale=_SCALE), parts=parts
-    )
-
-
-def _points(windows: Any, d: int) -> Points:
-    weights = (_FEATURES[d] + 1) * _richness(windows, d).sum()
-    return Points(int(_POINTS_PER_WEIGHT * weights), method="sobol")
-
-
 def _richness(windows: Any, d: int) -> Array:
     return np.asarray(windows.partition([0.0] * d, [1.0] * d).richness)
 
@@ -148,7 +136,9 @@ def _features(windows: Any, d: int) -> float:
 
 def _solved(ladder: Ladder, windows: Any, former: _Round | None) -> _Round | None:
     domain = ladder.problem.domain
-    solved = ladder.solved_in_windows(windows, _points(windows, domain.dimension))
+    d = domain.dimension
+    number = int(_POINTS_PER_WEIGHT * (_FEATURES[d] + 1) * _richness(windows, d).sum())
+    solved = ladder.solved_in_windows(windows, Points(number, method="sobol"))
     if solved is None:
         return None
     change, (x, inside) = math.nan, ladder.at

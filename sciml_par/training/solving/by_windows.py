@@ -13,10 +13,9 @@ import numpy as np
 from sciml_par._tensorflow import import_module
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.result import Result
 from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.points.points import Points
-from sciml_par.training.solving.ladder import USEFUL, Ladder, useless_text, with_error
+from sciml_par.training.solving.ladder import USEFUL, Ladder, loss_of, useless_text, with_error
 
 _COUNTS = {1: (54, 162), 2: (25, 64, 144, 256), 3: (27, 64)}
 _FEATURES = {1: 25, 2: 150, 3: 200}
@@ -42,11 +41,11 @@ def climb_by_windows(ladder: Ladder) -> str | None:
     """
     problem, d = ladder.problem, ladder.problem.domain.dimension
     assert ladder.best is not None
-    nothing_left = ladder.decided(not _loss(ladder.best) > 0.0)
+    nothing_left = ladder.decided(not loss_of(ladder.best) > 0.0)
     if nothing_left or d > MOST_DIMENSIONS or problem.unknown_functions:
         return None
     x, inside = ladder.at
-    loss, u = _loss(ladder.best), ladder.best.predict(x[inside]).mean
+    loss, u = loss_of(ladder.best), ladder.best.predict(x[inside]).mean
     smaller = _COUNTS[d][0]
     # That a linear equation is solved for shows in the second step and the third.
     each = max(ladder.most_steps - 2, 1) * _least_seconds(
@@ -59,7 +58,9 @@ def climb_by_windows(ladder: Ladder) -> str | None:
             break
         began, parts = time.perf_counter(), parts_of(problem, count)
         features = _FEATURES[d]
-        solved = ladder.solved_in_windows(_windows(parts, features), _points(parts, features))
+        windows = windows_of_features(parts, features, _SCALE)
+        number = int(_POINTS_PER_WEIGHT * math.prod(parts) * (features + 1))
+        solved = ladder.solved_in_windows(windows, Points(number, method="sobol"))
         if solved is None:
             break
         ladder.say("windows", _text(parts), solved.loss, "")
@@ -123,17 +124,8 @@ def parts_of(problem: Problem, count: int) -> tuple[int, ...]:
     return tuple(int(each) for each in parts)
 
 
-def _windows(parts: tuple[int, ...], features: int) -> Any:
+def windows_of_features(parts: tuple[int, ...], features: int, scale: float) -> Any:
+    """Return windows of random features, for the function `network` of a training."""
     networks: Any = import_module("sciml_par.networks")
-    inner = partial(networks.RandomFeatures, features=features, scale=_SCALE)
+    inner = partial(networks.RandomFeatures, features=features, scale=scale)
     return networks.Windows(inner, parts=parts)
-
-
-def _points(parts: tuple[int, ...], features: int) -> Points:
-    weights = math.prod(parts) * (features + 1)
-    return Points(int(_POINTS_PER_WEIGHT * weights), method="sobol")
-
-
-def _loss(result: Result) -> float:
-    loss = float(result.members[0].validation_loss)
-    return loss if math.isfinite(loss) else math.inf

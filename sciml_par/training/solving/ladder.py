@@ -140,6 +140,12 @@ class Ladder:
         begin = self.at_start(of_zero)
         return math.sqrt(loss / begin) if begin > 0 else math.nan
 
+    def foreseen(self, u: Array, former: Array, fall: float) -> float:
+        """Return the relative change of u at the points `at`, divided by the residual's fall."""
+        _, inside = self.at
+        size = max(float(np.linalg.norm(u[inside])), np.finfo(np.float64).tiny)
+        return float(np.linalg.norm((u - former)[inside])) / size / max(fall, 1e-9)
+
     def longest(self, seconds: float) -> float:
         """Return the largest of the numbers of all ranks (collective)."""
         return max(self.world.communicator.allgather_object(seconds))
@@ -314,6 +320,13 @@ def with_error(result: Result, error: ErrorEstimate) -> Result:
     return replace(result, members=(replace(member, error=error),))
 
 
+def fall_of(before: float, after: float) -> float:
+    """Return the factor by which the residual falls, of losses at unseen points."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.sqrt(np.float64(before) / np.float64(after)))
+    return ratio if math.isfinite(ratio) else 1.0
+
+
 def useless_text(share: float) -> str:
     """Return why the error is not estimated after the residual has fallen to a share."""
     return (
@@ -331,9 +344,10 @@ def _better(result: Result, other: Result) -> bool:
     a, b = result.error, other.error
     if a.known and b.known:
         return a.relative < b.relative
-    return a.known or (not b.known and _loss(result) < _loss(other))
+    return a.known or (not b.known and loss_of(result) < loss_of(other))
 
 
-def _loss(result: Result) -> float:
+def loss_of(result: Result) -> float:
+    """Return the loss at unseen points, infinite where it is not known."""
     loss = result.members[0].validation_loss
     return loss if math.isfinite(loss) else math.inf

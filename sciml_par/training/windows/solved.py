@@ -45,7 +45,9 @@ def solved_in_windows(
 
     known : the solution, where it was found before.
     """
-    if not all(everyone.allgather_object(_is_asked(ready))):
+    alone = ready.settings.mode == DATA and len(ready.stacks) == 1
+    asked = alone and in_windows(ready.stacks[0], ready.phases)
+    if not all(everyone.allgather_object(asked)):
         everyone.attempt(lambda: _refuse_petsc(ready))
         return ready
     (stack,), (phase,) = ready.stacks, ready.phases
@@ -75,11 +77,6 @@ def solved_in_windows(
         seconds_solved=known.seconds,
         solved_by=phase.optimizer,
     )
-
-
-def _is_asked(ready: Preparation) -> bool:
-    alone = ready.settings.mode == DATA and len(ready.stacks) == 1
-    return alone and in_windows(ready.stacks[0], ready.phases)
 
 
 def _with_petsc(ready: Preparation) -> bool:
