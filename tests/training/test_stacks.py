@@ -19,7 +19,6 @@ from sciml_par.problems import Dirichlet, Interval, Problem, derivative, laplaci
 from sciml_par.results import Member, Result
 from sciml_par.results.member import numbers_text
 from sciml_par.training import Adam, Ensemble
-from sciml_par.training.preparation import preparation
 
 STEPS = 200
 small = partial(quick, steps=STEPS, points=11, log_every=50, precision="float64")
@@ -120,7 +119,7 @@ def test_a_residual_without_a_vectorized_form_is_trained_member_by_member(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On two threads the two would be parts of their own from the beginning.
-    monkeypatch.setattr(preparation, "_threads", lambda world, group: 1)
+    monkeypatch.setattr(sp.current_world(), "threads", 1)
 
     problem = branching_problem(Interval(0, 1))
     result = small(problem, mode=Ensemble(members=2), steps=20)
