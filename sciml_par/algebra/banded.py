@@ -42,12 +42,16 @@ def common_rows(rows: Sequence[Integers]) -> dict[tuple[int, int], tuple[Integer
 
 
 def by_blocks(
-    blocks: Sequence[Block], r: Array, common: Mapping[tuple[int, int], tuple[Integers, Integers]]
-) -> tuple[list[Array], float]:
-    """Return argmin_d |Σ_k B_kᵀ d_k − r| for the columns B_k of windows, and the least square.
+    blocks: Sequence[Block],
+    right: Array,
+    common: Mapping[tuple[int, int], tuple[Integers, Integers]],
+) -> list[tuple[Array, Array]]:
+    """Return argmin_d |Σ_k B_kᵀ d_k − r| for the columns B_k of windows, and r − Σ_k B_kᵀ d_k.
 
     The columns of each window are made orthonormal by QR, so that what couples windows is a band
     around a unit matrix; its Cholesky factor preconditions conjugate gradients on the rows.
+
+    right : the right sides r, [R, N].
     """
     import scipy.linalg as sl
 
@@ -76,7 +80,7 @@ def by_blocks(
     parts = [slice(*ends) for ends in zip(offsets, offsets[1:], strict=False)]
 
     def times(y: Array) -> Array:
-        out = np.zeros_like(r)
+        out = np.zeros(right.shape[1])
         for block, columns, part in zip(blocks, unit, parts, strict=True):
             out[block.rows] += y[part] @ columns
         return out
@@ -85,16 +89,19 @@ def by_blocks(
         pairs = zip(blocks, unit, strict=True)
         return np.concatenate([columns @ v[block.rows] for block, columns in pairs])
 
-    y, left = conjugate_gradients(
-        times,
-        transposed,
-        lambda t: sl.cho_solve_banded(lower, t, check_finite=False),
-        r,
-        iterations=_ITERATIONS,
-        enough=_ENOUGH,
-    )
-    d = [
-        sl.solve_triangular(factor_k, y[part], check_finite=False)
-        for factor_k, part in zip(triangles, parts, strict=True)
-    ]
-    return d, left
+    def solved(r: Array) -> tuple[Array, Array]:
+        y, left = conjugate_gradients(
+            times,
+            transposed,
+            lambda t: sl.cho_solve_banded(lower, t, check_finite=False),
+            r,
+            iterations=_ITERATIONS,
+            enough=_ENOUGH,
+        )
+        d = [
+            sl.solve_triangular(factor_k, y[part], check_finite=False)
+            for factor_k, part in zip(triangles, parts, strict=True)
+        ]
+        return np.concatenate(d), left
+
+    return [solved(r) for r in right]

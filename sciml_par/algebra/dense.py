@@ -11,6 +11,7 @@ Array = npt.NDArray[np.float64]
 
 _SHIFT, _ITERATIONS, _ENOUGH = 1e-13, 20, 1e-14
 _BLOCK = 64
+_RANK = 1e-13
 
 
 def by_normal_equations(columns: Array, r: Array) -> tuple[Array, float]:
@@ -27,7 +28,7 @@ def by_normal_equations(columns: Array, r: Array) -> tuple[Array, float]:
     gram *= scale
     gram[np.diag_indices(len(gram))] += _SHIFT * len(gram)
     factor = (sl.cholesky(gram, lower=True, overwrite_a=True, check_finite=False), True)
-    d, left = conjugate_gradients(
+    d, right = conjugate_gradients(
         lambda y: (scale * y) @ columns,
         lambda v: scale * (columns @ v),
         lambda t: sl.cho_solve(factor, t, check_finite=False),
@@ -35,13 +36,26 @@ def by_normal_equations(columns: Array, r: Array) -> tuple[Array, float]:
         iterations=_ITERATIONS,
         enough=_ENOUGH,
     )
-    return scale * d, left
+    return scale * d, float(right @ right)
+
+
+def by_orthogonal_factors(columns: Array, r: Array) -> tuple[Array, float]:
+    """Return the shortest argmin_d |Jᵀ d − r| and the least square, by QR with pivoting."""
+    import scipy.linalg as sl
+
+    scale = np.linalg.norm(columns, axis=1)
+    # A column at rounding says nothing, as of a coefficient on which nothing depends.
+    scale[scale <= _RANK * scale.max(initial=0.0)] = np.inf
+    rows = columns.T / scale
+    d = sl.lstsq(rows, r, cond=_RANK, lapack_driver="gelsy")[0] if len(scale) else np.zeros(0)
+    left = r - rows @ d
+    return d / scale, float(left @ left)
 
 
 def conjugate_gradients(
     times: Any, transposed: Any, solve: Any, r: Array, *, iterations: int, enough: float
-) -> tuple[Array, float]:
-    """Return argmin_y |A y − r| and |A y − r|² by conjugate gradients, preconditioned by `solve`.
+) -> tuple[Array, Array]:
+    """Return argmin_y |A y − r| and r − A y by conjugate gradients, preconditioned by `solve`.
 
     times, transposed : y -> A y and v -> Aᵀ v.
     solve : t -> M⁻¹ t, M near AᵀA; where it is that, one iteration suffices.
@@ -61,7 +75,7 @@ def conjugate_gradients(
         y += size * p
         right -= size * step
         t, old = transposed(right), now
-    return y, float(right @ right)
+    return y, right
 
 
 def triangle(columns: Array) -> Array:

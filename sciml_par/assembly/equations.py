@@ -1,13 +1,14 @@
 """The residuals of a problem as functions of the jets of u: values and slopes, evaluated eagerly.
 
-A residual sees u through its values and derivatives at points alone, z = (u, ∂_i u, L_k u). So all
-that the equations contribute to a step is r(z) and ∂r/∂z, elementwise work on vectors of n numbers,
-for which there is nothing to compile.
+A residual sees u through its values and derivatives at points alone, z = (u, ∂_i u, L_k u), beside
+unknown coefficients p. So all that the equations contribute to a step is r(z, p), ∂r/∂z and ∂r/∂p,
+elementwise work on vectors of n numbers, for which there is nothing to compile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +20,11 @@ from sciml_par._tensorflow import tf
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
+from sciml_par.problems.unknowns.unknowns import initial_unknowns, values_of
 
 Array = npt.NDArray[np.float64]
 
+NONE = np.zeros(0)
 _PROBED = 5
 """Points at which it is tried whether residuals can be evaluated so."""
 
@@ -74,12 +77,27 @@ class Rows:
         return len(self.factors)
 
 
+@dataclass(frozen=True)
+class Linearized:
+    """A term of the loss at jets z and unknowns p: √w r: [k, n], and its derivatives.
+
+    Attributes
+    ----------
+    by_jets : √w ∂r/∂z for each request, [k, Q, m, n].
+    by_unknowns : √w ∂r/∂p, [q, k, n].
+    """
+
+    residuals: Array
+    by_jets: list[Array]
+    by_unknowns: Array
+
+
 class Equations:
     """The terms of a problem's loss at fixed points, of which the squares of all rows are the loss.
 
     Parameters
     ----------
-    problem : without unknowns.
+    problem : whose unknowns, if any, are numbers and not functions.
     arrays : of each term, as `Term.function` takes them behind u.
     factors : the root of the weight of each of their points, [n] each.
 
@@ -99,35 +117,56 @@ class Equations:
             for term, of_term, weights in zip(problem.terms, arrays, factors, strict=True)
         ]
 
-    def residuals(self, jets: Sequence[Sequence[Array]]) -> list[Array]:
-        """Return √w r of each term for jets of u at its requests, [Q, m, n] -> [k, n] (local)."""
-        return [r for r, _ in self._evaluated(jets, slopes=False)]
+    def weighted(self, factors: Sequence[float]) -> Equations:
+        """Return the same terms with these factors of √w (local)."""
+        other, pairs = copy.copy(self), zip(self.rows, factors, strict=True)
+        other.rows = [replace(rows, factors=factor * rows.factors) for rows, factor in pairs]
+        return other
 
-    def linearized(self, jets: Sequence[Sequence[Array]]) -> tuple[list[Array], list[list[Array]]]:
-        """Return √w r: [k, n] and √w ∂r/∂z: [k, Q, m, n] for each request, of each term (local)."""
-        both = list(self._evaluated(jets, slopes=True))
-        return [r for r, _ in both], [slopes for _, slopes in both]
+    def residuals(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Array]:
+        """Return √w r of each term, [k, n], for jets of u at its requests, [Q, m, n] (local).
 
-    def _evaluated(
-        self, jets: Sequence[Sequence[Array]], *, slopes: bool
-    ) -> Iterator[tuple[Array, list[Array]]]:
+        p : the parameters of the unknowns, [q].
+        """
+        evaluated = []
         for rows, given in zip(self.rows, jets, strict=True):
-            z = [tf.constant(each) for each in given]
+            r = self._evaluated(rows, [tf.constant(z) for z in given], tf.constant(p))
+            evaluated.append(r.numpy().T * rows.factors)
+        return evaluated
+
+    def linearized(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Linearized]:
+        """Return each term with its derivatives (local)."""
+        pairs = zip(self.rows, jets, strict=True)
+        return [self._linearized(rows, given, tf.constant(p)) for rows, given in pairs]
+
+    def _linearized(self, rows: Rows, given: Sequence[Array], p: Any) -> Linearized:
+        z = [tf.constant(each) for each in given]
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-                if slopes:
-                    tape.watch(z)
-                r = rows.term.function(_field(self.problem, rows, z), *rows.arrays)
-                totals = [tf.reduce_sum(r[:, j]) for j in range(r.shape[1])] if slopes else []
-            found = [tape.gradient(t, z, unconnected_gradients="zero") for t in totals]
-            by_request = [
-                np.stack([of_total[e].numpy() for of_total in found]) * rows.factors
-                for e in range(len(z) if slopes else 0)
-            ]
-            yield r.numpy().T * rows.factors, by_request
+                tape.watch([*z, p])
+                r = self._evaluated(rows, z, p)
+                totals = [tf.reduce_sum(r[:, j]) for j in range(r.shape[1])]
+            if len(p):
+                # gᵀ ∂r/∂p is linear in g: its derivatives by g are those of each row by p.
+                g = tf.ones_like(r)
+                outer.watch(g)
+                products = tf.unstack(tape.gradient(r, p, g, unconnected_gradients="zero"))
+        of_totals = [tape.gradient(t, z, unconnected_gradients="zero") for t in totals]
+        by_jets = [
+            np.stack([of_total[e].numpy() for of_total in of_totals]) * rows.factors
+            for e in range(len(z))
+        ]
+        by_unknowns = np.zeros((len(p), rows.components, rows.points))
+        for slope, product in zip(by_unknowns, products if len(p) else (), strict=True):
+            slope[...] = outer.gradient(product, g, unconnected_gradients="zero").numpy().T
+        return Linearized(r.numpy().T * rows.factors, by_jets, by_unknowns * rows.factors)
+
+    def _evaluated(self, rows: Rows, z: Sequence[Any], p: Any) -> Any:
+        return rows.term.function(_field(self.problem, rows, z, p), *rows.arrays)
 
 
-def _field(problem: Problem, rows: Rows, z: Sequence[Any]) -> Field:
-    """Return u with these jets, which answer in the order of the calls."""
+def _field(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Field:
+    """Return u with these jets, which answer in the order of the calls, and with unknowns p."""
     calls, d = iter(rows.calls), problem.domain.dimension
 
     def jet(x: Any, second: Any) -> tuple[Any, Any, Any]:
@@ -140,10 +179,18 @@ def _field(problem: Problem, rows: Rows, z: Sequence[Any]) -> Field:
         stacked = tf.stack(operators, axis=-1) if operators else t[..., :0]
         return t[..., 0], t[..., 1 : 1 + d], stacked
 
-    return _of_jet(problem, jet)
+    return _of_jet(problem, jet, p)
 
 
-def _of_jet(problem: Problem, jet: Any) -> Field:
+def values_by_name(problem: Problem, p: Any) -> dict[str, Any]:
+    """Return the values of a problem's unknowns with parameters p: [q], by name."""
+    sought = problem.unknowns.values()
+    parts = tf.split(p, [unknown.size for unknown in sought]) if sought else []
+    shaped = [tf.reshape(part, each.shape) for part, each in zip(parts, sought, strict=True)]
+    return values_of(problem.unknowns, shaped)
+
+
+def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
     d = problem.domain.dimension
     none = np.zeros((0, d, d))
 
@@ -160,7 +207,8 @@ def _of_jet(problem: Problem, jet: Any) -> Field:
             raise NotByJetsError("derivatives by a tape of the residual itself")
         return jet(x, matrices)
 
-    return problem.field(Field(lambda x: whole(x, none)[0], jet=whole))
+    unknowns = values_by_name(problem, p) or None
+    return problem.field(Field(lambda x: whole(x, none)[0], jet=whole), unknowns=unknowns)
 
 
 def _traced(problem: Problem, term: Term, arrays: Sequence[Array], factors: Array) -> Rows:
@@ -176,7 +224,7 @@ def _traced(problem: Problem, term: Term, arrays: Sequence[Array], factors: Arra
         for a, b in zip(first, again, strict=True)
     )
     n, whole = len(few[0]), (tf.is_tensor(at_zero) and at_zero.shape.rank == 2)
-    if not (first and alike and whole and at_zero.shape[0] == n):
+    if not ((first or problem.unknowns) and alike and whole and at_zero.shape[0] == n):
         raise NotByJetsError("requests that depend on u, or residuals of another shape")
     if any(len(each.x) != n for each in first):
         raise NotByJetsError("points that are not those of the rows")
@@ -220,7 +268,9 @@ def _asked(
         t = tf.constant(z)
         return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
 
-    return requests, term.function(_of_jet(problem, jet), *arrays)
+    p = initial_unknowns(problem.unknowns, 0)
+    p = p if rng is None else p + rng.uniform(-0.5, 0.5, p.shape)
+    return requests, term.function(_of_jet(problem, jet, tf.constant(p)), *arrays)
 
 
 def _refuse_coupling(problem: Problem, term: Term, few: tuple[Any, ...], before: Any) -> None:

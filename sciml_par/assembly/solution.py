@@ -13,7 +13,7 @@ from sciml_par._tape import is_watched
 from sciml_par._tensorflow import tf
 from sciml_par.assembly.at_points import AtPoints
 from sciml_par.assembly.columns import jets_of
-from sciml_par.assembly.equations import Equations, Request
+from sciml_par.assembly.equations import NONE, Equations, Request, values_by_name
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 
@@ -28,7 +28,7 @@ class Solution(AtPoints):
     ----------
     problem : gives A.
     models : N_i, such as `sciml_par.networks.Polynomials`.
-    theta : their coefficients, one after another, [p].
+    theta : their coefficients, one after another, and the parameters of the problem's unknowns.
     """
 
     problem: Problem
@@ -36,9 +36,11 @@ class Solution(AtPoints):
     theta: Array
 
     @classmethod
-    def of(cls, problem: Problem, *models: Any) -> Solution:
-        """Return the sum of models with their present coefficients (local)."""
-        return cls(problem, models, np.concatenate([np.ravel(m.coefficients) for m in models]))
+    def of(cls, problem: Problem, *models: Any, p: Array = NONE) -> Solution:
+        """Return the sum of models with their present coefficients, and unknowns p (local)."""
+        return cls(
+            problem, models, np.concatenate([*(np.ravel(m.coefficients) for m in models), p])
+        )
 
     def at(self, theta: Array) -> Solution:
         """Return the same models with other coefficients (local)."""
@@ -47,12 +49,19 @@ class Solution(AtPoints):
     @property
     def field(self) -> Field:
         """u as a field."""
-        return self.problem.field(self._sum, jet=self._sum_of_jets)
+        values = values_by_name(self.problem, tf.constant(self.parameters))
+        return self.problem.field(self._sum, jet=self._sum_of_jets, unknowns=values or None)
+
+    @property
+    def parameters(self) -> Array:
+        """Those of the unknowns, [q]."""
+        return self._parts[-1]
 
     @property
     def unknowns(self) -> dict[str, Any]:
-        """The values of the problem's unknowns, by name: there are none."""
-        return {}
+        """The values of the problem's unknowns, by name."""
+        values = values_by_name(self.problem, tf.constant(self.parameters))
+        return {name: value.numpy() for name, value in values.items()}
 
     def network_values(self, x: Array) -> Array:
         """Return Σ_i N_i at x: [n, d] -> [n, m] (local)."""
@@ -67,12 +76,15 @@ class Solution(AtPoints):
         return np.sum([jets_of(model, c, request) for model, c in pairs], axis=0)
 
     @cached_property
+    def _parts(self) -> list[Array]:
+        sizes = [int(np.prod(model.coefficients.shape)) for model in self.models]
+        return np.split(self.theta, np.cumsum(sizes))
+
+    @cached_property
     def _coefficients(self) -> list[Array]:
         """c: [K, M, m] of each model."""
-        shapes = [tuple(model.coefficients.shape) for model in self.models]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-        parts = np.split(self.theta, ends)
-        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        pairs = zip(self._parts, self.models, strict=False)
+        return [part.reshape(tuple(model.coefficients.shape)) for part, model in pairs]
 
     def _sum(self, x: Any) -> Any:
         if tf.executing_eagerly() and not is_watched(x):

@@ -1,7 +1,11 @@
-"""The least-squares problem of equations and of columns: J[i, j] = Σ_q ∂r_i/∂z_q φ_jq(x_i)."""
+"""The least-squares problem of equations and of columns: J[i, j] = Σ_q ∂r_i/∂z_q φ_jq(x_i).
+
+Behind the columns J has those of unknown coefficients, ∂r_i/∂p.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,20 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.algebra.banded import Block, by_blocks, common_rows
-from sciml_par.algebra.dense import by_normal_equations, triangle
+from sciml_par.algebra.dense import by_normal_equations, by_orthogonal_factors
 from sciml_par.assembly.columns import columns_at
-from sciml_par.assembly.equations import Equations, Request
+from sciml_par.assembly.equations import Equations, Linearized, Request
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _LEAST_WEIGHT = 1e-3
-_LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE = 0.5, 1.02, 1e-3
+_LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN = 0.5, 1.02, 1e-3, 1e-9
 """A whole step that leaves more than this share of the loss is the last; the shortest step."""
 
 
 class System:
-    """min_c Σ |√w r(u_c)|² over the coefficients c: [K, M, m] of a model, at fixed points.
+    """min_θ Σ |√w r(u_c, p)|² over θ = (c: [K, M, m], p: [q]) of a model, at fixed points.
 
     Parameters
     ----------
@@ -43,10 +47,22 @@ class System:
             for rows in equations.rows
         ]
         self.windows, self.width, self.outputs = map(int, model.coefficients.shape)
+        self.unknowns = sum(each.size for each in equations.problem.unknowns.values())
 
-    def jets(self, c: Array) -> list[list[Array]]:
+    def weighted(self, factors: Sequence[float]) -> System:
+        """Return the same problem with these factors of √w of the terms (local)."""
+        other = copy.copy(self)
+        other.equations = self.equations.weighted(factors)
+        return other
+
+    def split(self, theta: Array) -> tuple[Array, Array]:
+        """Return c: [K, M, m] and p: [q] of θ."""
+        own = len(theta) - self.unknowns
+        return theta[:own].reshape(self.windows, self.width, self.outputs), theta[own:]
+
+    def jets(self, theta: Array) -> list[list[Array]]:
         """Return the jets of u at the requests of each term, [Q, m, n] each (local)."""
-        found = []
+        found, (c, _) = [], self.split(theta)
         for t, (rows, of_term) in enumerate(zip(self.equations.rows, self.columns, strict=True)):
             row = []
             for e, (request, windows) in enumerate(zip(rows.requests, of_term, strict=True)):
@@ -57,45 +73,54 @@ class System:
             found.append(row)
         return found
 
-    def residuals(self, c: Array) -> Array:
-        """Return all rows at c, [N] (local)."""
-        return _flat(self.equations.residuals(self.jets(c)))
+    def residuals(self, theta: Array) -> Array:
+        """Return all rows at θ, [N] (local)."""
+        found = self.equations.residuals(self.jets(theta), self.split(theta)[1])
+        return np.concatenate([r.ravel() for r in found])
 
-    def linearized(self, c: Array) -> tuple[Array, list[list[Array]]]:
-        """Return all rows at c, [N], and the slopes of the equations (local)."""
-        r, slopes = self.equations.linearized(self.jets(c))
-        return _flat(r), slopes
+    def linearized(self, theta: Array) -> list[Linearized]:
+        """Return the terms at θ with their derivatives (local)."""
+        return self.equations.linearized(self.jets(theta), self.split(theta)[1])
 
-    def jacobian(self, slopes: Sequence[Sequence[Array]]) -> list[Block]:
-        """Return the derivatives of the rows by the coefficients, window by window (local).
+    def jacobian(self, terms: Sequence[Linearized]) -> list[Block]:
+        """Return the derivatives of the rows by the coefficients, window by window (local)."""
+        return [self._block(window, terms) for window in range(self.windows)]
 
-        The coefficients of a window are in the order [m, M].
-        """
-        return [self._block(window, slopes) for window in range(self.windows)]
-
-    def step(self, r: Array, slopes: Sequence[Sequence[Array]]) -> tuple[Array, float]:
-        """Return argmin_d |J d − r| in the shape of c, and the least |J d − r|² (local)."""
-        blocks = self.jacobian(slopes)
+    def step(self, terms: Sequence[Linearized]) -> tuple[Array, float]:
+        """Return argmin_d |J d − r|, and the least |J d − r|² (local)."""
+        r = _flat(terms)
         if self.windows == 1:
-            (block,) = blocks
-            found, left = by_normal_equations(block.columns, r[block.rows])
-            parts = [found]
-        else:
-            parts, left = by_blocks(blocks, r, self._common)
-        d: Array = np.stack([each.reshape(self.outputs, self.width).T for each in parts])
-        return d, left
+            # With unknowns, light rows of data may be all that determines a column.
+            solve = by_orthogonal_factors if self.unknowns else by_normal_equations
+            return solve(self.dense(terms), r)
+        # With J = [A B]: what A leaves of r is reduced by what it leaves of B.
+        right = np.vstack([r, self._by_unknowns(terms)])
+        solved = by_blocks(self.jacobian(terms), right, self._common)
+        changes, lefts = (np.stack(parts) for parts in zip(*solved, strict=True))
+        dp, left = by_orthogonal_factors(lefts[1:], lefts[0])
+        return np.concatenate([changes[0] - dp @ changes[1:], dp]), left
 
-    def triangle(self, slopes: Sequence[Sequence[Array]]) -> Array:
-        """Return R of the QR factorization of J of one window, [m M, m M] (local)."""
-        (block,) = self.jacobian(slopes)
-        return triangle(block.columns)
+    def dense(self, terms: Sequence[Linearized]) -> Array:
+        """Return Jᵀ: [K M m + q, N] (local)."""
+        blocks, by_unknowns = self.jacobian(terms), self._by_unknowns(terms)
+        if self.windows == 1 and not self.unknowns:
+            return blocks[0].columns
+        widths = [len(block.columns) for block in blocks]
+        columns = np.zeros((sum(widths) + self.unknowns, by_unknowns.shape[1]))
+        columns[sum(widths) :] = by_unknowns
+        for first, block in zip(np.cumsum([0, *widths]), blocks, strict=False):
+            columns[first : first + len(block.columns), block.rows] = block.columns
+        return columns
+
+    def _by_unknowns(self, terms: Sequence[Linearized]) -> Array:
+        parts = [each.by_unknowns.reshape(self.unknowns, each.residuals.size) for each in terms]
+        return np.concatenate(parts, axis=1)
 
     def values(self, x: Array) -> Array:
-        """Return the columns' values at x of each component: [n, d] -> [n m, m M], one window."""
+        """Return ∂u/∂θ for one window at x: [n, d] -> [n m, M m + q] (local)."""
         (columns,) = columns_at(self.model, Request(x, np.zeros((0, x.shape[1], x.shape[1]))))
-        return np.kron(columns.jets[0].T[:, None], np.eye(self.outputs)[:, :, None]).reshape(
-            len(x) * self.outputs, -1
-        )
+        values = np.kron(columns.jets[0].T, np.eye(self.outputs))
+        return np.hstack([values, np.zeros((len(values), self.unknowns))])
 
     def fitted(self, function: Callable[[Array], Array]) -> Array:
         """Return coefficients of a function x: [n, d] -> [n, m], window by window (local).
@@ -119,9 +144,10 @@ class System:
         for window in range(self.windows):
             of_window, first = [], 0
             for rows, of_term in zip(self.equations.rows, self.columns, strict=True):
-                points = of_term[0][window].rows
-                for others in of_term[1:]:
-                    points = np.union1d(points, others[window].rows)
+                # A prior of an unknown asks for no values of u.
+                points = of_term[0][window].rows if of_term else np.zeros(0, np.int64)
+                for columns in of_term[1:]:
+                    points = np.union1d(points, columns[window].rows)
                 numbers = [first + j * rows.points + points for j in range(rows.components)]
                 of_window.append((points, np.concatenate(numbers)))
                 first += rows.components * rows.points
@@ -132,22 +158,21 @@ class System:
     def _common(self) -> dict[tuple[int, int], tuple[Integers, Integers]]:
         return common_rows([np.concatenate([n for _, n in each]) for each in self._rows])
 
-    def _block(self, window: int, slopes: Sequence[Sequence[Array]]) -> Block:
+    def _block(self, window: int, terms: Sequence[Linearized]) -> Block:
         parts, m, width = [], self.outputs, self.width
-        for of_term, of_slopes, (points, _) in zip(
-            self.columns, slopes, self._rows[window], strict=True
-        ):
-            k = len(of_slopes[0])
-            block = np.zeros((m, width, k, len(points)))
-            for columns, slope in zip((each[window] for each in of_term), of_slopes, strict=True):
-                whole = len(columns.rows) == len(points)
-                at = slice(None) if whole else np.searchsorted(points, columns.rows)
+        for of_term, term, (points, _) in zip(self.columns, terms, self._rows[window], strict=True):
+            k = len(term.residuals)
+            block = np.zeros((width, m, k, len(points)))
+            for columns, slope in zip((c[window] for c in of_term), term.by_jets, strict=True):
+                # Those of one request are in no order, the union of several is sorted.
+                same = columns.rows is points
+                at = slice(None) if same else np.searchsorted(points, columns.rows)
                 for j in range(k):
                     for b in range(m):
                         _add_products(
-                            block[b, :, j], at, slope[j, :, b, columns.rows].T, columns.jets
+                            block[:, b, j], at, slope[j, :, b, columns.rows].T, columns.jets
                         )
-            parts.append(block.reshape(m * width, -1))
+            parts.append(block.reshape(width * m, -1))
         rows = np.concatenate([numbers for _, numbers in self._rows[window]])
         return Block(rows, np.concatenate(parts, axis=1))
 
@@ -159,8 +184,8 @@ def _add_products(block: Array, at: Any, factors: Array, jets: Array) -> None:
             block[:, at] += phi * f
 
 
-def _flat(parts: Sequence[Array]) -> Array:
-    return np.concatenate([each.ravel() for each in parts])
+def _flat(terms: Sequence[Linearized]) -> Array:
+    return np.concatenate([term.residuals.ravel() for term in terms])
 
 
 @dataclass(frozen=True)
@@ -169,42 +194,53 @@ class Solved:
 
     Attributes
     ----------
-    c : [K, M, m].
+    c, p : of the model, [K, M, m], and of unknowns, [q].
     loss : the sum of squares with them.
     steps : how many were made.
-    direction, size : the last step, c − size · direction; a size of 0 was not made. A direction of
+    direction, size : the last step, θ − size · direction; a size of 0 was not made. A direction of
         zeros: the linear equations foresaw what the step found, and a further one is none.
     """
 
     c: Array
+    p: Array
     loss: float
     steps: int
     direction: Array
     size: float
 
 
-def gauss_newton(system: System, c: Array, *, steps: int) -> Solved:
-    """Return c after steps of Gauss–Newton, each halved until the loss falls (local).
+def gauss_newton(system: System, theta: Array, *, steps: int) -> Solved:
+    """Return the end of steps of Gauss–Newton from θ, each halved until the loss falls (local).
 
     They end where a step finds what the linear equations foresee, or where a whole step leaves more
-    than half of the loss.
+    than half of the loss. With unknowns, of which errors of data leave a loss at the end, they end
+    where the linear equations foresee no fall.
     """
-    r, slopes = system.linearized(c)
-    loss, size, d = float(r @ r), 1.0, np.zeros_like(c)
-    for number in range(steps):
-        (d, foreseen), size, before = system.step(r, slopes), 1.0, loss
+    terms = system.linearized(theta)
+    r = _flat(terms)
+    loss, size, d, number = float(r @ r), 1.0, np.zeros_like(theta), 0
+    while number < steps:
+        (d, foreseen), size, before = system.step(terms), 1.0, loss
+        if system.unknowns and before - foreseen < _NO_GAIN * before:
+            d = np.zeros_like(d)
+            break
         while size > _LEAST_SIZE:
-            moved = c - size * d
-            r, slopes = system.linearized(moved)
+            moved = theta - size * d
+            terms = system.linearized(moved)
+            r = _flat(terms)
             loss = float(r @ r)
             if loss < before:
                 break
             size /= 2
         else:
-            return Solved(c, before, number, d, 0.0)
-        c = moved
-        if size == 1.0 and loss < _AS_FORESEEN * foreseen:  # a further step is none
-            return Solved(c, loss, number + 1, np.zeros_like(d), size)
-        if size == 1.0 and loss > _LITTLE_GAIN * before:
-            return Solved(c, loss, number + 1, d, size)
-    return Solved(c, loss, steps, d, size)
+            loss, size = before, 0.0
+            break
+        theta, number = moved, number + 1
+        if system.unknowns or size < 1.0:
+            continue
+        if loss < _AS_FORESEEN * foreseen:
+            d = np.zeros_like(d)
+            break
+        if loss > _LITTLE_GAIN * before:
+            break
+    return Solved(*system.split(theta), loss, number, d, size)

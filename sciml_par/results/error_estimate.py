@@ -211,7 +211,7 @@ class ErrorEstimate:
         if self.between:
             return (
                 f"u is right to about {self.relative:.0e} (an order of magnitude: by so much two "
-                f"solutions differ that have different random weights and points)"
+                f"solutions differ that have different weights and points)"
             )
         if self.reliability < SURE or not self.own_error <= _MOST:
             return (

@@ -14,7 +14,7 @@ from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.checkpoints.checkpoint_watcher import CheckpointWatcher
 from sciml_par.training.loop.course import Course
-from sciml_par.training.outcome.data_fits import data_fits
+from sciml_par.training.outcome.data_fits import fits_of_member
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.growing import MOST_GROWTHS, number_after, why_fixed
 from sciml_par.training.preparation.preparation import Preparation, prepare
@@ -65,7 +65,7 @@ class GrowthWatcher(Watcher):
         self._tested = course.step
         kept = course.state.parameters.numpy()[0]
         # As `Member.losses_of_equations`.
-        noise = sum(fit.loss for fit in data_fits(course.stack, kept, 0).values())
+        noise = sum(fit.loss for fit in fits_of_member(course.stack, kept, 0).values())
         loss = max(float(course.terms_here().sum()) - noise, 0.0)
         other = self._elsewhere(course) - noise
         if not over_fits(other, loss, course.first_loss):

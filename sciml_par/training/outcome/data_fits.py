@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,13 +27,21 @@ _MOST_DRAWN, _SEED = 2_000, 421
 _NORMAL = 1.4826  # 1 over the median of |r| of normal errors of deviation 1
 
 
-def data_fits(stack: Stack, kept: npt.NDArray[Any], member: int) -> dict[str, DataFit]:
-    """Return the fits of a member with weights θ: [p], by the names of terms (local).
+def fits_of_member(stack: Stack, kept: npt.NDArray[Any], member: int) -> dict[str, DataFit]:
+    """Return the `data_fits` of a member with parameters θ: [p] (local)."""
+    # Of the member's own problem, as its data differ from those of the stack's first.
+    problem = stack.setups[member].problem
+    parameters = stack.layout.unflatten(tf.constant(kept))
+    return data_fits(problem, partial(field_of, problem, stack.network, parameters), kept.dtype)
+
+
+def data_fits(problem: Problem, u: Callable[[], Any], dtype: Any) -> dict[str, DataFit]:
+    """Return the fits of the observations of a problem by u, by the names of terms (local).
 
     All observations count once, whatever sample or minibatch of them was trained on.
+
+    u : makes the field.
     """
-    problem = stack.setups[member].problem
-    # Of the member's own problem, as its data differ from those of the stack's first.
     terms = problem.terms[len(problem.residuals) :]
     pairs = [
         (term, each)
@@ -41,9 +50,9 @@ def data_fits(stack: Stack, kept: npt.NDArray[Any], member: int) -> dict[str, Da
     ]
     if not pairs:
         return {}
-    u = partial(field_of, problem, stack.network)(stack.layout.unflatten(tf.constant(kept)))
+    field = u()
     lost = unknown_numbers(problem) / observed_values(problem)
-    return {term.name: _fit(term, each, u, problem, kept.dtype, lost) for term, each in pairs}
+    return {term.name: _fit(term, each, field, problem, dtype, lost) for term, each in pairs}
 
 
 def _fit(

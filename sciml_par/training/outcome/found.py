@@ -25,7 +25,7 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
-from sciml_par.training.outcome.data_fits import data_fits, observed_in
+from sciml_par.training.outcome.data_fits import fits_of_member, observed_in
 from sciml_par.training.outcome.evaluate import evaluate
 from sciml_par.training.outcome.member_functions import field_of_function, functions_found
 from sciml_par.training.outcome.outcome import Outcome
@@ -58,7 +58,7 @@ def members_found(
         for j, (setup, outcome, other) in enumerate(members):
             member = _member(ready, course, setup, outcome, fields, whole, world)
             theta = _kept(ready, outcome)
-            fits = data_fits(course.stack, theta, j)
+            fits = fits_of_member(course.stack, theta, j)
             squares = mean_squares(course.stack, setup.problem, tf.constant(theta))
             misses = {name: math.sqrt(square) for name, square in squares.items()}
             # The figure of an ensemble draws those of its first member.
@@ -128,7 +128,9 @@ def _member(
         weights=Weights(outcome.best[:size_of_own], outcome.last[:size_of_own]),
         architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
-        unknown_values=_unknowns(problem.unknowns, outcome, count),
+        unknown_values=unknown_values(
+            problem.unknowns, outcome.best[count:], outcome.last[count:], outcome.unknowns
+        ),
         functions=functions_found(setup, outcome, layout, prediction, settings, fields[1:]),
         form=form_of(problem, settings.precision),
         field=fields[0],
@@ -138,13 +140,12 @@ def _member(
     )
 
 
-def _unknowns(unknowns: Unknowns, outcome: Outcome, count: int) -> UnknownValues:
-    """Return the values of unknowns, of the parameters behind the first `count` of θ."""
+def unknown_values(unknowns: Unknowns, *parameters: FloatArray) -> UnknownValues:
+    """Return the values of unknowns by their parameters: best and last [q], history [s, q]."""
     if not unknowns:
         return NO_UNKNOWNS
-    parameters = outcome.best[count:], outcome.last[count:], outcome.unknowns
-    best, last, history = (numbers_of(unknowns, each) for each in parameters)
-    return UnknownValues(*shapes_and_truth(unknowns), best, last, history)
+    values = [numbers_of(unknowns, each) for each in parameters]
+    return UnknownValues(*shapes_and_truth(unknowns), *values)
 
 
 def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> RankContribution:

@@ -15,7 +15,9 @@ from sciml_par.assembly.solution import Solution
 from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
+from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.results.result import Result
 from sciml_par.results.trained_field import TrainedField, form_of
@@ -25,7 +27,9 @@ from sciml_par.training.identity.fingerprint import architecture_of
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.collect import collect, sample_for_figures
+from sciml_par.training.outcome.data_fits import data_fits, observed_in
 from sciml_par.training.outcome.evaluate import points_of, prediction_of
+from sciml_par.training.outcome.found import unknown_values
 from sciml_par.training.outcome.validation import AtOtherPoints
 
 Array = npt.NDArray[np.float64]
@@ -48,6 +52,7 @@ def result_of(
     values: Array,
     report: Report,
     error: ErrorEstimate,
+    linearized: Linearized | None = None,
     *,
     world: World,
     seed: int,
@@ -59,10 +64,11 @@ def result_of(
     ----------
     model : of the solution, with its weights.
     values : u at the points of the evaluation, [k, m].
+    linearized : how errors of the data move θ, if any has them.
     sizes : by which residuals were divided, by the names of their terms.
     """
     everyone, problem = world.communicator, solution.problem
-    member = _member(model, solution, values, report, seed)
+    member = _member(model, solution, values, report, linearized, seed)
     own = _contribution(everyone, report)
     member = replace(member, contributions=(own,), error=error, sizes=sizes)
     arguments = Arguments(
@@ -84,14 +90,22 @@ def result_of(
     )
 
 
-def _member(model: Any, solution: Solution, values: Array, report: Report, seed: int) -> Member:
+def _member(
+    model: Any,
+    solution: Solution,
+    values: Array,
+    report: Report,
+    linearized: Linearized | None,
+    seed: int,
+) -> Member:
     problem, losses = solution.problem, report.squares.sum(axis=1)
     prediction = prediction_of(problem, *points_of(problem.domain, None), values)
     sizes = problem.domain.dimension, problem.network_outputs
     # It imports TensorFlow, which is not to be there before `init`.
     as_network = import_module("sciml_par.networks").as_network
     network = as_network(model, *sizes, dtype=tf.float64.name)
-    field = partial(field_of, problem, network), model
+    field, p = (partial(field_of, problem, network), model), solution.parameters
+    begin = initial_unknowns(problem.unknowns, seed)
     return Member(
         number=0,
         rank=0,
@@ -113,9 +127,15 @@ def _member(model: Any, solution: Solution, values: Array, report: Report, seed:
         stacked_with=(0,),
         prediction=prediction,
         on_own_domain=prediction,
-        weights=Weights(solution.theta, solution.theta),
+        weights=Weights(*[solution.theta[: len(solution.theta) - len(p)]] * 2),
         architecture=architecture_of(model),
         contributions=(),
+        linearized=linearized,
+        unknown_values=unknown_values(problem.unknowns, p, p, np.stack([begin, p])),
+        fits=data_fits(problem, lambda: solution.field, np.float64),
+        observations=observed_in(problem, linearized.scale, with_errors=linearized.known)
+        if linearized is not None
+        else observed_in(problem),
         **vars(report.judged),
         form=form_of(problem, tf.float64.name),
         field=TrainedField(lambda: field),

@@ -61,7 +61,8 @@ def climb_by_networks(ladder: Ladder) -> str | None:
     first: Result | None = None
     second: Result | None = None
     resolved = ladder.problem.domain.dimension <= MOST_DIMENSIONS
-    while ladder.left() > (_LEAST_SHARE * ladder.seconds if first is not None else 0.0):
+    least = _LEAST_SHARE * ladder.seconds
+    while ladder.best is None or ladder.left() > (least if first is not None else 0.0):
         left, last = ladder.left(), first is not None
         seconds = _SHARE * left
         # Before, an estimate by features took so long.

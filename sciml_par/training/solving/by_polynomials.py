@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sciml_par._text import one_line
 from sciml_par.errors import TrainingError
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.training.estimate.estimate import ROUNDING
 from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -29,6 +30,7 @@ from sciml_par.training.solving.polynomial_stage import (
     PolynomialSolver,
     Stage,
     error_of,
+    linearized_of,
     operations,
 )
 from sciml_par.training.solving.refinement import DEGREES, refined
@@ -44,6 +46,8 @@ _FALL, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 5.0, 4
 """A stage after which the residual at unseen points has not fallen by the first factor is the last,
 but not before the polynomials can resolve some oscillations. By the second factor it must have
 fallen for an estimate of the error to be made, whose residual will hardly fall by more."""
+_USEFUL_WITH_NOISE = 0.5
+"""As `USEFUL`, of a residual that contains errors of data."""
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
 _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
@@ -79,13 +83,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
 def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
     """Return the problem with its weights, and sizes of residuals; None if it does not suit."""
     problem = ladder.problem
-    if (
-        problem.unknowns
-        or problem.unknown_functions
-        or statistical_terms(problem)
-        or holds_out(problem)
-        or ladder.precision != "float64"
-    ):
+    if problem.unknown_functions or holds_out(problem) or ladder.precision != "float64":
         return None
     changes = ProblemChanges(None, [Phase(LeastSquares(), 1)])
     weighed = changes.weigh(problem)
@@ -111,7 +109,9 @@ class _Climb:
         ladder = self.ladder
         x, self._inside = ladder.at
         self._d = self.problem.domain.dimension
-        self._solver = PolynomialSolver(self.problem, ladder.drawn, x, ladder.start)
+        begin = initial_unknowns(self.problem.unknowns, ladder.seed)
+        self._solver = PolynomialSolver(self.problem, ladder.drawn, x, ladder.start, begin)
+        self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
 
     def on_box(self) -> Stage | None:
@@ -132,16 +132,16 @@ class _Climb:
             open_ = best is None and self._alike(partial(self._solver.is_undetermined, stage))
             if ladder.decided(open_):
                 return None
-            ladder.say("polynomials", _text(stage), stage.judged.validation_loss, "")
+            ladder.say("polynomials", _text(stage), stage.loss, "")
             fall = math.inf if best is None else _fall(best, stage)
-            exact = stage.judged.validation_loss <= ROUNDING**2 * stage.judged.zero_loss
+            exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             if self._met(stage, best, certain=exact):
                 return stage
             best = stage if best is None or fall > 1.0 else best
             few = number >= _LEAST_STAGES and self._d <= MOST_DIMENSIONS
             if ladder.decided(exact or few and fall < _FALL):
                 break
-        if best is not None and self._d > MOST_DIMENSIONS:
+        if best is not None and (self._d > MOST_DIMENSIONS or ladder.left() <= 0):
             self._conclude_once(best)
         return best
 
@@ -163,7 +163,7 @@ class _Climb:
             if stage is None:
                 break
             seconds = ladder.longest(stage.seconds)
-            ladder.say("polynomials, windows", _text(stage), stage.judged.validation_loss, "")
+            ladder.say("polynomials, windows", _text(stage), stage.loss, "")
             if self._met(stage, best):
                 return
             fall = _fall(best, stage)
@@ -181,7 +181,10 @@ class _Climb:
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
         promising = False
-        if before is not None:
+        if before is not None and self._noisy:
+            # Errors of the data may leave more open than the tolerance, which a result tells.
+            promising = stage.steps.steps > 0
+        elif before is not None:
             fall = _fall(before, stage)
             foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
             promising = foreseen <= self.ladder.tolerance and fall >= _FALL_FOR_ERROR
@@ -193,13 +196,15 @@ class _Climb:
         """Make a result of a stage with its error, unless its residual is still large."""
         ladder = self.ladder
         share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
-        if stage is self._concluded or not ladder.decided(share <= USEFUL):
+        useful = share <= (_USEFUL_WITH_NOISE if self._noisy else USEFUL)
+        if stage is self._concluded or not ladder.decided(useful):
             return
         self._concluded = stage
         ladder.doing("estimating the error")
         estimate = partial(error_of, self._solver, stage, self._inside)
         error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
-        found = stage.model, stage.solution, stage.u, stage.report, error
+        linearized = self._alike(partial(linearized_of, stage))
+        found = stage.model, stage.solution, stage.u, stage.report, error, linearized
         result = result_of(*found, world=ladder.world, seed=ladder.seed, sizes=self.sizes)
         ladder.keep("polynomials, error", _text(stage), result)
 
@@ -221,13 +226,14 @@ class _Climb:
         if any(everyone.allgather_object(stage is None)):
             return None
         assert stage is not None
-        steps, judged = everyone.broadcast_object((stage.steps, stage.judged))
-        stage.model.coefficients.assign(steps.c)
-        return replace(stage, steps=steps, judged=judged)
+        agreed = {name: getattr(stage, name) for name in ("steps", "judged", "loss")}
+        stage = replace(stage, **everyone.broadcast_object(agreed))
+        stage.model.coefficients.assign(stage.steps.c)
+        return stage
 
 
 def _fall(before: Stage, after: Stage) -> float:
-    return fall_of(before.judged.validation_loss, after.judged.validation_loss)
+    return fall_of(before.loss, after.loss)
 
 
 def _text(stage: Stage) -> str:

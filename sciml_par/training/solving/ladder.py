@@ -104,7 +104,7 @@ class Ladder:
         if self.best is self._judged:
             return self._limited
         self._judged, limited = self.best, False
-        alone = self.fits_noise and not self.problem.unknown_functions
+        alone = bool(statistical_terms(self.problem)) and not self.problem.unknown_functions
         if self.best is not None and alone and self.world.communicator.rank == 0:
             found, (x, inside) = self.best.uncertainty(), self.at
             limited = found.known and bool((found.numerical <= _SMALL * found.deviations).all())

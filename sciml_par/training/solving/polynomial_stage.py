@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
+from sciml_par.algebra.dense import triangle
 from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
@@ -20,13 +21,22 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.linearized import Linearized
 from sciml_par.training.estimate.convergence import if_converged
 from sciml_par.training.estimate.estimate import estimate_by
+from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import free_of, smooth_functions
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
+from sciml_par.training.solving.ladder import fall_of
+from sciml_par.training.uncertainty.of_members import (
+    MOST_PARAMETERS,
+    factors_of,
+    linearized_by,
+)
+from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
 
@@ -35,10 +45,14 @@ MOST_DIMENSIONS = 3
 _INTERACTING = 2
 """In more dimensions, products have at most so many variables, as in an analysis of variance;
 residuals at unseen points tell whether this suits the solution."""
-_POINTS_PER_COLUMN, _MOST_STEPS = 2.5, 15
+_POINTS_PER_COLUMN, _ON_LINE, _MOST_STEPS = 2.5, 0.5, 15
+"""Points for each column; and, on a line, for each square of the degree, with which even points
+resolve what polynomials do at the ends."""
 _OF_CELL = 3.4
 """Points of a cell for each of its columns; along an axis there are more than its degrees."""
 _FREE_POINTS, _FOR_SIZES = 300, 500
+_LIGHTEST, _STEPS_OF_FACTOR = 1e-3, 8
+"""The factor of √w of equations with which unknowns are sought first, or less for light data."""
 _OF_SOLUTION, _OF_ERROR = (0, 1), (2, 3)
 """Draws of points at which solutions and their errors are found, and judged."""
 
@@ -50,7 +64,10 @@ dimensions, and higher by so much otherwise."""
 
 @dataclass(frozen=True)
 class Stage:
-    """A solution by polynomials: squares of the terms at its begin, [T], and u at x: [k, d]."""
+    """A solution by polynomials: squares of the terms at its begin, [T], and u at x: [k, d].
+
+    `loss` is the one at unseen points without data that have errors.
+    """
 
     model: Any
     degree: int
@@ -59,8 +76,14 @@ class Stage:
     steps: Solved
     unseen: Equations
     judged: AtOtherPoints
+    loss: float
     x: Array
     seconds: float
+
+    @property
+    def problem(self) -> Problem:
+        """The problem, with the weights of its terms."""
+        return self.unseen.problem
 
     @property
     def windows(self) -> int:
@@ -70,7 +93,7 @@ class Stage:
     @cached_property
     def solution(self) -> Solution:
         """u."""
-        return Solution.of(self.unseen.problem, self.model)
+        return Solution.of(self.problem, self.model, p=self.steps.p)
 
     @cached_property
     def u(self) -> Array:
@@ -78,10 +101,15 @@ class Stage:
         return self.solution(self.x)
 
     @property
+    def theta(self) -> Array:
+        """Coefficients and parameters of unknowns, one after another."""
+        return np.concatenate([self.steps.c.ravel(), self.steps.p])
+
+    @property
     def report(self) -> Report:
         """How it was found."""
         equations = self.system.equations
-        end = squares_of(equations.residuals(self.system.jets(self.steps.c)))
+        end = squares_of(equations.residuals(self.system.jets(self.theta), self.steps.p))
         squares = np.stack([self.begin, end])
         return Report(equations, squares, self.steps.steps, self.judged, self.seconds)
 
@@ -100,13 +128,21 @@ class PolynomialSolver:
     seed : of points.
     x : the points of the evaluation, [k, d].
     start : u at x: [n, d] -> [n, m], to begin with.
+    unknowns : their parameters to begin with, [q].
     """
 
     def __init__(
-        self, problem: Problem, seed: int, x: Array, start: Callable[[Array], Array] | None
+        self,
+        problem: Problem,
+        seed: int,
+        x: Array,
+        start: Callable[[Array], Array] | None,
+        unknowns: Array,
     ) -> None:
         self.problem, self.x = problem, x
-        self._start, self._points = start, PointsOfTerms(problem, seed)
+        self._start, self._unknowns = start, unknowns
+        self._points, data = PointsOfTerms(problem, seed), statistical_terms(problem)
+        self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d = problem.domain.dimension
 
@@ -134,34 +170,62 @@ class PolynomialSolver:
         at, unseen = self.equations(model, degree)
         system = System(at, model)
         begin = self._begin(system, like)
-        residuals = at.residuals(system.jets(begin))
+        residuals = at.residuals(system.jets(begin), system.split(begin)[1])
         if not all(np.isfinite(r).all() for r in residuals):
             return None
         steps, squares = gauss_newton(system, begin, steps=_MOST_STEPS), squares_of(residuals)
+        if like is None and system.unknowns:
+            other = gauss_newton(system, self._data_first(system, begin), steps=_MOST_STEPS)
+            steps = other if other.loss < steps.loss else steps
         model.coefficients.assign(steps.c)
-        seen = self._judged(Solution.of(self.problem, model), unseen)
+        seen, loss = self._judged(Solution.of(self.problem, model, p=steps.p), unseen)
         if not math.isfinite(seen.zero_loss):  # as where the equation is singular at u = 0
             seen = replace(seen, zero_loss=float(squares.sum()))
         seconds = time.perf_counter() - began
-        return Stage(model, degree, system, squares, steps, unseen, seen, self.x, seconds)
+        return Stage(model, degree, system, squares, steps, unseen, seen, loss, self.x, seconds)
 
-    def _judged(self, solution: Solution, equations: Equations) -> AtOtherPoints:
-        """Judge a solution, and a network of zeros, at the points of equations."""
-        both = solution.jets(equations), zero_jets(equations)
-        squares, of_zero = (squares_of(equations.residuals(jets)) for jets in both)
+    def _data_first(self, system: System, theta: Array) -> Array:
+        """Return θ after steps in which equations weigh little, then more and more.
+
+        From u = 0, where no residual depends on a coefficient of u, steps with equations that
+        outweigh the data end in a curved valley.
+        """
+        of_equations = np.arange(len(self.problem.terms)) < len(self.problem.residuals)
+        factors = np.array([rows.factors.max() for rows in system.equations.rows])
+        lightest = min(_LIGHTEST, factors[~of_equations].min() / factors[of_equations].max())
+        for factor in np.geomspace(lightest, 1, 1 + math.ceil(-math.log10(lightest))):
+            weighted = system.weighted(np.where(of_equations, factor, 1.0))
+            found = gauss_newton(weighted, theta, steps=_STEPS_OF_FACTOR)
+            theta = np.concatenate([found.c.ravel(), found.p])
+        return theta
+
+    def _judged(self, solution: Solution, equations: Equations) -> tuple[AtOtherPoints, float]:
+        """Judge a solution, and a network of zeros, at the points of equations.
+
+        The loss of the solution without data that have errors follows.
+        """
+        both, p = (solution.jets(equations), zero_jets(equations)), solution.parameters
+        squares, of_zero = (squares_of(equations.residuals(jets, p)) for jets in both)
         x = equations.rows[0].arrays[0]
         x = x[:: -(-len(x) // _FOR_SIZES)]
         sizes = sizes_of_conditions(self.problem, solution.field, x)
         weights = [rows.factors @ rows.factors for rows in equations.rows]
         sums = np.array([squares, of_zero, sizes, weights, [len(x)] * len(weights)], np.float64)
-        return judged([term.name for term in self.problem.terms], sums)
+        names = [term.name for term in self.problem.terms]
+        return judged(names, sums), float(squares @ self._exact)
+
+    def loss_of(self, equations: Equations, jets: Sequence[Sequence[Array]], p: Array) -> float:
+        """Return the loss at jets and unknowns without data that have errors (local)."""
+        return float(squares_of(equations.residuals(jets, p)) @ self._exact)
 
     def equations(
         self, model: Any, degree: int, draws: tuple[int, int] = _OF_SOLUTION
     ) -> list[Equations]:
         """Return the equations at the points that polynomials need, and at fewer unseen ones."""
         if math.prod(model.cells.shape) == 1:
-            count = int(_POINTS_PER_COLUMN * model.width)
+            count = int(
+                max(_POINTS_PER_COLUMN * model.width, (self._d == 1) * _ON_LINE * degree**2)
+            )
             counts = count, max(count // 2, 400)
             return [
                 self._points.scattered(n, draw=draw) for n, draw in zip(counts, draws, strict=True)
@@ -177,20 +241,23 @@ class PolynomialSolver:
 
     def _begin(self, system: System, like: Stage | None) -> Array:
         if like is None:
-            return self._constant(system) if self._start is None else system.fitted(self._start)
-        if math.prod(system.model.cells.shape) == 1:
-            return _padded(like.model, like.steps.c, system.model)
-        return system.fitted(Solution.of(self.problem, like.model).network_values)
+            c = self._constant(system) if self._start is None else system.fitted(self._start)
+        elif math.prod(system.model.cells.shape) == 1:
+            c = _padded(like.model, like.steps.c, system.model)
+        else:
+            c = system.fitted(like.solution.network_values)
+        return np.concatenate([c.ravel(), self._unknowns if like is None else like.steps.p])
 
     def _constant(self, system: System) -> Array:
         """Return coefficients of the constant u that suits the conditions best, if one does."""
         begin = np.zeros((1, system.width, system.outputs))
         first = len(self.problem.residuals)
-        r, slopes = system.equations.linearized(zero_jets(system.equations))
+        at = zero_jets(system.equations), self._unknowns
+        terms = [term for term in system.equations.linearized(*at)[first:] if term.by_jets]
         # A constant has the same value at all points that a condition asks for, as a periodic one.
-        by_value = [np.sum([s[:, 0] for s in of_term], axis=0) for of_term in slopes[first:]]
+        by_value = [np.sum([s[:, 0] for s in term.by_jets], axis=0) for term in terms]
         rows = [slope.transpose(0, 2, 1).reshape(-1, system.outputs) for slope in by_value]
-        values = [r_of_term.ravel() for r_of_term in r[first:]]
+        values = [term.residuals.ravel() for term in terms]
         if rows and np.isfinite(np.concatenate(values)).all():
             found = np.linalg.lstsq(np.concatenate(rows), -np.concatenate(values), 1e-10)[0]
             begin[0, 0] = np.nan_to_num(found)
@@ -200,14 +267,13 @@ class PolynomialSolver:
         """Return whether functions are free, or u = 0 is the solution, of which others tell."""
         if not stage.judged.zero_loss > 0.0:
             return True
-        system, (c,), solution = stage.system, stage.steps.c, stage.solution
-        factor = system.triangle(system.linearized(stage.steps.c)[1])
+        system, solution = stage.system, stage.solution
+        factor = triangle(system.dense(system.linearized(stage.theta)))
         x = self.problem.domain.sample(_FREE_POINTS, seed=0, method="sobol")
         means, u = self.problem.means(x), solution(x)
 
         def changes(columns: Array) -> Array:
-            by_output = columns.T.reshape(-1, system.outputs, system.width)
-            moved = [solution.at((c + d.T).ravel())(x) for d in by_output]
+            moved = [solution.at(stage.theta + d)(x) for d in columns.T]
             return np.array([np.linalg.norm(means * (v - u), axis=0) for v in moved])
 
         return bool(free_of(factor, system.values(x), smooth_functions(self.problem, x), changes))
@@ -253,28 +319,57 @@ def error_of(
     began, solution, d = time.perf_counter(), stage.solution, stage.x.shape[1]
     richer, degree = _richer(solver, stage, d, most_operations)
     at, unseen = solver.equations(richer, degree, _OF_ERROR)
-    system, nothing = System(at, richer, solution.jets(at)), np.zeros(richer.coefficients.shape)
-    richer.coefficients.assign(-system.step(*system.linearized(nothing))[0])
-    jets, of_correction = (
-        each.jets(unseen) for each in (solution, Solution.of(solver.problem, richer))
-    )
+    system, jets = System(at, richer, solution.jets(at)), solution.jets(unseen)
+    start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
+    c, p = system.split(start - system.step(system.linearized(start))[0])
+    richer.coefficients.assign(c)
+    both = Solution.of(solver.problem, stage.model, richer, p=p)
+    if statistical_terms(solver.problem):
+        # Errors of the data leave a residual that no richer functions make smaller.
+        seconds = time.perf_counter() - began
+        return Difference(solution, both, 1.0).estimate(
+            (stage.x, inside),
+            fall=fall_of(stage.judged.zero_loss, stage.judged.validation_loss),
+            seconds=seconds,
+            precision="float64",
+            free={},
+            unknowns={n: (u, both.unknowns[n]) for n, u in solution.unknowns.items()},
+        )
+    of_correction = Solution.of(solver.problem, richer, p=p).jets(unseen)
     together = [
         [z + dz for z, dz in zip(*of_term, strict=True)]
         for of_term in zip(jets, of_correction, strict=True)
     ]
-    before, after = (float(squares_of(unseen.residuals(z)).sum()) for z in (jets, together))
-    behind = nothing.ravel()
+    own, behind = stage.steps.c.ravel(), np.zeros(c.size)
+    d = np.split(stage.steps.direction, [own.size])
     corrected = _Corrected(
-        Solution.of(solver.problem, stage.model, richer),
-        np.concatenate([solution.theta, behind]),
-        before,
-        after,
+        both,
+        np.concatenate([own, behind, stage.steps.p]),
+        solver.loss_of(unseen, jets, stage.steps.p),
+        solver.loss_of(unseen, together, p),
         stage.judged.zero_loss,
-        LastStep(np.concatenate([stage.steps.direction.ravel(), behind]), stage.steps.size),
+        LastStep(np.concatenate([d[0], behind, d[1]]), stage.steps.size),
     )
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
     error = estimate_by([corrected], solver.problem, prediction, began, (), converges=False)
     return if_converged(error, corrected, (stage.x, inside), ())
+
+
+def linearized_of(stage: Stage) -> Linearized | None:
+    """Return how errors of the data move coefficients and unknowns; None without any (local)."""
+    began, system, problem = time.perf_counter(), stage.system, stage.problem
+    if not statistical_terms(problem) or not problem.residuals:
+        return None
+    if stage.theta.size > MOST_PARAMETERS:
+        return Linearized.not_known(f"{stage.theta.size:,} coefficients are too many to linearize")
+    terms = system.linearized(stage.theta)
+    j, ends = system.dense(terms).T, np.cumsum([term.residuals.size for term in terms])
+    rows = [
+        np.column_stack([of_term, term.residuals.ravel()])
+        for of_term, term in zip(np.split(j, ends[:-1]), terms, strict=True)
+    ]
+    factors = factors_of(problem, rows, [each.factors[0] for each in system.equations.rows])
+    return linearized_by(factors, problem, stage.theta, began)
 
 
 def _richer(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from sciml_par.training.solving.cell_points import cell_of
 from sciml_par.training.solving.polynomial_stage import Stage
+from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
 
@@ -68,7 +69,9 @@ def _divided(
 
 
 def _squares_at_points(stage: Stage) -> tuple[Array, Array]:
-    """Return the points of all terms at which a stage was judged, and the squares there."""
-    residuals = stage.unseen.residuals(stage.solution.jets(stage.unseen))
-    x = [rows.arrays[0].numpy() for rows in stage.unseen.rows]
-    return np.concatenate(x), np.concatenate([np.sum(np.square(r), axis=0) for r in residuals])
+    """Return the points at which a stage was judged, and squares there; not of data with errors."""
+    residuals = stage.unseen.residuals(stage.solution.jets(stage.unseen), stage.steps.p)
+    pairs, noisy = zip(stage.unseen.rows, residuals, strict=True), statistical_terms(stage.problem)
+    kept = [(rows.arrays[0].numpy(), r) for rows, r in pairs if rows.term.name not in noisy]
+    squares = [np.sum(np.square(r), axis=0) for _, r in kept]
+    return np.concatenate([x for x, _ in kept]), np.concatenate(squares)

@@ -41,7 +41,7 @@ _SEED, _DTYPE = 421, "float64"
 _ROWS_PER_PARAMETER = 2
 _PHYSICS, _KNOWN, _UNKNOWN = _KINDS = ("physics", "known", "unknown")
 _MOST_RELATIVE = 100.0
-_MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
+MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ def _obstacle(stack: Stack, members: int, asked: bool | None, samples: bool) -> 
         )
     if asked is None and members > _MOST_MEMBERS:
         return f"of more than {_MOST_MEMBERS} members it is found by train(…, uncertainty=True)"
-    if stack.layout.size > _MOST_PARAMETERS:
+    if stack.layout.size > MOST_PARAMETERS:
         return (
-            f"the model has {stack.layout.size:,} parameters, and at most {_MOST_PARAMETERS:,} "
+            f"the model has {stack.layout.size:,} parameters, and at most {MOST_PARAMETERS:,} "
             f"can be linearized; take a smaller network"
         )
     return ""
@@ -155,7 +155,8 @@ class Jacobians:
         began, group = time.perf_counter(), self._ready.group
         try:
             factors = self.factors(number, theta)
-            solve = partial(self._solved, factors, number, theta, began)
+            setup = next(each for each in self._stack.setups if each.number == number)
+            solve = partial(linearized_by, factors, setup.problem, theta, began)
             return group.on_root(lambda: as_training_error(solve))
         except SciMLParError as error:  # a training of days is not to be lost for this
             why = f"its linearization failed: {one_line(error)}"
@@ -182,15 +183,11 @@ class Jacobians:
             self._objective.prepare_jacobian(at, batch)
             self._prepared = True
         residuals, jacobians = self._objective.jacobian(at, batch)
-        kinds = [_kind_of(setup.problem, term.name) for term in self._stack.terms]
-        found: dict[str, list[Array]] = {kind: [] for kind in _KINDS}
-        for kind, r, j, each in zip(kinds, residuals, jacobians, batch, strict=True):
-            weight = 1.0 if kind == _PHYSICS else _weight(each)
-            found[kind].append(np.column_stack([j.numpy().T, r.numpy()]) / weight)
-        none = np.empty((0, len(theta) + 1))
-        physics, known, unknown = (_triangle([none, *found[kind]]) for kind in _KINDS)
-        counts = sum(map(len, found[_KNOWN])), sum(map(len, found[_UNKNOWN]))
-        return Factors(physics, known, unknown, counts)
+        rows = [
+            np.column_stack([j.numpy().T, r.numpy()])
+            for r, j in zip(residuals, jacobians, strict=True)
+        ]
+        return factors_of(setup.problem, rows, [_weight(each) for each in batch])
 
     def _feed(self, problem: Problem, trained: RankFeed) -> RankFeed:
         """Return points that determine all parameters, where the domain can be sampled."""
@@ -215,42 +212,51 @@ class Jacobians:
         known = () if traced is None else traced.components[: len(problem.residuals)]
         return known or (1,)
 
-    def _solved(self, factors: Factors, number: int, theta: Array, began: float) -> Linearized:
-        setup = next(each for each in self._stack.setups if each.number == number)
-        problem, layout = setup.problem, self._stack.layout
-        q = layout.size_of_unknowns
-        solve = partial(
-            free_directions, factors.physics, unknowns=q, tolerance=tolerance_of(problem)
-        )
-        found, scale, left, reason = solve(factors.data(1.0)), 1.0, math.inf, ""
-        known, guessed = factors.rows
-        if guessed:
-            left = guessed - found.freedom * guessed / (known + guessed)
-            if left < 1.0:
-                reason = (
-                    f"noise='unknown' needs more observations than there are degrees of freedom; "
-                    f"there are {guessed} values and {found.freedom:.0f} degrees of freedom"
-                )
-            else:
-                scale = float(np.linalg.norm(factors.unknown[:, -1])) / math.sqrt(left)
-                found = solve(factors.data(scale))
-        answer = Linearized(
-            steps=found.steps,
-            shift=found.shift[len(theta) - q :],
-            parameters=np.asarray(theta[len(theta) - q :], np.float64),
-            unknowns=dict(problem.unknowns),
-            rows=known + guessed,
-            chi_square=float(np.sum(factors.data(scale)[:, -1] ** 2)),
-            freedom=found.freedom,
-            degrees=left,
-            scale=scale,
-            dependence=found.dependence,
-            reason=reason,
-            seconds=time.perf_counter() - began,
-        )
-        answer = replace(answer, steps=_limited(answer))
-        names = names_of_numbers(problem.unknowns)
-        return replace(answer, reason=reason or unknown_before_the_end(answer, names))
+
+def factors_of(problem: Problem, rows: Sequence[Array], weights: Sequence[float]) -> Factors:
+    """Return the factors of [J r] of each term, [n, p + 1], with these √(w/N) of rows (local)."""
+    found: dict[str, list[Array]] = {kind: [rows[0][:0]] for kind in _KINDS}
+    for term, each, weight in zip(problem.terms, rows, weights, strict=True):
+        kind = _kind_of(problem, term.name)
+        found[kind].append(each if kind == _PHYSICS else each / weight)
+    physics, known, unknown = (_triangle(found[kind]) for kind in _KINDS)
+    counts = sum(map(len, found[_KNOWN])), sum(map(len, found[_UNKNOWN]))
+    return Factors(physics, known, unknown, counts)
+
+
+def linearized_by(factors: Factors, problem: Problem, theta: Array, began: float) -> Linearized:
+    """Return the distribution of parameters θ: [p], unknowns last, by the factors there (local)."""
+    names = names_of_numbers(problem.unknowns)
+    q = len(names)
+    solve = partial(free_directions, factors.physics, unknowns=q, tolerance=tolerance_of(problem))
+    found, scale, left, reason = solve(factors.data(1.0)), 1.0, math.inf, ""
+    known, guessed = factors.rows
+    if guessed:
+        left = guessed - found.freedom * guessed / (known + guessed)
+        if left < 1.0:
+            reason = (
+                f"noise='unknown' needs more observations than there are degrees of freedom; "
+                f"there are {guessed} values and {found.freedom:.0f} degrees of freedom"
+            )
+        else:
+            scale = float(np.linalg.norm(factors.unknown[:, -1])) / math.sqrt(left)
+            found = solve(factors.data(scale))
+    answer = Linearized(
+        steps=found.steps,
+        shift=found.shift[len(theta) - q :],
+        parameters=np.asarray(theta[len(theta) - q :], np.float64),
+        unknowns=dict(problem.unknowns),
+        rows=known + guessed,
+        chi_square=float(np.sum(factors.data(scale)[:, -1] ** 2)),
+        freedom=found.freedom,
+        degrees=left,
+        scale=scale,
+        dependence=found.dependence,
+        reason=reason,
+        seconds=time.perf_counter() - began,
+    )
+    answer = replace(answer, steps=_limited(answer))
+    return replace(answer, reason=reason or unknown_before_the_end(answer, names))
 
 
 def _limited(found: Linearized) -> Array:
