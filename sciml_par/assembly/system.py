@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.algebra.banded import Block, by_blocks, common_rows
-from sciml_par.algebra.dense import by_normal_equations, by_orthogonal_factors
+from sciml_par.algebra.dense import by_normal_equations, by_orthogonal_factors, triangle
 from sciml_par.assembly.columns import columns_at
 from sciml_par.assembly.equations import Equations, Linearized, Request
 
@@ -86,9 +86,15 @@ class System:
         """Return the derivatives of the rows by the coefficients, window by window (local)."""
         return [self._block(window, terms) for window in range(self.windows)]
 
-    def step(self, terms: Sequence[Linearized]) -> tuple[Array, float]:
-        """Return argmin_d |J d − r|, and the least |J d − r|² (local)."""
+    def step(self, terms: Sequence[Linearized], *, fixed: bool = False) -> tuple[Array, float]:
+        """Return argmin_d |J d − r|, and the least |J d − r|² (local).
+
+        fixed : unknowns do not move; of one window.
+        """
         r = _flat(terms)
+        if fixed and self.unknowns:
+            d, left = by_orthogonal_factors(self.dense(terms)[: -self.unknowns], r)
+            return np.concatenate([d, np.zeros(self.unknowns)]), left
         if self.windows == 1:
             # With unknowns, light rows of data may be all that determines a column.
             solve = by_orthogonal_factors if self.unknowns else by_normal_equations
@@ -111,6 +117,10 @@ class System:
         for first, block in zip(np.cumsum([0, *widths]), blocks, strict=False):
             columns[first : first + len(block.columns), block.rows] = block.columns
         return columns
+
+    def triangle(self, terms: Sequence[Linearized]) -> Array:
+        """Return R of the QR factorization of J (local)."""
+        return triangle(self.dense(terms))
 
     def _by_unknowns(self, terms: Sequence[Linearized]) -> Array:
         parts = [each.by_unknowns.reshape(self.unknowns, each.residuals.size) for each in terms]
@@ -209,18 +219,20 @@ class Solved:
     size: float
 
 
-def gauss_newton(system: System, theta: Array, *, steps: int) -> Solved:
+def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = False) -> Solved:
     """Return the end of steps of Gauss–Newton from θ, each halved until the loss falls (local).
 
     They end where a step finds what the linear equations foresee, or where a whole step leaves more
     than half of the loss. With unknowns, of which errors of data leave a loss at the end, they end
     where the linear equations foresee no fall.
+
+    fixed : unknowns do not move.
     """
     terms = system.linearized(theta)
     r = _flat(terms)
     loss, size, d, number = float(r @ r), 1.0, np.zeros_like(theta), 0
     while number < steps:
-        (d, foreseen), size, before = system.step(terms), 1.0, loss
+        (d, foreseen), size, before = system.step(terms, fixed=fixed), 1.0, loss
         if system.unknowns and before - foreseen < _NO_GAIN * before:
             d = np.zeros_like(d)
             break

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
-from sciml_par.algebra.dense import triangle
 from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.propagation.cells import Cells
+from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.linearized import Linearized
@@ -173,10 +173,15 @@ class PolynomialSolver:
         residuals = at.residuals(system.jets(begin), system.split(begin)[1])
         if not all(np.isfinite(r).all() for r in residuals):
             return None
-        steps, squares = gauss_newton(system, begin, steps=_MOST_STEPS), squares_of(residuals)
+        squares, begins = squares_of(residuals), [begin]
         if like is None and system.unknowns:
-            other = gauss_newton(system, self._data_first(system, begin), steps=_MOST_STEPS)
-            steps = other if other.loss < steps.loss else steps
+            observed = any(isinstance(each, Observations) for each in self.problem.conditions)
+            # Without data there may be many solutions; the start says which one is sought.
+            first = gauss_newton(system, begin, steps=_MOST_STEPS, fixed=True)
+            begins = [np.concatenate([first.c.ravel(), first.p])]
+            begins += [self._data_first(system, begin)] if observed else []
+        ends = [gauss_newton(system, each, steps=_MOST_STEPS) for each in begins]
+        steps = min(ends, key=lambda each: each.loss)
         model.coefficients.assign(steps.c)
         seen, loss = self._judged(Solution.of(self.problem, model, p=steps.p), unseen)
         if not math.isfinite(seen.zero_loss):  # as where the equation is singular at u = 0
@@ -194,7 +199,7 @@ class PolynomialSolver:
         factors = np.array([rows.factors.max() for rows in system.equations.rows])
         lightest = min(_LIGHTEST, factors[~of_equations].min() / factors[of_equations].max())
         for factor in np.geomspace(lightest, 1, 1 + math.ceil(-math.log10(lightest))):
-            weighted = system.weighted(np.where(of_equations, factor, 1.0))
+            weighted = system.weighted([factor if each else 1.0 for each in of_equations])
             found = gauss_newton(weighted, theta, steps=_STEPS_OF_FACTOR)
             theta = np.concatenate([found.c.ravel(), found.p])
         return theta
@@ -268,7 +273,7 @@ class PolynomialSolver:
         if not stage.judged.zero_loss > 0.0:
             return True
         system, solution = stage.system, stage.solution
-        factor = triangle(system.dense(system.linearized(stage.theta)))
+        factor = system.triangle(system.linearized(stage.theta))
         x = self.problem.domain.sample(_FREE_POINTS, seed=0, method="sobol")
         means, u = self.problem.means(x), solution(x)
 

@@ -49,15 +49,15 @@ def solve(
     """Solve a problem until its estimated relative error is below a tolerance (collective).
 
     The methods are tried in this order, each while the residual at unseen points falls:
-    polynomials of growing degree on the box, then in windows, where residuals are functions of u
-    and two derivatives (`sciml_par.networks.Polynomials`); random features of growing number, whose
-    output layer is solved for (`LeastSquares`), each beginning with the solution before; random
-    features in `Windows` of growing number, in up to three dimensions; windows that are split or
-    get more features where the residual is largest; corrections of the best solution by further
-    features; a network by `LevenbergMarquardt` whose points follow the residual, and a second one
-    for its error where features cannot tell it.
-    Where unknowns are found from data with noise, the network alone is trained, until numerical
-    errors are a tenth of what the noise leaves open.
+    polynomials of growing degree on the box, then in windows, where residuals are functions of u,
+    two derivatives and unknown coefficients (`sciml_par.networks.Polynomials`); random features of
+    growing number, whose output layer is solved for (`LeastSquares`), each beginning with the
+    solution before; random features in `Windows` of growing number, in up to three dimensions;
+    windows that are split or get more features where the residual is largest; corrections of the
+    best solution by further features; a network by `LevenbergMarquardt` whose points follow the
+    residual, and a second one for its error where features cannot tell it. Data with noise are
+    fitted by polynomials, or else a network alone, until numerical errors are a tenth of what the
+    noise leaves open.
 
     On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
     equal share of the tolerance and of the remaining time, from the end of the one before. The
