@@ -6,20 +6,26 @@ takes longer than the arithmetic of a window, and here all of a window stays in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import Axes, Operator, matrix_of, order_of
 from sciml_par._tensorflow import tf
 from sciml_par.assembly.equations import Request
 from sciml_par.networks.propagation.propagation import Propagated
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+MOST_IN_WINDOWS = 2
+"""The order of derivatives of products with weights of windows."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,10 @@ def jets_of(model: Any, c: Array, request: Request) -> Array:
 def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     """Yield the jets of a model's columns, window by window (local)."""
     n, count = len(request.x), len(model.cells.kept)
-    at = Propagated.at(tf.constant(request.x), request.second)
+    d, operators = request.x.shape[1], request.operators
+    box = math.prod(model.cells.shape) == 1
+    second = np.array([matrix_of(each, d) for each in operators if not box]).reshape(-1, d, d)
+    at = Propagated.at(tf.constant(request.x), second)
     numbers, weight, inside, scale = model.cells.at(at)
     place = numbers.numpy()
     jets = np.stack([_whole(part, len(place)) for part in _parts(weight)])
@@ -51,8 +60,8 @@ def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     z, jets = np.stack([each.numpy()[order] for each in inside]), jets[:, order]
     ends = np.searchsorted(place[order], np.arange(count + 1))
     for number, (a, b) in enumerate(pairwise(ends)):
-        found = _products(model.exponents, z[:, a:b], scale[number], request.second)
-        yield Columns(rows[a:b], _weighted(found, jets[:, a:b], request.second))
+        found = _products(model.exponents, z[:, a:b], scale[number], operators)
+        yield Columns(rows[a:b], found if box else _weighted(found, jets[:, a:b], second))
 
 
 def _parts(of: Propagated) -> list[Any]:
@@ -63,43 +72,35 @@ def _whole(part: Any, n: int) -> Array:
     return np.zeros(n) if part is None else np.broadcast_to(part.numpy()[0], n)
 
 
-def _products(exponents: Integers, z: Array, scale: Array, second: Array) -> Array:
+def _products(exponents: Integers, z: Array, scale: Array, operators: Sequence[Operator]) -> Array:
     """Return the jets of Π_i T_e(z_i), whose coordinates have the slopes `scale`: [Q, M, k]."""
     (count, d), k = exponents.shape, z.shape[1]
+    highest = max([2, *(order_of(each) for each in operators if each)])
+    powers = np.arange(highest + 1)[:, None, None]
     tables = [
-        _chebyshev(z[i], int(exponents[:, i].max())) * scale[i] ** np.arange(3)[:, None, None]
-        for i in range(d)
+        _chebyshev(z[i], int(exponents[:, i].max()), highest) * scale[i] ** powers for i in range(d)
     ]
 
-    def product(orders: tuple[int, ...]) -> Array:
+    def product(axes: Axes) -> Array:
         found = np.ones((count, k))
-        for i, order in enumerate(orders):
+        for i in range(d):
+            order = axes.count(i)
             if order or exponents[:, i].any():
                 found *= tables[i][order][exponents[:, i]]
         return found
 
-    unit = np.eye(d, dtype=int)
-    jets = np.empty((1 + d + len(second), count, k))
-    jets[0] = product((0,) * d)
-    for i in range(d):
-        jets[1 + i] = product(tuple(unit[i]))
-    known: dict[tuple[int, int], Array] = {}
-    for matrix, jet in zip(second, jets[1 + d :], strict=True):
-        jet[...] = 0.0
-        for i in range(d):
-            for j in range(i, d):
-                factor = matrix[i, i] if i == j else matrix[i, j] + matrix[j, i]
-                if factor:
-                    if (i, j) not in known:
-                        known[i, j] = product(tuple(unit[i] + unit[j]))
-                    jet += factor * known[i, j]
+    jets = np.zeros((1 + d + len(operators), count, k))
+    for jet, axes in zip(jets, [(), *((i,) for i in range(d))], strict=False):
+        jet[...] = product(axes)
+    kept = cache(product)  # of several operators
+    for jet, operator in zip(jets[1 + d :], operators, strict=True):
+        for axes, factor in operator:
+            jet += factor * kept(axes)
     return jets
 
 
 def _weighted(jets: Array, weight: Array, second: Array) -> Array:
     """Return the jets of w φ: [Q, M, k] for jets of w: [Q, k]."""
-    if np.all(weight[0] == 1) and not weight[1:].any():
-        return jets
     value, d = jets[0].copy(), second.shape[1]
     first = jets[1 : 1 + d].copy()
     jets *= weight[0]
@@ -112,15 +113,14 @@ def _weighted(jets: Array, weight: Array, second: Array) -> Array:
     return jets
 
 
-def _chebyshev(z: Array, degree: int) -> Array:
-    """Return T_0 … T_degree at z: [k], with two derivatives, [3, degree + 1, k]."""
-    found = np.zeros((3, degree + 1, len(z)))
-    t, t1, t2 = found
-    t[0] = 1.0
+def _chebyshev(z: Array, degree: int, highest: int) -> Array:
+    """Return T_0 … T_degree at z: [k], with their derivatives, [highest + 1, degree + 1, k]."""
+    t = np.zeros((highest + 1, degree + 1, len(z)))
+    t[0, 0] = 1.0
     if degree:
-        t[1], t1[1] = z, 1.0
+        t[0, 1], t[1, 1] = z, 1.0
+    orders = np.arange(1, highest + 1)[:, None]
     for k in range(1, degree):
-        t[k + 1] = 2 * z * t[k] - t[k - 1]
-        t1[k + 1] = 2 * t[k] + 2 * z * t1[k] - t1[k - 1]
-        t2[k + 1] = 4 * t1[k] + 2 * z * t2[k] - t2[k - 1]
-    return found
+        t[:, k + 1] = 2 * z * t[:, k] - t[:, k - 1]
+        t[1:, k + 1] += 2 * orders * t[:-1, k]
+    return t

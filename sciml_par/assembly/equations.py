@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import Operator, operator_of_matrix, order_of
 from sciml_par._tape import is_watched
 from sciml_par._tensorflow import tf
 from sciml_par.problems.fields.field import Field
@@ -35,19 +36,19 @@ class NotByJetsError(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """Points x: [n, d] at which a residual asks for u, ∇u and operators `second`: [K, d, d]."""
+    """Points x: [n, d] at which a residual asks for u, ∇u and K operators of order two to four."""
 
     x: Array
-    second: Array
+    operators: tuple[Operator, ...] = ()
 
     @property
     def size(self) -> int:
         """Q = 1 + d + K, the numbers of each component of u at a point."""
-        return 1 + self.x.shape[1] + len(self.second)
+        return 1 + self.x.shape[1] + len(self.operators)
 
-    def holds(self, x: Array, second: Array, places: tuple[int, ...]) -> bool:
+    def holds(self, x: Array, operators: tuple[Operator, ...], places: tuple[int, ...]) -> bool:
         """Return whether it answers for these points, with these operators at places."""
-        return np.array_equal(self.x, x) and np.array_equal(self.second[list(places)], second)
+        return np.array_equal(self.x, x) and tuple(self.operators[p] for p in places) == operators
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,7 @@ class Equations:
     Raises
     ------
     NotByJetsError
-        A residual asks for more than values and two derivatives, or couples points; or a term has
-        no points.
+        A residual couples points, or differentiates u itself; or a term has no points.
     """
 
     def __init__(
@@ -116,6 +116,12 @@ class Equations:
             _traced(problem, term, of_term, weights)
             for term, of_term, weights in zip(problem.terms, arrays, factors, strict=True)
         ]
+
+    @property
+    def order(self) -> int:
+        """The highest order of operators that residuals ask for; 1 without any."""
+        asked = [request.operators for rows in self.rows for request in rows.requests]
+        return max([1, *(order_of(each) for operators in asked for each in operators if each)])
 
     def weighted(self, factors: Sequence[float]) -> Equations:
         """Return the same terms with these factors of √w (local)."""
@@ -169,14 +175,14 @@ def _field(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Field:
     """Return u with these jets, which answer in the order of the calls, and with unknowns p."""
     calls, d = iter(rows.calls), problem.domain.dimension
 
-    def jet(x: Any, second: Any) -> tuple[Any, Any, Any]:
+    def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
         number, places = next(calls, (-1, ()))
         # What is answered must be what is asked, also where a residual branches by u.
-        if number < 0 or not rows.requests[number].holds(x.numpy(), second, places):
+        if number < 0 or not rows.requests[number].holds(x.numpy(), operators, places):
             raise NotByJetsError("requests that depend on u")
         t = tf.transpose(z[number], [2, 1, 0])
-        operators = [t[..., 1 + d + place] for place in places]
-        stacked = tf.stack(operators, axis=-1) if operators else t[..., :0]
+        parts = [t[..., 1 + d + place] for place in places]
+        stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
         return t[..., 0], t[..., 1 : 1 + d], stacked
 
     return _of_jet(problem, jet, p)
@@ -194,18 +200,16 @@ def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
     d = problem.domain.dimension
     none = np.zeros((0, d, d))
 
-    def whole(x: Any, second: Any, higher: Any = ()) -> Any:
-        if higher:
-            raise NotByJetsError("derivatives of third and fourth order")
+    def whole(x: Any, second: Any, higher: Sequence[Operator] = ()) -> Any:
         matrices = np.asarray(second, np.float64).reshape(-1, d, d)
+        k = [len(matrices), *([len(higher)] if higher else [])]
         if not tf.executing_eagerly():  # a trial, of what an ansatz asks for
             shape = tf.shape(x)[0], problem.network_outputs
-            return tf.zeros(shape, x.dtype), *(
-                tf.zeros((*shape, k), x.dtype) for k in (d, len(matrices))
-            )
+            return tf.zeros(shape, x.dtype), *(tf.zeros((*shape, q), x.dtype) for q in (d, *k))
         if is_watched(x):
             raise NotByJetsError("derivatives by a tape of the residual itself")
-        return jet(x, matrices)
+        u, du, operators = jet(x, (*map(operator_of_matrix, matrices), *higher))
+        return u, du, *tf.split(operators, k, axis=-1)
 
     unknowns = values_by_name(problem, p) or None
     return problem.field(Field(lambda x: whole(x, none)[0], jet=whole), unknowns=unknowns)
@@ -220,7 +224,7 @@ def _traced(problem: Problem, term: Term, arrays: Sequence[Array], factors: Arra
     first, at_zero = _asked(problem, term, few, None)
     again, at_random = _asked(problem, term, few, np.random.default_rng(0))
     alike = len(first) == len(again) and all(
-        np.array_equal(a.x, b.x) and np.array_equal(a.second, b.second)
+        np.array_equal(a.x, b.x) and a.operators == b.operators
         for a, b in zip(first, again, strict=True)
     )
     n, whole = len(few[0]), (tf.is_tensor(at_zero) and at_zero.shape.rank == 2)
@@ -236,15 +240,10 @@ def _traced(problem: Problem, term: Term, arrays: Sequence[Array], factors: Arra
     for each in calls:
         number = keys.setdefault(each.x.tobytes(), len(requests))
         if number == len(requests):
-            requests.append(Request(each.x, each.second[:0]))
-        known = requests[number].second
-        at = []
-        for matrix in each.second:
-            same = [k for k, other in enumerate(known) if np.array_equal(matrix, other)]
-            at.append(same[0] if same else len(known))
-            known = known if same else np.concatenate([known, matrix[None]])
-        requests[number] = replace(requests[number], second=known)
-        places.append((number, tuple(at)))
+            requests.append(Request(each.x))
+        known = tuple(dict.fromkeys((*requests[number].operators, *each.operators)))
+        requests[number] = replace(requests[number], operators=known)
+        places.append((number, tuple(map(known.index, each.operators))))
     k = int(at_zero.shape[1])
     return Rows(term, tensors, factors, tuple(requests), tuple(places), k)
 
@@ -258,10 +257,9 @@ def _asked(
     """
     requests: list[Request] = []
 
-    def jet(x: Any, second: Array) -> tuple[Any, Any, Any]:
-        requests.append(Request(x.numpy(), second))
-        n, m = x.shape[0], problem.network_outputs
-        z = np.zeros((n, m, 1 + x.shape[1] + len(second)))
+    def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
+        requests.append(Request(x.numpy(), operators))
+        z = np.zeros((x.shape[0], problem.network_outputs, requests[-1].size))
         if rng is not None:
             z = rng.uniform(0.5, 1.5, z.shape)
             z[::2] += float(changed)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import operator_of_matrix
 from sciml_par._tape import is_watched
 from sciml_par._tensorflow import tf
 from sciml_par.assembly.at_points import AtPoints
@@ -96,7 +97,8 @@ class Solution(AtPoints):
         """Return the jet of the sum, by numbers alone where nobody differentiates it."""
         matrices, d = np.asarray(second, np.float64), x.shape[1]
         if tf.executing_eagerly() and not is_watched(x):
-            z = tf.constant(self._jet(Request(x.numpy(), matrices)).transpose(2, 1, 0))
+            operators = tuple(map(operator_of_matrix, matrices))
+            z = tf.constant(self._jet(Request(x.numpy(), operators)).transpose(2, 1, 0))
             return z[..., 0], z[..., 1 : 1 + d], z[..., 1 + d :]
         pairs = zip(self.models, self._coefficients, strict=True)
         jets = [model.jet([tf.constant(c)], x, matrices) for model, c in pairs]

@@ -128,7 +128,7 @@ class System:
 
     def values(self, x: Array) -> Array:
         """Return ∂u/∂θ for one window at x: [n, d] -> [n m, M m + q] (local)."""
-        (columns,) = columns_at(self.model, Request(x, np.zeros((0, x.shape[1], x.shape[1]))))
+        (columns,) = columns_at(self.model, Request(x))
         values = np.kron(columns.jets[0].T, np.eye(self.outputs))
         return np.hstack([values, np.zeros((len(values), self.unknowns))])
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._text import one_line
+from sciml_par.assembly.columns import MOST_IN_WINDOWS
 from sciml_par.errors import TrainingError
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
@@ -61,7 +62,7 @@ _TIMES_AS_LONG = 10.0
 def climb_by_polynomials(ladder: Ladder) -> str | None:
     """Solve with polynomials of growing degree, then in windows (collective).
 
-    Problems whose residuals are no functions of u and two derivatives at single points are left to
+    Problems whose residuals are no functions of u and its derivatives at single points are left to
     the other methods.
     """
     everyone = ladder.world.communicator
@@ -71,9 +72,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb = _Climb(ladder, *suited)
     try:
         best = climb.on_box()
-        few = ladder.problem.domain.dimension <= MOST_DIMENSIONS
-        # Cells are in the coordinates of the domain.
-        if best is not None and few and ladder.problem.scaled_box is None and not ladder.met:
+        if best is not None and _suits_windows(ladder.problem, best) and not ladder.met:
             climb.in_windows(best)
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
@@ -95,6 +94,12 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
     except Exception:  # another method says what is wrong with a residual
         return None
     return weighed, changes.sizes(weighed)
+
+
+def _suits_windows(problem: Problem, stage: Stage) -> bool:
+    """Return whether windows have the derivatives, and cells the coordinates of the domain."""
+    few = problem.domain.dimension <= MOST_DIMENSIONS
+    return few and stage.unseen.order <= MOST_IN_WINDOWS and problem.scaled_box is None
 
 
 @dataclass

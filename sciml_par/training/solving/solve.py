@@ -50,7 +50,7 @@ def solve(
 
     The methods are tried in this order, each while the residual at unseen points falls:
     polynomials of growing degree on the box, then in windows, where residuals are functions of u,
-    two derivatives and unknown coefficients (`sciml_par.networks.Polynomials`); random features of
+    its derivatives and unknown coefficients (`sciml_par.networks.Polynomials`); random features of
     growing number, whose output layer is solved for (`LeastSquares`), each beginning with the
     solution before; random features in `Windows` of growing number, in up to three dimensions;
     windows that are split or get more features where the residual is largest; corrections of the
