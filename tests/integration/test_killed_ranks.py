@@ -169,7 +169,10 @@ def test_a_rank_that_leaves_with_success_in_a_program_of_its_own_fails_the_launc
     wrapper = program.with_name("wrapper.py")
     wrapper.write_text(WRAPPER)
     said = run(wrapper, program, "eager", "leaves", ranks=2, fresh=True)
-    assert_named(1, 2, said, "(left with exit code 0|is gone)")
+    # Rank 0 may hear of it from rank 1, whose Python ends in order, before the wrapper ends.
+    if "Rank 1 ended the program while rank 0 waits in allreduce" not in said:
+        assert_named(1, 2, said, "(left with exit code 0|is gone)")
+    assert said.endswith("sciml_par: the job ends.\n")
 
 
 def test_a_rank_alone_on_its_host_is_named_by_the_other_host(program):

@@ -36,7 +36,7 @@ from sciml_par.problems import (
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training import Checkpoint, LeastSquares, Points, train
 from sciml_par.training.estimate.convergence import LARGE, if_converged, step_size
-from sciml_par.training.solving import by_windows
+from sciml_par.training.solving import by_polynomials, by_windows
 from sciml_par.training.solving import solve as module
 from sciml_par.training.solving.by_splits import climb_by_splits
 from sciml_par.training.solving.ladder import Ladder
@@ -103,10 +103,7 @@ def test_an_inverse_problem():
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="a minute, and more ranks show nothing else")
 def test_an_inverse_problem_with_noise(capsys: pytest.CaptureFixture[str]):
-    """The steps of random features end at D = 0.585, far from the least squares.
-
-    It ends where the numerical error no longer counts, which is no reason for a warning.
-    """
+    """It ends where the numerical error no longer counts, which is no reason for a warning."""
     problem = problem_by_name("inverse-diffusion", noise=0.05, initial=True, seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResultWarning)
@@ -121,7 +118,8 @@ def test_an_inverse_problem_with_noise(capsys: pytest.CaptureFixture[str]):
 
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
-def test_a_network_that_ends_after_the_time_has_no_error() -> None:
+def test_a_network_that_ends_after_the_time_has_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_polynomials, "climb_by_polynomials", lambda ladder: None)
     problem = problem_by_name("inverse-diffusion", noise=0.05, initial=True, seed=0)
     with pytest.warns(ResultWarning, match="no time was left to estimate it"):
         result = solve(problem, seconds=1.0, progress=False)
@@ -306,22 +304,23 @@ def test_where_zero_is_the_solution_there_is_no_relative_error():
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "climb_by_windows", lambda ladder: None)  # for more time
-    monkeypatch.setattr(module, "climb_by_splits", lambda ladder: None)
+    monkeypatch.setattr(by_polynomials, "climb_by_polynomials", lambda ladder: None)
+    for name in ("climb_by_features", "climb_by_windows", "climb_by_splits"):
+        monkeypatch.setattr(module, name, lambda ladder: None)  # for more time
     options = {"tolerance": 1e-13, "progress": False}
     checkpoint = Checkpoint(tmp_path / "run")
     with pytest.raises(InputError, match="no checkpoint"):
         solve(_front(), checkpoint=checkpoint, resume=True, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        first = solve(_front(), checkpoint=checkpoint, seconds=60, **options)
+        first = solve(_front(), checkpoint=checkpoint, seconds=20, **options)
     assert type(first.networks[0]).__name__ == "MLP"
     with pytest.raises(InputError, match="holds checkpoints"):
         solve(_front(), checkpoint=checkpoint, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        second = solve(_front(), checkpoint=checkpoint, seconds=60, resume=True, **options)
+        second = solve(_front(), checkpoint=checkpoint, seconds=20, resume=True, **options)
     assert second.members[0].steps > first.members[0].steps
     with pytest.raises(InputError, match="another training"):
-        solve(_front(0.004), checkpoint=checkpoint, seconds=60, resume="auto", **options)
+        solve(_front(0.004), checkpoint=checkpoint, seconds=20, resume="auto", **options)
 
 
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")

@@ -146,7 +146,7 @@ class _Climb:
             few = number >= _LEAST_STAGES and self._d <= MOST_DIMENSIONS
             if ladder.decided(exact or few and fall < _FALL):
                 break
-        if best is not None and (self._d > MOST_DIMENSIONS or ladder.left() <= 0):
+        if best is not None and (not _suits_windows(self.problem, best) or ladder.left() <= 0):
             self._conclude_once(best)
         return best
 
