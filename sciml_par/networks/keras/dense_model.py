@@ -14,13 +14,8 @@ from sciml_par.networks.models.fourier_features import FourierFeatures
 from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.periodic_embedding import PeriodicEmbedding
 from sciml_par.networks.models.random_features import RandomFeatures
-from sciml_par.networks.propagation.dense_chain import (
-    DenseChain,
-    DenseLayer,
-    FloatArray,
-    Place,
-    Scaling,
-)
+from sciml_par.networks.propagation.dense_chain import DenseChain, Scaling
+from sciml_par.networks.propagation.weights_of import DenseLayer, FloatArray, Place
 
 _OPERATIONS = {
     "Sin": "sin",
@@ -63,7 +58,11 @@ def dense_chain(model: Any) -> DenseChain | None:
             layers.append(_dense_layer(operation, places))
         else:
             return None
-    return DenseChain(tuple(scalings), tuple(layers)) if layers else None
+    if not layers:
+        return None
+    weight = layers[0].weight
+    shape = (model.trainable_variables[weight] if isinstance(weight, int) else weight).shape
+    return DenseChain(int(shape[0]), tuple(scalings), tuple(layers))
 
 
 def _operations(model: Any) -> Iterator[Any]:

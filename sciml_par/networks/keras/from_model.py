@@ -79,7 +79,7 @@ def _network_of_ours(model: Any, d: int, m: int, dtype: str) -> Network:
     """Return the network of a class of this package: `apply` and `jet` take its weights."""
     _check_numbers(model, (model.input_size, d), (model.output_size, m))
     trial.check_weights(model, dtype)
-    chain = model.records() if hasattr(model, "records") else dense_chain(model)
+    chain = dense_chain(model) or model.records()
     if isinstance(chain, DenseChain):
         return _network_of_chain(model, chain)
     variables = tuple(model.trainable_variables)

@@ -18,7 +18,7 @@ from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.partition import Pairs, Partition
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
-from sciml_par.networks.propagation.propagation import Part, Propagated, in_parts
+from sciml_par.networks.propagation.propagation import Propagated, in_parts, joined
 from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
@@ -174,7 +174,7 @@ class WindowedModel(PropagatedModel):
         weight, a = self.partition.in_window(place, x)
         for kernel, bias in hidden:
             a = a.dense(kernel, bias).activate(self._function)
-        return _below(weight * a, weight)
+        return joined([weight * a, weight], 0)
 
     @property
     def inner_config(self) -> dict[str, Any]:
@@ -190,6 +190,12 @@ class WindowedModel(PropagatedModel):
     def hidden_layers(self) -> list[tuple[Any, Any]]:
         """Kernels [K, w, w′] and biases [K, w′] of the hidden layers."""
         return list(self._layers_of_windows[:-1])
+
+    def jet(  # type: ignore[override]
+        self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None
+    ) -> tuple[tf.Tensor, ...]:
+        """Compute as `MLP.jet` up to the second order (pure, local)."""
+        return super().jet(parameters, x, second, record_of)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
@@ -255,38 +261,15 @@ def _check_part(number: int, what: str, count: int) -> None:
 def _dense(of: WeightsOf, kernel: Any, bias: Any, a: Propagated, pairs: Pairs) -> Propagated:
     """Return a W_k + b_k, with the weights of the window of each pair."""
     weight = tf.gather(of(kernel), pairs.numbers)
-    parts = [a.value, *a.first, *a.operators]
-    products = [None if part is None else _product(weight, part) for part in parts]
-    record = of.record(kernel, bias, windows=pairs.numbers)
-    if record is not None:
-        inputs = [_full(part, a.value) for part in parts]
-        like = products[0]
-        products = list(record(inputs, [_full(part, like) for part in products]))
-    products[0] = products[0] + tf.transpose(tf.gather(of(bias), pairs.numbers))
-    d = len(a.first)
-    return Propagated(products[0], tuple(products[1 : 1 + d]), tuple(products[1 + d :]), a.second)
 
+    def products(parts: list[Any]) -> list[Any]:
+        """Multiply a: [w, P], or [w, 1], with weights [P, w, w′] of each pair -> [w′, P]."""
+        return [
+            tf.einsum("pab,a->bp", weight, part[:, 0])
+            if part.shape[1] == 1
+            else tf.einsum("pab,ap->bp", weight, part)
+            for part in parts
+        ]
 
-def _product(weight: Any, part: Any) -> Any:
-    """Multiply a: [w, P], or [w, 1], with weights [P, w, w′] of each pair -> [w′, P]."""
-    if part.shape[1] == 1:
-        return tf.einsum("pab,a->bp", weight, part[:, 0])
-    return tf.einsum("pab,ap->bp", weight, part)
-
-
-def _full(part: Part, like: Any) -> Any:
-    return tf.zeros_like(like) if part is None else part + tf.zeros_like(like)
-
-
-def _below(above: Propagated, last: Propagated) -> Propagated:
-    """Return the units of both, one below the other."""
-
-    def both(a: Part, b: Part) -> Part:
-        return tf.concat([_full(a, above.value), _full(b, last.value)], axis=0)
-
-    return Propagated(
-        both(above.value, last.value),
-        tuple(map(both, above.first, last.first)),
-        tuple(map(both, above.operators, last.operators)),
-        above.second,
-    )
+    z = a.linear(products, of.record(kernel, bias, windows=pairs.numbers))
+    return z.shifted(tf.transpose(tf.gather(of(bias), pairs.numbers)))

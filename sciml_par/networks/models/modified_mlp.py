@@ -69,4 +69,4 @@ class ModifiedMLP(PropagatedModel):
         for layer in self._hidden[1:]:
             z = of.dense(layer, h).activate(self._activation)
             h = u + z * (v - u)
-        return of.dense(self._output, h)
+        return of.dense(self._output, h, last=True)

@@ -82,7 +82,7 @@ class PirateNet(PropagatedModel):
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
         """Return the network's output for a propagated x, with these weights (local)."""
-        return of.dense(self._output, self._before_output(of, x))
+        return of.dense(self._output, self._before_output(of, x), last=True)
 
     def _before_output(self, of: WeightsOf, x: Propagated) -> Propagated:
         h = self.embed(of, x)

@@ -17,7 +17,7 @@ from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.propagation.cells import Cells, of_one_axis
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
-from sciml_par.networks.propagation.propagation import Part, Propagated, in_parts
+from sciml_par.networks.propagation.propagation import Propagated, full, in_parts
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 if TYPE_CHECKING:
@@ -162,16 +162,19 @@ class Polynomials(PropagatedModel):
         if len(self.cells.kept) > 1:
             c = tf.gather(c, numbers)
 
-        def summed(part: Part) -> Part:
-            if part is None:
-                return None
-            part = part + tf.zeros_like(columns.value)
+        def summed(part: Any) -> Any:
+            part = full(part, columns.value)
             if c.shape[0] == 1:
                 return tf.linalg.matmul(c[0], part, transpose_a=True)
             return tf.add_n(tf.split(tf.einsum("pam,ap->mp", c, part), slots, axis=1))
 
-        first, operators = (tuple(map(summed, e)) for e in (columns.first, columns.operators))
-        return Propagated(summed(columns.value), first, operators, columns.second)
+        return columns.mapped(summed)
+
+    def jet(  # type: ignore[override]
+        self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None
+    ) -> tuple[tf.Tensor, ...]:
+        """Compute as `MLP.jet` up to the second order (pure, local)."""
+        return super().jet(parameters, x, second, record_of)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""

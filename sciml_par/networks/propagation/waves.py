@@ -10,7 +10,6 @@ import numpy.typing as npt
 from sciml_par._tensorflow import import_module, tf
 from sciml_par.networks.layers.activation import ACTIVATIONS, Activation
 from sciml_par.networks.propagation.propagation import Propagated
-from sciml_par.networks.propagation.taylor import Layer
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 if TYPE_CHECKING:
@@ -61,16 +60,11 @@ class WaveLayer(keras.layers.Layer):
         """Return the same of a propagated quantity (local)."""
         # As one dense layer: members whose second derivatives go through a concatenation have no
         # form for several at once.
-        weight, bias, activation, _ = self.layer(of)
-        return x.dense(weight, bias).activate(activation)
-
-    def layer(self, of: WeightsOf) -> Layer:
-        """Return the layer for Taylor propagation, with these weights (local)."""
         waves = self.waves_with(of)
         weight, bias = (
             tf.cast(tf.convert_to_tensor(v), self.compute_dtype) for v in (waves.weight, waves.bias)
         )
-        return Layer(weight, bias, waves.activation)
+        return x.dense(weight, bias).activate(waves.activation)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
         """Return [n, w]."""
