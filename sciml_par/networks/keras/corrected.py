@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.dense_model import dense_chain
 from sciml_par.networks.keras.from_model import as_network
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.dense_chain import DenseChain, behind
 from sciml_par.networks.propagation.interpreted import Interpreted
 from sciml_par.networks.propagation.weights_of import RecordOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 _SIZES = ("input_size", "output_size")
 

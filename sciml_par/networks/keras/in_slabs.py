@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sciml_par._partial_operators import scaled
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.dense_chain import behind
 from sciml_par.networks.propagation.interpreted import Interpreted
 from sciml_par.networks.propagation.weights_of import RecordOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.activation import activation_named, stretched
 from sciml_par.networks.layers.initial_weights import checked_box
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.own_model import OwnModel
@@ -21,12 +22,6 @@ from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Propagated, in_parts, joined
 from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
-
 
 _LARGEST = 1 << 22
 """Numbers of units at points that are computed at once."""

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sciml_par._checks import checked_integer, is_positive
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import BoxBounds
 from sciml_par.networks.layers.model_arguments import keras_arguments
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.waves import SIN, WaveLayer, Waves
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sciml_par._other_names import by_name
-from sciml_par._tensorflow import import_module
 from sciml_par.networks.layers.initial_weights import (
     CENTRES,
     check_initial_weights,
@@ -13,14 +12,10 @@ from sciml_par.networks.layers.initial_weights import (
     initializers_of,
 )
 from sciml_par.networks.layers.model_arguments import LAYER, checked_slopes
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagation import Propagated
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")

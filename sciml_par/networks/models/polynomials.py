@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._other_names import by_name
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import checked_box
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.cells import Cells, of_one_axis
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Propagated, full, in_parts
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 Exponents = npt.NDArray[np.int64]
 _LARGEST = 1 << 22

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._other_names import by_name
-from sciml_par._tensorflow import import_module
 from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.layers.model_arguments import checked_factor
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.models.mlp import MLP
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 _DEFAULT_SCALE = {"sin": 4.0, "tanh": 3.0}
 

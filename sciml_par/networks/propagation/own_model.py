@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import activation_named, stretched
 from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.interpreted import Interpreted
 from sciml_par.networks.propagation.propagation import Propagated, transposed
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-# A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 class OwnModel(Interpreted, keras.Model):
