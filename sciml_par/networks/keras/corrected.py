@@ -11,9 +11,8 @@ from sciml_par.errors import InputError
 from sciml_par.networks.keras.dense_model import dense_chain
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.layers.quiet_keras import keras
-from sciml_par.networks.propagation.dense_chain import DenseChain, behind
-from sciml_par.networks.propagation.interpreted import Interpreted
-from sciml_par.networks.propagation.weights_of import RecordOf
+from sciml_par.networks.propagation.dense_chain import DenseChain
+from sciml_par.networks.propagation.interpreted import Asked, Interpreted
 
 _SIZES = ("input_size", "output_size")
 
@@ -96,20 +95,13 @@ class Corrected(Interpreted, keras.Model):
         return self
 
     def interpret(
-        self,
-        parameters: Sequence[Any],
-        x: tf.Tensor,
-        second: Any = None,
-        record_of: RecordOf | None = None,
-        higher: Sequence[Any] = (),
+        self, parameters: Sequence[Any], x: tf.Tensor, asked: Asked
     ) -> tuple[tf.Tensor, ...]:
         """Return the sum of both networks, with a record of the correction's products (local)."""
         count = len(self.base.trainable_variables)
-        base = self._of_base.interpret(parameters[:count], x, second, None, higher)
-        own = behind(record_of, count)
-        return tuple(
-            map(add, base, self._chain.interpret(parameters[count:], x, second, own, higher))
-        )
+        base = self._of_base.interpret(parameters[:count], x, asked._replace(record_of=None))
+        correction = self._chain.interpret(parameters[count:], x, asked.behind(count))
+        return tuple(map(add, base, correction))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""

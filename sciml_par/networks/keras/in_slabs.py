@@ -13,9 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.quiet_keras import keras
-from sciml_par.networks.propagation.dense_chain import behind
-from sciml_par.networks.propagation.interpreted import Interpreted
-from sciml_par.networks.propagation.weights_of import RecordOf
+from sciml_par.networks.propagation.interpreted import Asked, Interpreted
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -75,17 +73,11 @@ class Moved(Interpreted, keras.Model):
         return self if self._inner.chain is not None else None
 
     def interpret(
-        self,
-        parameters: Sequence[Any],
-        x: tf.Tensor,
-        second: Any = None,
-        record_of: RecordOf | None = None,
-        higher: Sequence[Any] = (),
+        self, parameters: Sequence[Any], x: tf.Tensor, asked: Asked
     ) -> tuple[tf.Tensor, ...]:
         """Return what the network does at x − s, with a record of its products (local)."""
         shift, *own = parameters
-        z, record = x - tf.convert_to_tensor(shift), behind(record_of, 1)
-        return self._inner.interpret(own, z, second, record, higher)
+        return self._inner.interpret(own, x - tf.convert_to_tensor(shift), asked.behind(1))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, as Keras saves them."""
@@ -171,20 +163,16 @@ class InSlabs(Interpreted, keras.Model):
         return [each.trainable_variables[i] for each in self._inner for i in each.frozen]
 
     def interpret(
-        self,
-        parameters: Sequence[Any],
-        x: tf.Tensor,
-        second: Any = None,
-        record_of: RecordOf | None = None,
-        higher: Sequence[Any] = (),
+        self, parameters: Sequence[Any], x: tf.Tensor, asked: Asked
     ) -> tuple[tf.Tensor, ...]:
         """Return what the network of the slab of each point does there (local)."""
 
         def of_network(network: Network, own: Any, z: tf.Tensor, f: Any) -> tuple[tf.Tensor, ...]:
-            if second is None:
-                return network.interpret(own, z)
-            above = [scaled(each, f) for each in higher]
-            u, du, *others = network.interpret(own, z, second * np.outer(f, f), None, above)
+            if asked.second is None:
+                return network.interpret(own, z, asked)
+            above = tuple(scaled(each, f) for each in asked.higher)
+            of_z = asked._replace(second=asked.second * np.outer(f, f), higher=above)
+            u, du, *others = network.interpret(own, z, of_z)
             return (u, du * tf.constant(f, z.dtype), *others)
 
         later = x[:, -1:] > tf.constant(self._times, x.dtype)

@@ -49,19 +49,12 @@ class Network:
     linear: tuple[int, ...] | None = field(default=None, compare=False)
     others: tuple[Network, ...] = ()
 
-    def interpret(
-        self,
-        parameters: Sequence[Tensor],
-        x: Tensor,
-        second: Any = None,
-        record_of: Any = None,
-        higher: Sequence[Any] = (),
-    ) -> tuple[Tensor, ...]:
-        """Return what `Interpreted.interpret` does, by nested tapes without a jet (local)."""
+    def interpret(self, parameters: Sequence[Tensor], x: Tensor, asked: Any) -> tuple[Tensor, ...]:
+        """Return what is `Asked`, by nested tapes where there is no jet (local)."""
+        second, higher, record_of = asked
         if record_of is None:
             value, own = partial(self.apply, parameters), self.jet and partial(self.jet, parameters)
-            asked = (x, second, tuple(higher))
-            return (value(x),) if second is None else tuple(_tape.jet_at(value, own, *asked))
+            return (value(x),) if second is None else _tape.jet_at(value, own, x, second, higher)
         if second is None:
             return (self.chain.recorded_apply(parameters, x, record_of),)
         more = {"higher": higher} if higher else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,19 +75,6 @@ class DenseChain(Interpreted):
             last = layer is self.layers[-1] and layer.activation is LINEAR
             x = of.multiplied(layer.weight, layer.bias, x, last=last).activate(layer.activation)
         return x
-
-
-def behind(record_of: RecordOf | None, count: int) -> RecordOf | None:
-    """Return records of layers whose weights stand behind `count` other parameters."""
-    if record_of is None:
-        return None
-
-    def place(number: Any) -> Any:
-        return number + count if isinstance(number, int) else number
-
-    return lambda layer: record_of(
-        replace(layer, weight=place(layer.weight), bias=place(layer.bias))
-    )
 
 
 def _place_key(place: Place | None) -> Any:

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._partial_operators import checked_operators
 from sciml_par.errors import InputError
-from sciml_par.networks.propagation.propagation import Propagated, transposed
-from sciml_par.networks.propagation.weights_of import RecordOf, WeightsOf
+from sciml_par.networks.propagation.propagation import Propagated, Record, transposed
+from sciml_par.networks.propagation.weights_of import DenseLayer, RecordOf, WeightsOf
 
 Tensor = Any
+
+
+class Asked(NamedTuple):
+    """What is asked of a network: values; with `second`, the results of its jet.
+
+    record_of : makes records of the products of dense layers.
+    """
+
+    second: npt.NDArray[np.float64] | None = None
+    higher: Sequence[Any] = ()
+    record_of: RecordOf | None = None
+
+    def behind(self, count: int) -> Asked:
+        """Ask a network whose parameters stand behind `count` others (local)."""
+        record_of = self.record_of
+        if record_of is None:
+            return self
+
+        def shifted(layer: DenseLayer) -> Record:
+            def at(place: Any) -> Any:
+                return place + count if isinstance(place, int) else place
+
+            return record_of(replace(layer, weight=at(layer.weight), bias=at(layer.bias)))
+
+        return self._replace(record_of=shifted)
 
 
 class Interpreted:
@@ -41,18 +67,13 @@ class Interpreted:
         return None
 
     def interpret(
-        self,
-        parameters: Sequence[Tensor],
-        x: Tensor,
-        second: npt.NDArray[np.float64] | None = None,
-        record_of: RecordOf | None = None,
-        higher: Sequence[Any] = (),
+        self, parameters: Sequence[Tensor], x: Tensor, asked: Asked
     ) -> tuple[Tensor, ...]:
-        """Return (u,), or the results of `jet` where `second` is given (pure, local)."""
-        of = self.weights_for(parameters, x, record_of)
-        if second is None:
+        """Return (u,), or the results of `jet` (pure, local)."""
+        of = self.weights_for(parameters, x, asked.record_of)
+        if asked.second is None:
             return (transposed(self.propagate(of, Propagated.values_at(x)).value),)
-        return self.propagate(of, Propagated.at(x, second, higher)).results()
+        return self.propagate(of, Propagated.at(x, asked.second, asked.higher)).results()
 
     def apply(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         """Evaluate the network with the parameters given (pure, local).
@@ -74,14 +95,14 @@ class Interpreted:
             Another number of parameters, or another shape or dtype of x.
         """
         self._check_points(x)
-        return self.interpret(parameters, x)[0]
+        return self.interpret(parameters, x, Asked())[0]
 
     def recorded_apply(
         self, parameters: Sequence[Tensor], x: Tensor, record_of: RecordOf | None = None
     ) -> Tensor:
         """Evaluate as `apply`; `record_of` makes a record of each dense layer's products."""
         self._check_points(x)
-        return self.interpret(parameters, x, None, record_of)[0]
+        return self.interpret(parameters, x, Asked(record_of=record_of))[0]
 
     def jet(
         self,
@@ -137,7 +158,7 @@ class Interpreted:
                 f"{name}.jet: second must have the shape [K, {d}, {d}], got {list(matrices.shape)}"
             )
         operators = checked_operators(higher, d, f"{name}.jet")
-        return self.interpret(parameters, x, matrices, record_of, operators)
+        return self.interpret(parameters, x, Asked(matrices, operators, record_of))
 
     def _check_points(self, x: Tensor) -> None:
         if x.shape.rank != 2 or x.shape[1] != self.input_size:

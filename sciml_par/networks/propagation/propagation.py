@@ -170,7 +170,7 @@ class Propagated:
         # With σ(z) = z² the rules say how P(∂) acts on a square, and so, polarized, on a product.
         for k, rule in enumerate(self.carried.rules, start=len(self.first)):
             found[k] = _sum(found[k], _polarized(rule[0], a, b))
-        return self._like([a[0] * b[0], *found])
+        return self._like([self.value * other.value, *found])
 
     def asked(self) -> list[Part]:
         """Return value, first derivatives and the operators that were asked for (local)."""
