@@ -12,13 +12,14 @@ from sciml_par.networks.keras.dense_model import dense_chain
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.dense_chain import DenseChain
-from sciml_par.networks.propagation.interpreted import Asked, Interpreted
+from sciml_par.networks.propagation.interpreted import Asked
+from sciml_par.networks.propagation.own_model import BuiltModel
 
 _SIZES = ("input_size", "output_size")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class Corrected(Interpreted, keras.Model):
+class Corrected(BuiltModel):
     """A network u(x) = a(x) + b(x), of which training changes b only.
 
     Parameters
@@ -65,10 +66,6 @@ class Corrected(Interpreted, keras.Model):
         self._chain: DenseChain = chain
         self.built = True
 
-    def build(self, input_shape: Any) -> None:
-        """Create the weights; both networks have theirs, so this has nothing left to do."""
-        self.built = True
-
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
         return self.base(inputs) + self.correction(inputs)
@@ -104,12 +101,10 @@ class Corrected(Interpreted, keras.Model):
         return tuple(map(add, base, correction))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         base, correction = map(keras.saving.serialize_keras_object, (self.base, self.correction))
         return {"base": base, "correction": correction, "name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Corrected:
-        """Return a model of what `get_config` gives."""
         parts = (config["base"], config["correction"])
         return cls(*map(keras.saving.deserialize_keras_object, parts), name=config["name"])

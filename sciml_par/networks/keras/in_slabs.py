@@ -13,11 +13,12 @@ from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.quiet_keras import keras
-from sciml_par.networks.propagation.interpreted import Asked, Interpreted
+from sciml_par.networks.propagation.interpreted import Asked
+from sciml_par.networks.propagation.own_model import BuiltModel
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class Moved(Interpreted, keras.Model):
+class Moved(BuiltModel):
     """u(x) = N(x − s) of a network N, with s: [d] a variable that no training changes.
 
     Slabs of time that differ in s alone are the same computation, so that one program serves all.
@@ -43,10 +44,6 @@ class Moved(Interpreted, keras.Model):
         self._inner = as_network(network, self.input_size, self.output_size, dtype=dtype)
         start = keras.initializers.Constant(np.asarray(shift, np.float64))
         self.shift = self.add_weight(shape=(self.input_size,), initializer=start, name="shift")
-        self.built = True
-
-    def build(self, input_shape: Any) -> None:
-        """Create the weights, which exist already."""
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -80,7 +77,6 @@ class Moved(Interpreted, keras.Model):
         return self._inner.interpret(own, x - tf.convert_to_tensor(shift), asked.behind(1))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "network": keras.saving.serialize_keras_object(self.network),
             "inputs": self.input_size,
@@ -91,13 +87,12 @@ class Moved(Interpreted, keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Moved:
-        """Return a model of what `get_config` gives."""
         network = keras.saving.deserialize_keras_object(config["network"])
         return cls(**{**config, "network": network})
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class InSlabs(Interpreted, keras.Model):
+class InSlabs(BuiltModel):
     """u(x) = N_k((x − c_k) f_k) for t_k < t ≤ t_{k+1}, with t the last coordinate of x.
 
     At a time between two slabs the earlier one answers; before the first and after the last slab,
@@ -141,10 +136,6 @@ class InSlabs(Interpreted, keras.Model):
         for k, (network, f) in enumerate(zip(self._inner, self._factors, strict=True)):
             shapes = tuple(tuple(v.shape) for v in network.trainable_variables)
             self._groups.setdefault((network.key, shapes, tuple(f.tolist())), []).append(k)
-        self.built = True
-
-    def build(self, input_shape: Any) -> None:
-        """Create the weights, which exist already."""
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -247,7 +238,6 @@ class InSlabs(Interpreted, keras.Model):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "networks": [keras.saving.serialize_keras_object(each) for each in self.networks],
             "inputs": self.input_size,
@@ -260,7 +250,6 @@ class InSlabs(Interpreted, keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> InSlabs:
-        """Return a model of what `get_config` gives."""
         networks = [keras.saving.deserialize_keras_object(each) for each in config["networks"]]
         return cls(**{**config, "networks": networks})
 

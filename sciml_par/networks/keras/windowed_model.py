@@ -75,7 +75,6 @@ class WindowedModel(PropagatedModel):
             depth=inner.depth,
             activation=inner.activation,
             omega=inner.omega,
-            embedding=None,
             seed=seed,
             dtype=dtype,
             name=name,
@@ -138,7 +137,6 @@ class WindowedModel(PropagatedModel):
         return (type(self), self.partition, self.activation, self.omega, self.width, self.depth)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return u for a propagated x, with these weights (local)."""
         n, units = x.value.shape[1], len(self.partition.slots) * self.width
         at_once = max(_LARGEST // units, 1)
         # What is recorded has all points; whoever records has few.
@@ -193,7 +191,6 @@ class WindowedModel(PropagatedModel):
         return super().jet(parameters, x, second, record_of)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "inputs": self.input_size,
             "outputs": self.output_size,

@@ -149,7 +149,6 @@ class MLP(OwnModel):
         return list(self._dense[-1].variables)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the network's output for a propagated x, with these weights (local)."""
         a = self.embed(of, x)
         for number, layer in enumerate(self._dense[:-1]):
             if self._slopes:  # as part of the weights
@@ -161,7 +160,6 @@ class MLP(OwnModel):
         return of.dense(self._dense[-1], a, last=True)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         slopes = {"adaptive": self.adaptive, "slope_factor": self.slope_factor}
         return {
             **super().get_config(),

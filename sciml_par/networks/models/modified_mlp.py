@@ -54,7 +54,6 @@ class ModifiedMLP(PropagatedModel):
         self._output = self._dense("output", width, self.output_size)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the network's output for a propagated x, with these weights (local)."""
         x = self.embed(of, x)
         u = of.dense(self._u, x).activate(self._activation)
         v = of.dense(self._v, x).activate(self._activation)

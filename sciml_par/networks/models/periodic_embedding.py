@@ -87,11 +87,9 @@ class PeriodicEmbedding(WaveLayer):
         self.built = True
 
     def width_of(self, d: int) -> int:
-        """Return the width of the output (local)."""
         return 2 * len(self.periods) * self.harmonics + d - len(self.periods)
 
     def waves(self) -> Waves:
-        """Return the layer as a dense one of numbers (local)."""
         d, others = self._dimension, [i for i in range(self._dimension) if i not in self.periods]
         columns = [
             2 * math.pi * k / period * np.eye(d)[axis]
@@ -112,14 +110,12 @@ class PeriodicEmbedding(WaveLayer):
         return (-1.0,) * waves + tuple(lower), (1.0,) * waves + tuple(upper)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         # As pairs: keys that are numbers would come back from a file as texts.
         pairs = [[axis, period] for axis, period in self.periods.items()]
         return {**super().get_config(), "periods": pairs, "harmonics": self.harmonics}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> PeriodicEmbedding:
-        """Return the layer, from what `get_config` gives."""
         periods: dict[int | str, float | None] = {
             int(axis): float(period) for axis, period in config["periods"]
         }

@@ -75,7 +75,6 @@ class PirateNet(PropagatedModel):
         self._output = self._dense("output", width, self.output_size)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the network's output for a propagated x, with these weights (local)."""
         return of.dense(self._output, self._before_output(of, x), last=True)
 
     def _before_output(self, of: WeightsOf, x: Propagated) -> Propagated:

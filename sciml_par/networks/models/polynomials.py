@@ -100,10 +100,6 @@ class Polynomials(PropagatedModel):
             inputs,
             outputs,
             width=len(self_exponents),
-            depth=1,
-            activation="tanh",
-            omega=1.0,
-            embedding=None,
             seed=seed,
             dtype=dtype,
             name=name,
@@ -143,7 +139,6 @@ class Polynomials(PropagatedModel):
         return whole
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return u for a propagated x, with these weights (local)."""
         n, c = x.value.shape[1], of(self.coefficients)
         slots = 2 ** sum(each > 1 for each in self.cells.shape)
         at_once = max(_LARGEST // (slots * self.width), 1)
@@ -173,7 +168,6 @@ class Polynomials(PropagatedModel):
         return super().jet(parameters, x, second, record_of)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "inputs": self.input_size,
             "outputs": self.output_size,

@@ -112,7 +112,6 @@ class RandomFeatures(MLP):
         return _DEFAULT_SCALE.get(self.activation, 3.0) if self.scale is None else self.scale
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         assert self.box is not None
         config = {k: v for k, v in super().get_config().items() if k not in ("width", "depth")}
         box = [list(corner) for corner in self.box]

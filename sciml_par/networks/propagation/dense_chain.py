@@ -68,7 +68,6 @@ class DenseChain(Interpreted):
         return WeightsOf(at, record_of=record_of)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the network's output for a propagated x, with these weights (local)."""
         for scaling in self.scalings:
             x = x.shifted(-of(scaling.before)).scaled(of(scaling.scale)).shifted(of(scaling.after))
         for layer in self.layers:

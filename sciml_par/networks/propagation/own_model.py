@@ -13,7 +13,14 @@ from sciml_par.networks.propagation.propagation import Propagated, transposed
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 
-class OwnModel(Interpreted, keras.Model):
+class BuiltModel(Interpreted, keras.Model):
+    """A Keras model that needs no call to be built."""
+
+    def build(self, input_shape: Any) -> None:
+        self.built = True
+
+
+class OwnModel(BuiltModel):
     """A Keras model whose weights exist from construction on."""
 
     _takes_scaled_inputs = False  # set by each class itself: a subclass may have formulas in x
@@ -24,13 +31,13 @@ class OwnModel(Interpreted, keras.Model):
         outputs: int,
         *,
         width: int,
-        depth: int,
-        activation: str,
-        omega: float,
-        embedding: Any,
         seed: int,
         dtype: str,
         name: str | None,
+        depth: int = 1,
+        activation: str = "tanh",
+        omega: float = 1.0,
+        embedding: Any = None,
     ) -> None:
         kind = type(self).__name__
         sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
@@ -56,10 +63,6 @@ class OwnModel(Interpreted, keras.Model):
         """Whether a problem may scale the inputs: not where periods are in units of x."""
         own = vars(type(self)).get("_takes_scaled_inputs", False)
         return bool(own) and not hasattr(self.embedding, "periods")
-
-    def build(self, input_shape: Any) -> None:
-        """Create the weights; the constructor has done it, so this has nothing left to do."""
-        self.built = True
 
     def _built_layer(self, name: str, inputs: int, units: int, initial: tuple[Any, Any]) -> Any:
         """Return a dense layer with weights, of the initializers of kernel and bias."""

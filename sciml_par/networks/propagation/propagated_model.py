@@ -80,5 +80,4 @@ class PropagatedModel(OwnModel):
         return self._built_layer(name, inputs, units, self._drawn.layer(inputs, first=first))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {**super().get_config(), "initial_weights": self.initial_weights}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import ACTIVATIONS, Activation
 from sciml_par.networks.layers.quiet_keras import keras
-from sciml_par.networks.propagation.propagation import Propagated
+from sciml_par.networks.propagation.propagation import Propagated, transposed
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 SIN = ACTIVATIONS["sin"]
@@ -50,10 +50,9 @@ class WaveLayer(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the layer: x: [n, d] -> [n, w]."""
-        return tf.transpose(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
+        return transposed(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the same of a propagated quantity (local)."""
         # As one dense layer: members whose second derivatives go through a concatenation have no
         # form for several at once.
         waves = self.waves_with(of)
