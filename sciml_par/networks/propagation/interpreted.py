@@ -161,7 +161,7 @@ class Interpreted:
         return self.interpret(parameters, x, Asked(matrices, operators, record_of))
 
     def _check_points(self, x: Tensor) -> None:
-        if x.shape.rank != 2 or x.shape[1] != self.input_size:
+        if x.shape.rank != 2 or x.shape[1] not in (None, self.input_size):
             raise InputError(
                 f"{type(self).__name__} expects points x of shape [n, {self.input_size}], got "
                 f"{x.shape.as_list()}; a slice x[:, i:i+1] keeps both axes, x[:, i] does not"
