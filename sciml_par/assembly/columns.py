@@ -53,7 +53,7 @@ def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     at = Propagated.at(tf.constant(request.x), second)
     numbers, weight, inside, scale = model.cells.at(at)
     place = numbers.numpy()
-    jets = np.stack([_whole(part, len(place)) for part in _parts(weight)])
+    jets = np.stack([_whole(part, len(place)) for part in weight.asked()])
     order = np.flatnonzero(jets[0] > 0)
     order = order[np.argsort(place[order], kind="stable")]
     rows = np.tile(np.arange(n), len(place) // max(n, 1))[order]
@@ -62,10 +62,6 @@ def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     for number, (a, b) in enumerate(pairwise(ends)):
         found = _products(model.exponents, z[:, a:b], scale[number], operators)
         yield Columns(rows[a:b], found if box else _weighted(found, jets[:, a:b], second))
-
-
-def _parts(of: Propagated) -> list[Any]:
-    return [of.value, *of.first, *of.operators]
 
 
 def _whole(part: Any, n: int) -> Array:

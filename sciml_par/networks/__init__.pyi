@@ -17,5 +17,5 @@ from .models.polynomials import Polynomials as Polynomials
 from .models.random_features import RandomFeatures as RandomFeatures
 from .propagation.propagated_model import PropagatedModel as PropagatedModel
 from .propagation.propagation import Propagated as Propagated
-from .propagation.taylor import jet as jet
+from .propagation.propagation import jet as jet
 from .propagation.weights_of import WeightsOf as WeightsOf

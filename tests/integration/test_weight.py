@@ -17,7 +17,7 @@ LINES = {
     "evaluation": 4_040,
     "horovod": 3_840,
     "info": 600,
-    "networks": 5_690,
+    "networks": 5_225,
     "parallel": 14_220,
     "problems": 15_180,
     "programs": 1_180,

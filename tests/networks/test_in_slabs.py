@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.networks import MLP, RandomFeatures
-from sciml_par.networks.keras.in_slabs import InSlabs
+from sciml_par.networks.keras.in_slabs import InSlabs, Moved
 
 K = 5
 TIMES, CENTERS = np.arange(1.0, K), np.column_stack([np.zeros(K), np.arange(K) + 0.5])
@@ -65,3 +65,24 @@ def test_the_jet_is_that_of_nested_tapes_in_a_compiled_function():
     assert model.jet(parameters, x, np.zeros((0, 2, 2)))[2].shape == (20, 2, 0)
     np.testing.assert_allclose(first[:, 0], du, atol=1e-12)
     np.testing.assert_allclose(second[:, 0, 0], u_tt, atol=1e-12)
+
+
+def test_a_moved_network_has_the_jet_and_the_records_of_the_network_there():
+    network = MLP(2, 2, width=4, depth=2, dtype="float64")
+    model, places = Moved(network, 2, 2, [0.1, -0.2]), []
+    weights = [tf.convert_to_tensor(v) for v in model.trainable_variables]
+    x = tf.constant(np.random.default_rng(0).random((3, 2)))
+    asked = {"second": np.eye(2)[None], "higher": [{(0, 0, 1): 1.0}]}
+
+    def record_of(layer):
+        places.append((layer.weight, layer.bias))
+        return lambda inputs, products: list(products)
+
+    expected = network.jet(weights[1:], x - [[0.1, -0.2]], **asked)
+    for found in (
+        model.jet(weights, x, **asked),
+        model.jet(weights, x, record_of=record_of, **asked),
+    ):
+        for got, exact in zip(found, expected, strict=True):
+            np.testing.assert_allclose(got, exact, rtol=1e-12, atol=1e-13)
+    assert places == [(1, 2), (3, 4), (5, 6)]

@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import layers
 
 from sciml_par import _tape
+from sciml_par._partial_operators import operator_of
 from sciml_par.errors import InputError
 from sciml_par.networks import (
     MLP,
@@ -212,6 +213,32 @@ def test_the_product_rule():
     np.testing.assert_allclose(u, p * p * q, rtol=1e-13)
     np.testing.assert_allclose(du[:, 0], tf.concat([2 * p * q, p * p], axis=1), rtol=1e-13)
     np.testing.assert_allclose(curved[:, :, 0], 2 * q + 6 * p, rtol=1e-12)
+
+
+def test_the_product_rule_of_third_and_fourth_order():
+    """Of x₀² x₁²: ∂₀²∂₁ = 4 x₁, ∂₀²∂₁² = 4 and Δ² = 8; a quantity for Δ² and one for each ∂_i Δ."""
+    x = points()[:, :2]
+    plate = operator_of({(0, 0, 0, 0): 1.0, (0, 0, 1, 1): 2.0, (1, 1, 1, 1): 1.0})
+    others = [operator_of({axes: 1.0}) for axes in [(0, 0, 1), (0, 0, 1, 1)]]
+    coordinates = Propagated.at(x, np.eye(2)[None], [plate, *others])
+    a, b = (coordinates.dense(tf.constant(np.eye(2)[:, i : i + 1])) for i in (0, 1))
+    _, _, laplacian, higher = (a * b * a * b).results()
+    p, q = x[:, :1], x[:, 1:]
+    np.testing.assert_allclose(laplacian[:, 0], 2 * p * p + 2 * q * q, rtol=1e-12)
+    expected = tf.concat([8 + 0 * q, 4 * q, 4 + 0 * q], axis=1)
+    np.testing.assert_allclose(higher[:, 0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [ModifiedMLP, PirateNet])
+def test_gates_carry_the_fourth_order(kind):
+    network = make_network(partial(kind, width=3, depth=2), 1, 1, dtype="float64")
+    parameters, x = weights(network), points()[:, :1]
+    above = (operator_of({(0, 0, 0): 1.0}), operator_of({(0, 0, 0, 0): 1.0}))
+    second = np.ones((1, 1, 1))
+    found = network.jet(parameters, x, second, higher=above)
+    expected = _tape.jet_at(partial(network.apply, parameters), None, x, second, above)
+    for got, exact in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, exact, rtol=0, atol=1e-10 * (1 + np.abs(exact).max()))
 
 
 @pytest.mark.parametrize("activation", ["sin", "softplus"])

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from operator import add
+from typing import Any
 
-import numpy as np
-
-from sciml_par import _tape
-from sciml_par._partial_operators import checked_operators
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.dense_model import dense_chain
 from sciml_par.networks.keras.from_model import as_network
-from sciml_par.networks.propagation.dense_chain import DenseChain, RecordOf, behind
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
+from sciml_par.networks.layers.quiet_keras import keras
+from sciml_par.networks.propagation.dense_chain import DenseChain
+from sciml_par.networks.propagation.interpreted import Asked
+from sciml_par.networks.propagation.own_model import BuiltModel
 
 _SIZES = ("input_size", "output_size")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class Corrected(keras.Model):
+class Corrected(BuiltModel):
     """A network u(x) = a(x) + b(x), of which training changes b only.
 
     Parameters
@@ -72,10 +66,6 @@ class Corrected(keras.Model):
         self._chain: DenseChain = chain
         self.built = True
 
-    def build(self, input_shape: Any) -> None:
-        """Create the weights; both networks have theirs, so this has nothing left to do."""
-        self.built = True
-
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
         return self.base(inputs) + self.correction(inputs)
@@ -101,56 +91,20 @@ class Corrected(keras.Model):
         """Return what has `recorded_apply` and `jet` as a `DenseChain`: this model."""
         return self
 
-    def apply(self, parameters: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
-        """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
-        of_base, of_correction = self._parts(parameters)
-        return self._of_base.apply(of_base, x) + self.correction.apply(of_correction, x)
-
-    def recorded_apply(
-        self, parameters: Sequence[Any], x: tf.Tensor, record_of: RecordOf | None = None
-    ) -> tf.Tensor:
-        """Evaluate as `apply`; `record_of` makes a record of the correction's products."""
-        of_base, of_correction = self._parts(parameters)
-        own = self._chain.recorded_apply(of_correction, x, self._shifted(record_of))
-        return self._of_base.apply(of_base, x) + own
-
-    def jet(
-        self,
-        parameters: Sequence[Any],
-        x: tf.Tensor,
-        second: Any,
-        record_of: RecordOf | None = None,
-        *,
-        higher: Sequence[Any] = (),
+    def interpret(
+        self, parameters: Sequence[Any], x: tf.Tensor, asked: Asked
     ) -> tuple[tf.Tensor, ...]:
-        """Compute value and derivatives, as `MLP.jet` (pure, local)."""
-        of_base, of_correction = self._parts(parameters)
-        apply, own = self._of_base.apply, self._of_base.jet
-        matrices = np.asarray(second, np.float64)
-        operators = checked_operators(higher, self.input_size, "Corrected.jet")
-        both = (
-            _tape.jet_at(
-                partial(apply, of_base), own and partial(own, of_base), x, matrices, operators
-            ),
-            self._chain.jet(of_correction, x, matrices, self._shifted(record_of), higher=operators),
-        )
-        return tuple(a + b for a, b in zip(*both, strict=True))
+        """Return the sum of both networks, with a record of the correction's products (local)."""
+        count = len(self.base.trainable_variables)
+        base = self._of_base.interpret(parameters[:count], x, asked._replace(record_of=None))
+        correction = self._chain.interpret(parameters[count:], x, asked.behind(count))
+        return tuple(map(add, base, correction))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         base, correction = map(keras.saving.serialize_keras_object, (self.base, self.correction))
         return {"base": base, "correction": correction, "name": self.name}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Corrected:
-        """Return a model of what `get_config` gives."""
         parts = (config["base"], config["correction"])
         return cls(*map(keras.saving.deserialize_keras_object, parts), name=config["name"])
-
-    def _parts(self, parameters: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        count = len(self.base.trainable_variables)
-        return parameters[:count], parameters[count:]
-
-    def _shifted(self, record_of: RecordOf | None) -> RecordOf | None:
-        """Return records of layers whose weights stand behind those of the base."""
-        return behind(record_of, len(self.base.trainable_variables))

@@ -8,19 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import import_module
 from sciml_par.networks.layers.activation import ACTIVATIONS, LINEAR, Activation, activation_of
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.models.fourier_features import FourierFeatures
 from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.periodic_embedding import PeriodicEmbedding
 from sciml_par.networks.models.random_features import RandomFeatures
-from sciml_par.networks.propagation.dense_chain import (
-    DenseChain,
-    DenseLayer,
-    FloatArray,
-    Place,
-    Scaling,
-)
+from sciml_par.networks.propagation.dense_chain import DenseChain, Scaling
+from sciml_par.networks.propagation.weights_of import DenseLayer, FloatArray, Place
 
 _OPERATIONS = {
     "Sin": "sin",
@@ -63,12 +58,15 @@ def dense_chain(model: Any) -> DenseChain | None:
             layers.append(_dense_layer(operation, places))
         else:
             return None
-    return DenseChain(tuple(scalings), tuple(layers)) if layers else None
+    if not layers:
+        return None
+    weight = layers[0].weight
+    shape = (model.trainable_variables[weight] if isinstance(weight, int) else weight).shape
+    return DenseChain(int(shape[0]), tuple(scalings), tuple(layers))
 
 
 def _operations(model: Any) -> Iterator[Any]:
     """Yield the operations of a model in order; the model itself if it cannot be taken apart."""
-    keras: Any = import_module("keras")
     if type(model) in (MLP, RandomFeatures) and not model._slopes:
         if model.embedding is not None:
             yield model.embedding
@@ -90,7 +88,6 @@ def _operations(model: Any) -> Iterator[Any]:
 
 def _functional() -> type:
     """Return the class of functional models, which Keras does not name in public."""
-    keras: Any = import_module("keras")
     inputs = keras.Input((1,))
     return type(keras.Model(inputs, keras.layers.Identity()(inputs)))
 
@@ -119,7 +116,6 @@ class _Known:
 
 
 def _activation_of(operation: Any) -> Activation | None:
-    keras: Any = import_module("keras")
     if isinstance(operation, _Known):
         return operation.activation
     if type(operation) is keras.layers.Activation:
@@ -133,7 +129,6 @@ def _activation_of(operation: Any) -> Activation | None:
 
 
 def _scaling_of(layer: Any) -> Scaling | None:
-    keras: Any = import_module("keras")
     if type(layer) is keras.layers.Rescaling:
         scale, offset = (_row(v) for v in (layer.scale, layer.offset))
         return Scaling(np.zeros(1), scale, offset)
@@ -144,7 +139,6 @@ def _scaling_of(layer: Any) -> Scaling | None:
 
 
 def _is_plain_dense(layer: Any) -> bool:
-    keras: Any = import_module("keras")
     return (
         type(layer) is keras.layers.Dense
         and layer.compute_dtype == layer.variable_dtype

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.model_arguments import check_seed_and_dtype
+from sciml_par.networks.layers.quiet_keras import keras
 
 _OF_MODELS = ("trainable_variables", "parameters", "variables")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -195,7 +195,6 @@ def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
 @contextlib.contextmanager
 def _precision(dtype: str) -> Iterator[None]:
     """Let Keras make models in `dtype` by default."""
-    keras: Any = import_module("keras")
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx(dtype)
     keras.config.set_dtype_policy(dtype)
@@ -217,7 +216,6 @@ def _random_numbers(seed: int) -> Iterator[None]:
     from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
     from tensorflow.python.eager.context import context
 
-    keras: Any = import_module("keras")
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     of_tensorflow = {name: vars(context()).get(name) for name in ("_seed", "_rng")}
     names = (GLOBAL_RANDOM_SEED, GLOBAL_SEED_GENERATOR)

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 
 from sciml_par._graph_digest import Same, digest_of_graph
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras import trial
 from sciml_par.networks.keras.dense_model import dense_chain
 from sciml_par.networks.keras.keras_function import KerasFunction
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.activation import LINEAR
+from sciml_par.networks.layers.quiet_keras import keras
+from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.propagation.dense_chain import DenseChain
+from sciml_par.networks.propagation.propagated_model import PropagatedModel
 
 _ACCEPTED = (
     "a Keras 3 model, or a function that makes one: (d, m, *, seed, dtype) -> model, or without "
@@ -62,12 +65,9 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     >>> len(network.trainable_variables), network.jet is not None
     (4, True)
     """
-    mlp: Any = import_module("sciml_par.networks.models.mlp").MLP
-    propagated: Any = import_module("sciml_par.networks.propagation.propagated_model")
-    plain = all(getattr(type(model), name, 0) is getattr(mlp, name) for name in _OF_MLP)
-    if plain or isinstance(model, propagated.PropagatedModel) or _is_composed(model):
+    plain = all(getattr(type(model), name, 0) is getattr(MLP, name) for name in _OF_MLP)
+    if plain or isinstance(model, PropagatedModel) or _is_composed(model):
         return _network_of_ours(model, d, m, dtype)
-    keras: Any = import_module("keras")
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
         return _network_by_hand(model)
     if not isinstance(model, keras.Model):
@@ -79,7 +79,7 @@ def _network_of_ours(model: Any, d: int, m: int, dtype: str) -> Network:
     """Return the network of a class of this package: `apply` and `jet` take its weights."""
     _check_numbers(model, (model.input_size, d), (model.output_size, m))
     trial.check_weights(model, dtype)
-    chain = model.records() if hasattr(model, "records") else dense_chain(model)
+    chain = dense_chain(model) or model.records()
     if isinstance(chain, DenseChain):
         return _network_of_chain(model, chain)
     variables = tuple(model.trainable_variables)
@@ -214,7 +214,6 @@ def _remarks(model: Any) -> tuple[str, ...]:
 
 def _not_a_model(value: Any) -> str:
     """Return the message for a value that is not a model."""
-    keras: Any = import_module("keras")
     origins = {cls.__module__.split(".")[0] for cls in type(value).__mro__}
     got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     advice = ""

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sciml_par import _tape
-from sciml_par._partial_operators import checked_operators, scaled
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._partial_operators import scaled
+from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
-from sciml_par.networks.propagation.dense_chain import RecordOf, behind
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
+from sciml_par.networks.layers.quiet_keras import keras
+from sciml_par.networks.propagation.interpreted import Asked
+from sciml_par.networks.propagation.own_model import BuiltModel
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class Moved(keras.Model):
+class Moved(BuiltModel):
     """u(x) = N(x − s) of a network N, with s: [d] a variable that no training changes.
 
     Slabs of time that differ in s alone are the same computation, so that one program serves all.
@@ -51,10 +46,6 @@ class Moved(keras.Model):
         self.shift = self.add_weight(shape=(self.input_size,), initializer=start, name="shift")
         self.built = True
 
-    def build(self, input_shape: Any) -> None:
-        """Create the weights, which exist already."""
-        self.built = True
-
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the network: x: [n, d] -> [n, m]."""
         return self.network(inputs - tf.convert_to_tensor(self.shift))
@@ -78,39 +69,14 @@ class Moved(keras.Model):
         """Return what has `recorded_apply` and `jet` as a `DenseChain`; None if nothing has."""
         return self if self._inner.chain is not None else None
 
-    def apply(self, parameters: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
-        """Evaluate with the parameters given (pure, local)."""
-        shift, *own = parameters
-        return self._inner.apply(own, x - tf.convert_to_tensor(shift))
-
-    def recorded_apply(
-        self, parameters: Sequence[Any], x: tf.Tensor, record_of: RecordOf | None = None
-    ) -> tf.Tensor:
-        """Evaluate as `apply`, with a record of the network's products."""
-        shift, *own = parameters
-        z = x - tf.convert_to_tensor(shift)
-        found: tf.Tensor = self._inner.chain.recorded_apply(own, z, behind(record_of, 1))
-        return found
-
-    def jet(
-        self,
-        parameters: Sequence[Any],
-        x: tf.Tensor,
-        second: Any,
-        record_of: RecordOf | None = None,
-        *,
-        higher: Sequence[Any] = (),
+    def interpret(
+        self, parameters: Sequence[Any], x: tf.Tensor, asked: Asked
     ) -> tuple[tf.Tensor, ...]:
-        """Compute value and derivatives, as `MLP.jet` (pure, local)."""
+        """Return what the network does at x − s, with a record of its products (local)."""
         shift, *own = parameters
-        z = x - tf.convert_to_tensor(shift)
-        if record_of is None:
-            return _jet(self._inner, own, z, second, higher)
-        more = {"higher": higher} if higher else {}
-        return tuple(self._inner.chain.jet(own, z, second, behind(record_of, 1), **more))
+        return self._inner.interpret(own, x - tf.convert_to_tensor(shift), asked.behind(1))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "network": keras.saving.serialize_keras_object(self.network),
             "inputs": self.input_size,
@@ -121,13 +87,12 @@ class Moved(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Moved:
-        """Return a model of what `get_config` gives."""
         network = keras.saving.deserialize_keras_object(config["network"])
         return cls(**{**config, "network": network})
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
-class InSlabs(keras.Model):
+class InSlabs(BuiltModel):
     """u(x) = N_k((x − c_k) f_k) for t_k < t ≤ t_{k+1}, with t the last coordinate of x.
 
     At a time between two slabs the earlier one answers; before the first and after the last slab,
@@ -173,10 +138,6 @@ class InSlabs(keras.Model):
             self._groups.setdefault((network.key, shapes, tuple(f.tolist())), []).append(k)
         self.built = True
 
-    def build(self, input_shape: Any) -> None:
-        """Create the weights, which exist already."""
-        self.built = True
-
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the networks: x: [n, d] -> [n, m]."""
         return self.apply([tf.convert_to_tensor(v) for v in self.trainable_variables], inputs)
@@ -192,36 +153,24 @@ class InSlabs(keras.Model):
         """Those of the networks."""
         return [each.trainable_variables[i] for each in self._inner for i in each.frozen]
 
-    def apply(self, parameters: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
-        """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
-
-        def value(network: Network, own: Any, z: tf.Tensor, _: Any) -> tuple[tf.Tensor]:
-            return (network.apply(own, z),)
-
-        return self._chosen(parameters, x, value)[0]
-
-    def jet(
-        self, parameters: Sequence[Any], x: tf.Tensor, second: Any, *, higher: Sequence[Any] = ()
+    def interpret(
+        self, parameters: Sequence[Any], x: tf.Tensor, asked: Asked
     ) -> tuple[tf.Tensor, ...]:
-        """Compute value and derivatives, as `MLP.jet` (pure, local)."""
-        matrices = np.asarray(second, np.float64)
-        operators = checked_operators(higher, self.input_size, "InSlabs.jet")
+        """Return what the network of the slab of each point does there (local)."""
 
-        def jet(network: Network, own: Any, z: tf.Tensor, f: Any) -> tuple[tf.Tensor, ...]:
-            above = [scaled(each, f) for each in operators]
-            u, du, *others = _jet(network, own, z, matrices * np.outer(f, f), above)
+        def of_network(network: Network, own: Any, z: tf.Tensor, f: Any) -> tuple[tf.Tensor, ...]:
+            if asked.second is None:
+                return network.interpret(own, z, asked)
+            above = tuple(scaled(each, f) for each in asked.higher)
+            of_z = asked._replace(second=asked.second * np.outer(f, f), higher=above)
+            u, du, *others = network.interpret(own, z, of_z)
             return (u, du * tf.constant(f, z.dtype), *others)
 
-        return self._chosen(parameters, x, jet)
-
-    def _chosen(self, parameters: Sequence[Any], x: tf.Tensor, function: Any) -> tuple[Any, ...]:
-        """Return (network, parameters, z, f) -> tensors [n, …] of the slab of each point."""
         later = x[:, -1:] > tf.constant(self._times, x.dtype)
         slab = tf.reduce_sum(tf.cast(later, tf.int32), axis=1)
-        found: tuple[Any, ...] | None = None
+        found: tuple[Any, ...] = ()
         for members in self._groups.values():
-            found = self._of_group(members, parameters, x, slab, function, found)
-        assert found is not None
+            found = self._of_group(members, parameters, x, slab, of_network, found)
         return found
 
     def _of_group(
@@ -231,7 +180,7 @@ class InSlabs(keras.Model):
         x: tf.Tensor,
         slab: tf.Tensor,
         function: Any,
-        found: tuple[Any, ...] | None,
+        found: tuple[Any, ...],
     ) -> tuple[Any, ...]:
         """Return what was found with the values of networks that differ in their weights alone.
 
@@ -283,10 +232,12 @@ class InSlabs(keras.Model):
             maximum_iterations=2 * count,
         )
         values = tuple(each[:-1] for each in padded)
-        return values if found is None else _where(inside, values, found)
+        pairs = zip(values, found or values, strict=True)
+        return tuple(
+            tf.where(tf.reshape(inside, [-1] + [1] * (a.shape.rank - 1)), a, b) for a, b in pairs
+        )
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "networks": [keras.saving.serialize_keras_object(each) for each in self.networks],
             "inputs": self.input_size,
@@ -299,29 +250,11 @@ class InSlabs(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> InSlabs:
-        """Return a model of what `get_config` gives."""
         networks = [keras.saving.deserialize_keras_object(each) for each in config["networks"]]
         return cls(**{**config, "networks": networks})
-
-
-def _jet(
-    network: Network, own: Sequence[Any], z: tf.Tensor, second: Any, higher: Sequence[Any]
-) -> tuple[tf.Tensor, ...]:
-    """Return the jet of a network, by nested tapes if it has none."""
-    jet = network.jet and partial(network.jet, own)
-    matrices = np.asarray(second, np.float64)
-    return tuple(_tape.jet_at(partial(network.apply, own), jet, z, matrices, tuple(higher)))
 
 
 def _scattered(before: tf.Tensor, rows: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Return tensors [n, …] with values in some rows; TensorFlow refuses those without numbers."""
     empty = 0 in before.shape.as_list()[1:]
     return before if empty else tf.tensor_scatter_nd_update(before, rows, values)
-
-
-def _where(here: tf.Tensor, values: Sequence[Any], others: Sequence[Any]) -> tuple[Any, ...]:
-    """Return values at some points, and others elsewhere: tensors [n, …]."""
-    pairs = zip(values, others, strict=True)
-    return tuple(
-        tf.where(tf.reshape(here, [-1] + [1] * (a.shape.rank - 1)), a, b) for a, b in pairs
-    )

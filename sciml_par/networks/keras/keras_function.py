@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
+from sciml_par.networks.layers.quiet_keras import keras
 
 Tensor = Any
 
@@ -40,7 +41,6 @@ class KerasFunction:
         This is what Keras' `stateless_call` does, but by `__call__`, which hands `training` down
         to the layers of models whose `call` does not take it.
         """
-        keras: Any = import_module("keras")
         held = [tf.convert_to_tensor(value) for value in self.frozen]
         mapping = [
             *zip(self.model.trainable_variables, parameters, strict=True),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+from sciml_par import _tape
 
 Tensor = Any
 
@@ -45,6 +48,17 @@ class Network:
     frozen: tuple[int, ...] = ()
     linear: tuple[int, ...] | None = field(default=None, compare=False)
     others: tuple[Network, ...] = ()
+
+    def interpret(self, parameters: Sequence[Tensor], x: Tensor, asked: Any) -> tuple[Tensor, ...]:
+        """Return what is `Asked`, by nested tapes where there is no jet (local)."""
+        second, higher, record_of = asked
+        if record_of is None:
+            value, own = partial(self.apply, parameters), self.jet and partial(self.jet, parameters)
+            return (value(x),) if second is None else _tape.jet_at(value, own, x, second, higher)
+        if second is None:
+            return (self.chain.recorded_apply(parameters, x, record_of),)
+        more = {"higher": higher} if higher else {}
+        return tuple(self.chain.jet(parameters, x, second, record_of, **more))
 
     @property
     def own_variables(self) -> tuple[Any, ...]:

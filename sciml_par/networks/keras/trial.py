@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.keras_function import KerasFunction
+from sciml_par.networks.layers.quiet_keras import keras
 
 _ROWS = 6
 _REMEDY = (
@@ -28,7 +29,6 @@ def described(model: Any) -> str:
 
 def build(model: Any, d: int, dtype: str) -> None:
     """Call a model once with points [n, d], which builds its layers."""
-    keras: Any = import_module("keras")
     name = described(model)
     try:
         if isinstance(model, keras.Sequential) and not model.built:

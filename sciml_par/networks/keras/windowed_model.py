@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.activation import activation_named, stretched
 from sciml_par.networks.layers.initial_weights import checked_box
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.models.mlp import MLP
 from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.partition import Pairs, Partition
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
-from sciml_par.networks.propagation.propagation import Part, Propagated, in_parts
+from sciml_par.networks.propagation.propagation import Propagated, in_parts, joined
 from sciml_par.networks.propagation.refined_partition import RefinedPartition
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
-
 
 _LARGEST = 1 << 22
 """Numbers of units at points that are computed at once."""
@@ -80,7 +75,6 @@ class WindowedModel(PropagatedModel):
             depth=inner.depth,
             activation=inner.activation,
             omega=inner.omega,
-            embedding=None,
             seed=seed,
             dtype=dtype,
             name=name,
@@ -143,7 +137,6 @@ class WindowedModel(PropagatedModel):
         return (type(self), self.partition, self.activation, self.omega, self.width, self.depth)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return u for a propagated x, with these weights (local)."""
         n, units = x.value.shape[1], len(self.partition.slots) * self.width
         at_once = max(_LARGEST // units, 1)
         # What is recorded has all points; whoever records has few.
@@ -174,7 +167,7 @@ class WindowedModel(PropagatedModel):
         weight, a = self.partition.in_window(place, x)
         for kernel, bias in hidden:
             a = a.dense(kernel, bias).activate(self._function)
-        return _below(weight * a, weight)
+        return joined([weight * a, weight], 0)
 
     @property
     def inner_config(self) -> dict[str, Any]:
@@ -191,8 +184,13 @@ class WindowedModel(PropagatedModel):
         """Kernels [K, w, w′] and biases [K, w′] of the hidden layers."""
         return list(self._layers_of_windows[:-1])
 
+    def jet(  # type: ignore[override]
+        self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None
+    ) -> tuple[tf.Tensor, ...]:
+        """Compute as `MLP.jet` up to the second order (pure, local)."""
+        return super().jet(parameters, x, second, record_of)
+
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "inputs": self.input_size,
             "outputs": self.output_size,
@@ -255,38 +253,15 @@ def _check_part(number: int, what: str, count: int) -> None:
 def _dense(of: WeightsOf, kernel: Any, bias: Any, a: Propagated, pairs: Pairs) -> Propagated:
     """Return a W_k + b_k, with the weights of the window of each pair."""
     weight = tf.gather(of(kernel), pairs.numbers)
-    parts = [a.value, *a.first, *a.operators]
-    products = [None if part is None else _product(weight, part) for part in parts]
-    record = of.record(kernel, bias, windows=pairs.numbers)
-    if record is not None:
-        inputs = [_full(part, a.value) for part in parts]
-        like = products[0]
-        products = list(record(inputs, [_full(part, like) for part in products]))
-    products[0] = products[0] + tf.transpose(tf.gather(of(bias), pairs.numbers))
-    d = len(a.first)
-    return Propagated(products[0], tuple(products[1 : 1 + d]), tuple(products[1 + d :]), a.second)
 
+    def products(parts: list[Any]) -> list[Any]:
+        """Multiply a: [w, P], or [w, 1], with weights [P, w, w′] of each pair -> [w′, P]."""
+        return [
+            tf.einsum("pab,a->bp", weight, part[:, 0])
+            if part.shape[1] == 1
+            else tf.einsum("pab,ap->bp", weight, part)
+            for part in parts
+        ]
 
-def _product(weight: Any, part: Any) -> Any:
-    """Multiply a: [w, P], or [w, 1], with weights [P, w, w′] of each pair -> [w′, P]."""
-    if part.shape[1] == 1:
-        return tf.einsum("pab,a->bp", weight, part[:, 0])
-    return tf.einsum("pab,ap->bp", weight, part)
-
-
-def _full(part: Part, like: Any) -> Any:
-    return tf.zeros_like(like) if part is None else part + tf.zeros_like(like)
-
-
-def _below(above: Propagated, last: Propagated) -> Propagated:
-    """Return the units of both, one below the other."""
-
-    def both(a: Part, b: Part) -> Part:
-        return tf.concat([_full(a, above.value), _full(b, last.value)], axis=0)
-
-    return Propagated(
-        both(above.value, last.value),
-        tuple(map(both, above.first, last.first)),
-        tuple(map(both, above.operators, last.operators)),
-        above.second,
-    )
+    z = a.linear(products, of.record(kernel, bias, windows=pairs.numbers))
+    return z.shifted(tf.transpose(tf.gather(of(bias), pairs.numbers)))

@@ -228,12 +228,8 @@ def stretched(activation: Activation, factor: float) -> Activation:
     )
 
 
-class ByUnit(Activation):
-    """An activation that is not the same for all units; it takes z as [w, n] only."""
-
-
 def on_some_units(activation: Activation, which: Sequence[bool]) -> Activation:
-    """Return σ on the units named, and the identity on the others."""
+    """Return σ on the units named, and the identity on the others, for z: [w, n]."""
     flags = tuple(map(bool, which))
     if all(flags):
         return activation
@@ -247,6 +243,5 @@ def on_some_units(activation: Activation, which: Sequence[bool]) -> Activation:
         a, slope, curvature = (tf.where(column, p, q) for p, q in zip(own, others, strict=True))
         return a, slope, curvature
 
-    return ByUnit(
-        f"{activation.name} on {''.join('01'[flag] for flag in flags)}", value, derivatives
-    )
+    name = f"{activation.name} on {''.join('01'[flag] for flag in flags)}"
+    return Activation(name, value, derivatives)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sciml_par._checks import checked_integer, is_positive
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import BoxBounds
 from sciml_par.networks.layers.model_arguments import keras_arguments
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.waves import SIN, WaveLayer, Waves
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -81,7 +77,6 @@ class FourierFeatures(WaveLayer):
         self.seed: int = checked_integer(seed, "FourierFeatures: seed", least=0)
 
     def width_of(self, d: int) -> int:
-        """Return the width of the output (local)."""
         return 2 * self.features * len(self.scales)
 
     def build(self, input_shape: Any) -> None:
@@ -100,13 +95,11 @@ class FourierFeatures(WaveLayer):
         self.built = True
 
     def waves(self) -> Waves | None:
-        """Return the layer as a dense one of numbers; None where it is trained (local)."""
         if self.trainable_variables:
             return None
         return self._waves(np.asarray(self.frequencies, np.float64))
 
     def waves_with(self, of: WeightsOf) -> Waves:
-        """Return the layer as a dense one, with these frequencies (local)."""
         return self._waves(of(self.frequencies))
 
     def _waves(self, frequencies: Any) -> Waves:
@@ -120,6 +113,5 @@ class FourierFeatures(WaveLayer):
         return (-1.0,) * self.units, (1.0,) * self.units
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         own = {"features": self.features, "scale": list(self.scales), "seed": self.seed}
         return {**super().get_config(), **own}

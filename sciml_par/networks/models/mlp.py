@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy.typing as npt
+from typing import Any
 
 from sciml_par._other_names import by_name
-from sciml_par._partial_operators import checked_operators
-from sciml_par._tensorflow import import_module, tf
-from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.networks.layers.initial_weights import (
     CENTRES,
     check_initial_weights,
@@ -18,14 +12,10 @@ from sciml_par.networks.layers.initial_weights import (
     initializers_of,
 )
 from sciml_par.networks.layers.model_arguments import LAYER, checked_slopes
-from sciml_par.networks.propagation import taylor
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.own_model import OwnModel
-from sciml_par.networks.propagation.weights_of import WeightsOf, checked_parameters
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
+from sciml_par.networks.propagation.propagation import Propagated
+from sciml_par.networks.propagation.weights_of import WeightsOf
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -153,130 +143,23 @@ class MLP(OwnModel):
             self.add_weight(shape=shape, initializer=initial, name=f"slope_{k}") for k in numbers
         ]
 
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Evaluate the network: x: [n, d] -> [n, m]."""
-        if self._has_only_pairs:
-            return self.apply([v.value for layer in self._dense for v in layer.variables], inputs)
-        return self._by_layers(WeightsOf.now(), inputs)
-
     @property
     def linear_variables(self) -> list[Any]:
         """The variables of the output layer, in which the network is linear."""
         return list(self._dense[-1].variables)
 
-    @property
-    def _has_only_pairs(self) -> bool:
-        """Whether all weights are W1, b1, W2, b2, …"""
-        return self.embedding is None and not self._slopes
-
-    def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        """Evaluate the network with the parameters given (pure, local).
-
-        Parameters
-        ----------
-        parameters : sequence of tensors
-            In the order of `trainable_variables`: W1, b1, W2, b2, …
-        x : tensor [n, d]
-            Of the parameters' dtype; n may be 0.
-
-        Returns
-        -------
-        u : tensor [n, m]
-
-        Raises
-        ------
-        InputError
-            Another number of parameters, or another shape or dtype of x.
-        """
-        if not self._has_only_pairs:
-            return self._by_layers(self._weights_of(parameters, x), x)
-        tensors = self._checked(parameters, x)
-        a = x
-        for weight, bias in zip(tensors[0:-2:2], tensors[1:-2:2], strict=True):
-            a = self._activation.value(tf.linalg.matmul(a, weight) + bias)
-        return tf.linalg.matmul(a, tensors[-2]) + tensors[-1]
-
-    def jet(
-        self,
-        parameters: Sequence[tf.Tensor],
-        x: tf.Tensor,
-        second: npt.ArrayLike,
-        *,
-        higher: Sequence[Any] = (),
-    ) -> tuple[tf.Tensor, ...]:
-        """Compute value, first derivatives and operators up to order four by Taylor propagation.
-
-        Pure and local.
-
-        Parameters
-        ----------
-        parameters : sequence of tensors
-            In the order of `trainable_variables`: W1, b1, W2, b2, …
-        x : tensor [n, d]
-        second : array [K, d, d]
-            Symmetric coefficient matrices C_k of the operators
-            L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j; K may be 0.
-        higher : sequence of Q mappings {axes: coefficient}
-            Operators H_q = Σ c ∂^axes, each of third or of fourth order, such as
-            ``{(0, 0, 0): 1.0}``; Q may be 0.
-
-        Returns
-        -------
-        u : tensor [n, m]
-        du : tensor [n, m, d]
-        L : tensor [n, m, K]
-        H : tensor [n, m, Q]
-            Not where Q is 0.
-
-        Raises
-        ------
-        InputError
-            As `apply`, or `second` has another shape, or `higher` is something else.
-
-        Examples
-        --------
-        >>> import numpy as np, tensorflow as tf
-        >>> from sciml_par.networks import MLP
-        >>> model = MLP(2, 1)
-        >>> laplacian = np.eye(2)[None]
-        >>> u, du, L = model.jet(model.trainable_variables, tf.zeros([5, 2]), laplacian)
-        >>> u.shape, du.shape, L.shape
-        (TensorShape([5, 1]), TensorShape([5, 1, 2]), TensorShape([5, 1, 1]))
-        """
-        matrices = self._checked_matrices(second)
-        if self._has_only_pairs:
-            layers = taylor.dense_layers(self._checked(parameters, x), self._activation)
-        else:
-            layers = self._taylor_layers(self._weights_of(parameters, x))
-        operators = checked_operators(higher, self.input_size, "MLP.jet")
-        return taylor.jet_of_layers(layers, x, matrices, operators)
-
-    def _by_layers(self, of: WeightsOf, x: tf.Tensor) -> tf.Tensor:
-        a = tf.transpose(x)
-        for layer in self._taylor_layers(of):
-            (z,) = layer.multiply([a])
-            a = layer.activation.value(z if layer.bias is None else z + layer.bias[:, None])
-        return tf.transpose(a)
-
-    def _taylor_layers(self, of: WeightsOf) -> list[taylor.Layer]:
-        """Return all layers with these weights, in which slopes are part of the weights."""
-        layers = [] if self.embedding is None else [self.embedding.layer(of)]
-        for number, dense in enumerate(self._dense[:-1]):
-            weight, bias = of(dense.kernel), of(dense.bias)
-            if self._slopes:
+    def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
+        a = self.embed(of, x)
+        for number, layer in enumerate(self._dense[:-1]):
+            if self._slopes:  # as part of the weights
                 slope = self.slope_factor * of(self._slopes[number])
-                weight, bias = weight * slope, bias * slope
-            layers.append(taylor.Layer(weight, bias, self._activation))
-        output = self._dense[-1]
-        return [*layers, taylor.Layer(of(output.kernel), of(output.bias), LINEAR)]
-
-    def _checked(self, parameters: Sequence[Any], x: tf.Tensor) -> list[tf.Tensor]:
-        """Return the parameters as tensors, once they and x fit the model."""
-        self._check_points(x)
-        return checked_parameters("MLP", parameters, 2 * (self.depth + 1), x)
+                a = a.dense(of(layer.kernel) * slope, of(layer.bias) * slope)
+            else:
+                a = of.dense(layer, a)
+            a = a.activate(self._activation)
+        return of.dense(self._dense[-1], a, last=True)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         slopes = {"adaptive": self.adaptive, "slope_factor": self.slope_factor}
         return {
             **super().get_config(),

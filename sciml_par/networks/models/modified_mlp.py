@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sciml_par._tensorflow import import_module
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Propagated
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -61,7 +54,6 @@ class ModifiedMLP(PropagatedModel):
         self._output = self._dense("output", width, self.output_size)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the network's output for a propagated x, with these weights (local)."""
         x = self.embed(of, x)
         u = of.dense(self._u, x).activate(self._activation)
         v = of.dense(self._v, x).activate(self._activation)
@@ -69,4 +61,4 @@ class ModifiedMLP(PropagatedModel):
         for layer in self._hidden[1:]:
             z = of.dense(layer, h).activate(self._activation)
             h = u + z * (v - u)
-        return of.dense(self._output, h)
+        return of.dense(self._output, h, last=True)

@@ -69,24 +69,29 @@ def network_named(
         raise InputError(
             f"network: unknown name {name!r}; choose one of {', '.join(NETWORK_NAMES)}"
         )
+    networks: Any = import_module("sciml_par.networks")  # here, since it imports TensorFlow
+    made: Callable[..., Any]
     if name == "windows":
-        return _windows(width, parts, scale, options)
+        features = _FEATURES if width is None else width
+        inner = partial(networks.RandomFeatures, features=features, scale=scale, **options)
+        made = networks.Windows(inner, parts=_PARTS if parts is None else parts)
+        return made
     if parts is not None:
         raise InputError(f"network_named: parts={parts!r} is of windows, and not of {name!r}.")
     if name == "polynomials":
-        return _polynomials({"width": width, "depth": depth, "scale": scale}, options)
-    # Here, since their modules import TensorFlow.
-    from sciml_par.networks.models.fourier_features import FourierFeatures
-    from sciml_par.networks.models.mlp import MLP
-    from sciml_par.networks.models.modified_mlp import ModifiedMLP
-    from sciml_par.networks.models.pirate_net import PirateNet
-
+        for option, value in (("width", width), ("depth", depth), ("scale", scale)):
+            if value is not None:
+                raise InputError(
+                    f"network_named: {option}={value!r} is of other networks; polynomials have a "
+                    f"degree, as in network_named('polynomials', degree=12)."
+                )
+        return partial(networks.Polynomials, **options)
     width = _WIDTH if width is None else width
     options = {"width": width, "depth": _DEPTH if depth is None else depth, **options}
     if name in ("fourier", "pirate") and "embedding" not in options:
         scale = checked_factor("network_named", "scale", _SCALE if scale is None else scale)
         features = max(width // 2, 1) if is_integer(width) else width
-        options["embedding"] = FourierFeatures(features, scale=scale)
+        options["embedding"] = networks.FourierFeatures(features, scale=scale)
     elif scale is not None:
         raise InputError(
             f"network_named: scale={scale!r} is of Fourier features, which {name!r} does not have; "
@@ -94,25 +99,5 @@ def network_named(
         )
     if name == "siren":
         options = {"activation": "sin", "omega": _OMEGA, "initial_weights": "siren", **options}
-    kinds: dict[str, Any] = {"modified": ModifiedMLP, "pirate": PirateNet}
-    return partial(kinds.get(name, MLP), **options)
-
-
-def _polynomials(of_others: dict[str, Any], options: dict[str, Any]) -> Callable[..., Any]:
-    for option, value in of_others.items():
-        if value is not None:
-            raise InputError(
-                f"network_named: {option}={value!r} is of other networks; polynomials have a "
-                f"degree, as in network_named('polynomials', degree=12)."
-            )
-    return partial(import_module("sciml_par.networks").Polynomials, **options)
-
-
-def _windows(
-    width: int | None, parts: Any, scale: float | None, options: dict[str, Any]
-) -> Callable[..., Any]:
-    networks: Any = import_module("sciml_par.networks")
-    features = _FEATURES if width is None else width
-    inner = partial(networks.RandomFeatures, features=features, scale=scale, **options)
-    made: Callable[..., Any] = networks.Windows(inner, parts=_PARTS if parts is None else parts)
-    return made
+    kinds = {"modified": networks.ModifiedMLP, "pirate": networks.PirateNet}
+    return partial(kinds.get(name, networks.MLP), **options)

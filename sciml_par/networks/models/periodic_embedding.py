@@ -5,22 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sciml_par._checks import checked_integer, is_integer, is_positive
-from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.activation import on_some_units
 from sciml_par.networks.layers.initial_weights import BoxBounds
 from sciml_par.networks.layers.model_arguments import keras_arguments
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.waves import SIN, WaveLayer, Waves
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -92,11 +87,9 @@ class PeriodicEmbedding(WaveLayer):
         self.built = True
 
     def width_of(self, d: int) -> int:
-        """Return the width of the output (local)."""
         return 2 * len(self.periods) * self.harmonics + d - len(self.periods)
 
     def waves(self) -> Waves:
-        """Return the layer as a dense one of numbers (local)."""
         d, others = self._dimension, [i for i in range(self._dimension) if i not in self.periods]
         columns = [
             2 * math.pi * k / period * np.eye(d)[axis]
@@ -117,14 +110,12 @@ class PeriodicEmbedding(WaveLayer):
         return (-1.0,) * waves + tuple(lower), (1.0,) * waves + tuple(upper)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         # As pairs: keys that are numbers would come back from a file as texts.
         pairs = [[axis, period] for axis, period in self.periods.items()]
         return {**super().get_config(), "periods": pairs, "harmonics": self.harmonics}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> PeriodicEmbedding:
-        """Return the layer, from what `get_config` gives."""
         periods: dict[int | str, float | None] = {
             int(axis): float(period) for axis, period in config["periods"]
         }

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Propagated
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 
 @keras.saving.register_keras_serializable(package="sciml_par")
@@ -81,8 +75,7 @@ class PirateNet(PropagatedModel):
         self._output = self._dense("output", width, self.output_size)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the network's output for a propagated x, with these weights (local)."""
-        return of.dense(self._output, self._before_output(of, x))
+        return of.dense(self._output, self._before_output(of, x), last=True)
 
     def _before_output(self, of: WeightsOf, x: Propagated) -> Propagated:
         h = self.embed(of, x)

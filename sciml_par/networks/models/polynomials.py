@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._other_names import by_name
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import checked_box
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.cells import Cells, of_one_axis
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
-from sciml_par.networks.propagation.propagation import Part, Propagated, in_parts
+from sciml_par.networks.propagation.propagation import Propagated, full, in_parts
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 Exponents = npt.NDArray[np.int64]
 _LARGEST = 1 << 22
@@ -104,10 +100,6 @@ class Polynomials(PropagatedModel):
             inputs,
             outputs,
             width=len(self_exponents),
-            depth=1,
-            activation="tanh",
-            omega=1.0,
-            embedding=None,
             seed=seed,
             dtype=dtype,
             name=name,
@@ -147,7 +139,6 @@ class Polynomials(PropagatedModel):
         return whole
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return u for a propagated x, with these weights (local)."""
         n, c = x.value.shape[1], of(self.coefficients)
         slots = 2 ** sum(each > 1 for each in self.cells.shape)
         at_once = max(_LARGEST // (slots * self.width), 1)
@@ -162,19 +153,21 @@ class Polynomials(PropagatedModel):
         if len(self.cells.kept) > 1:
             c = tf.gather(c, numbers)
 
-        def summed(part: Part) -> Part:
-            if part is None:
-                return None
-            part = part + tf.zeros_like(columns.value)
+        def summed(part: Any) -> Any:
+            part = full(part, columns.value)
             if c.shape[0] == 1:
                 return tf.linalg.matmul(c[0], part, transpose_a=True)
             return tf.add_n(tf.split(tf.einsum("pam,ap->mp", c, part), slots, axis=1))
 
-        first, operators = (tuple(map(summed, e)) for e in (columns.first, columns.operators))
-        return Propagated(summed(columns.value), first, operators, columns.second)
+        return columns.mapped(summed)
+
+    def jet(  # type: ignore[override]
+        self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None
+    ) -> tuple[tf.Tensor, ...]:
+        """Compute as `MLP.jet` up to the second order (pure, local)."""
+        return super().jet(parameters, x, second, record_of)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {
             "inputs": self.input_size,
             "outputs": self.output_size,

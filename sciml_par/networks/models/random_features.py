@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._other_names import by_name
-from sciml_par._tensorflow import import_module
 from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.layers.model_arguments import checked_factor
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.models.mlp import MLP
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 _DEFAULT_SCALE = {"sin": 4.0, "tanh": 3.0}
 
@@ -117,7 +112,6 @@ class RandomFeatures(MLP):
         return _DEFAULT_SCALE.get(self.activation, 3.0) if self.scale is None else self.scale
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         assert self.box is not None
         config = {k: v for k, v in super().get_config().items() if k not in ("width", "depth")}
         box = [list(corner) for corner in self.box]

@@ -46,16 +46,16 @@ class Carried:
     ----------
     d : the dimension.
     operators : from number d + 1 on, of second order first, then of third and of fourth.
-    forms : P(∇z) of each operator.
     rules : for each operator, the factors of σ″, σ‴ and so on; that of σ′ is P(∂)z.
     results : each operator that was asked for, as a combination of what is carried.
+    count_of_second : how many of the results are of second order; they come first.
     """
 
     d: int
     operators: tuple[Operator, ...]
-    forms: tuple[Combination, ...]
     rules: tuple[tuple[Combination, ...], ...]
     results: tuple[Combination, ...]
+    count_of_second: int
 
     @property
     def order(self) -> int:
@@ -81,9 +81,9 @@ def carried_for(d: int, second: tuple[Operator, ...], higher: tuple[Operator, ..
     return Carried(
         d,
         known.operators,
-        tuple(known.form(p) for p in known.operators),
         tuple(known.rule(p) for p in known.operators),
         tuple(known.combination(p) for p in (*second, *higher)),
+        len(second),
     )
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import Activation
-from sciml_par.networks.propagation.propagation import Part, Propagated
+from sciml_par.networks.propagation.propagation import Part, Propagated, joined
 
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any
@@ -98,10 +98,10 @@ class Cells:
             place = tf.concat([first + slot[axis] for slot in slots], axis=0)
             ahead = 0 if cell_numbers is None else cell_numbers * self.shape[axis]
             cell_numbers = ahead + place
-        factors = [
-            _slots([steps[slot[axis]] for slot in slots]) for axis, (_, steps) in enumerate(axes)
-        ]
-        weight = reduce(mul, factors)
+        weight = reduce(
+            mul,
+            (joined([steps[e[axis]] for e in slots], 1) for axis, (_, steps) in enumerate(axes)),
+        )
         numbers = tf.gather(tf.constant(index), cell_numbers)
         if self.dropped:
             mask = np.zeros(len(index))
@@ -148,12 +148,11 @@ def of_one_axis(
 ) -> Propagated:
     """Return a function of one coordinate by its values and derivatives, [w, n] each (local)."""
 
-    def of_operator(matrix: FloatArray) -> Part:
-        factor = float(matrix[axis, axis])
-        return None if curvature is None or factor == 0.0 else factor * curvature
-
+    assert x.carried.order <= 2, "windows are three times continuously differentiable"
+    factors = [dict(operator).get((axis, axis)) for operator in x.carried.operators]
+    operators = [None if c is None or curvature is None else c * curvature for c in factors]
     first = tuple(slope if i == axis else None for i in range(len(x.first)))
-    return Propagated(value, first, tuple(map(of_operator, x.second)), x.second)
+    return Propagated(value, first, tuple(operators), x.carried)
 
 
 def _step(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,21 +161,3 @@ def _step(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r = s * (1 - s)
     value = s**4 * (35 - 84 * s + 70 * s**2 - 20 * s**3)
     return value, 70 * r**3, 105 * r**2 * (1 - 2 * s)
-
-
-def _slots(parts: Sequence[Propagated]) -> Propagated:
-    """Return quantities [1, n] one after another, [1, S n]."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def joined(rows: Sequence[Any]) -> Any:
-        return None if rows[0] is None else tf.concat(rows, axis=1)
-
-    first = zip(*(each.first for each in parts), strict=True)
-    operators = zip(*(each.operators for each in parts), strict=True)
-    return Propagated(
-        joined([each.value for each in parts]),
-        tuple(map(joined, first)),
-        tuple(map(joined, operators)),
-        parts[0].second,
-    )

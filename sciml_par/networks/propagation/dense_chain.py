@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sciml_par._partial_operators import checked_operators, scaled
 from sciml_par._tensorflow import tf
-from sciml_par.networks.layers.activation import Activation, ByUnit
-from sciml_par.networks.propagation import taylor
-
-FloatArray = npt.NDArray[np.float64]
-RecordOf = Callable[["DenseLayer"], taylor.Record]
-"""Makes the record of a layer's products; see `sciml_par.networks.propagation.taylor.Record`."""
-
-Place = int | FloatArray
-"""A tensor as its number among the parameters, or as a constant value."""
+from sciml_par.networks.layers.activation import LINEAR
+from sciml_par.networks.propagation.interpreted import Interpreted
+from sciml_par.networks.propagation.propagation import Propagated
+from sciml_par.networks.propagation.weights_of import (
+    DenseLayer,
+    FloatArray,
+    Place,
+    RecordOf,
+    WeightsOf,
+)
 
 
 @dataclass(frozen=True)
@@ -31,35 +30,9 @@ class Scaling:
     scale: FloatArray
     after: FloatArray
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        before, scale, after = (tf.constant(v, x.dtype) for v in self._arrays())
-        return (x - before) * scale + after
-
-    def _arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.before, self.scale, self.after
-
-    @property
-    def key(self) -> tuple[bytes, ...]:
-        """Hashable; equal for equal scalings."""
-        return tuple(array.tobytes() for array in self._arrays())
-
 
 @dataclass(frozen=True)
-class DenseLayer:
-    """a ← σ(a W + b), with the places of W and b among the parameters.
-
-    windows : for a layer with a W_k and a b_k for each of K windows, the number k of the window of
-        each column of a, [S n]: S windows that may cover each of n points, one after the other.
-    """
-
-    weight: Place
-    bias: Place | None
-    activation: Activation
-    windows: Any = None
-
-
-@dataclass(frozen=True)
-class DenseChain:
+class DenseChain(Interpreted):
     """A network that scales its inputs and passes them through dense layers.
 
     Attributes
@@ -68,6 +41,7 @@ class DenseChain:
     layers : one at least.
     """
 
+    input_size: int
     scalings: tuple[Scaling, ...]
     layers: tuple[DenseLayer, ...]
 
@@ -78,85 +52,28 @@ class DenseChain:
             (_place_key(each.weight), _place_key(each.bias), each.activation.name)
             for each in self.layers
         ]
-        return (tuple(scaling.key for scaling in self.scalings), tuple(layers))
+        scalings = ((e.before, e.scale, e.after) for e in self.scalings)
+        return tuple(tuple(a.tobytes() for a in e) for e in scalings), tuple(layers)
 
-    def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        """Return u(x): [n, d] -> [n, m] (pure, local)."""
-        if any(isinstance(layer.activation, ByUnit) for layer in self.layers):
-            return self.recorded_apply(parameters, x)
-        for scaling in self.scalings:
-            x = scaling(x)
-        for weight, bias, activation, _ in self._tensors(parameters, x.dtype):
-            x = tf.linalg.matmul(x, weight)
-            x = activation.value(x if bias is None else x + bias)
-        return x
-
-    def recorded_apply(
+    def weights_for(
         self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf | None = None
-    ) -> tf.Tensor:
-        """Evaluate as `apply`, units first inside, with a record of the products of each layer."""
-        for scaling in self.scalings:
-            x = scaling(x)
-        a = tf.transpose(x)
-        for layer in self._tensors(parameters, x.dtype, record_of):
-            (z,) = layer.multiply([a])
-            a = layer.activation.value(z if layer.bias is None else z + layer.bias[:, None])
-        return tf.transpose(a)
+    ) -> WeightsOf:
+        """Return the tensors at the places of the layers (local)."""
 
-    def jet(
-        self,
-        parameters: Sequence[tf.Tensor],
-        x: tf.Tensor,
-        second: npt.ArrayLike,
-        record_of: RecordOf | None = None,
-        *,
-        higher: Sequence[Any] = (),
-    ) -> tuple[tf.Tensor, ...]:
-        """Compute value and derivatives as `sciml_par.networks.MLP.jet` (pure, local)."""
-        matrices = np.asarray(second, dtype=np.float64)
-        factors = np.ones(matrices.shape[1])
-        for scaling in self.scalings:
-            x, factors = scaling(x), factors * scaling.scale
-        # ∂/∂x_i = s_i ∂/∂z_i for z = s x, so that the network sees the coefficients s_i s_j C_ij.
-        layers = self._tensors(parameters, x.dtype, record_of)
-        scaled_matrices = matrices * np.outer(factors, factors)
-        of_z = [
-            scaled(each, factors)
-            for each in checked_operators(higher, len(factors), "DenseChain.jet")
-        ]
-        u, du, *rest = taylor.jet_of_layers(layers, x, scaled_matrices, of_z)
-        return u, du * tf.constant(factors, x.dtype) if self.scalings else du, *rest
-
-    def _tensors(
-        self, parameters: Sequence[tf.Tensor], dtype: Any, record_of: RecordOf | None = None
-    ) -> list[taylor.Layer]:
         def at(place: Place) -> tf.Tensor:
             if isinstance(place, int):
                 return tf.convert_to_tensor(parameters[place])
-            return tf.constant(place, dtype)
+            return tf.constant(place, x.dtype)
 
-        return [
-            taylor.Layer(
-                at(each.weight),
-                None if each.bias is None else at(each.bias),
-                each.activation,
-                None if record_of is None else record_of(each),
-            )
-            for each in self.layers
-        ]
+        return WeightsOf(at, record_of=record_of)
 
-
-def behind(record_of: RecordOf | None, count: int) -> RecordOf | None:
-    """Return records of layers whose weights stand behind `count` other parameters."""
-    if record_of is None:
-        return None
-
-    def place(number: Any) -> Any:
-        return number + count if isinstance(number, int) else number
-
-    return lambda layer: record_of(
-        replace(layer, weight=place(layer.weight), bias=place(layer.bias))
-    )
+    def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
+        for scaling in self.scalings:
+            x = x.shifted(-of(scaling.before)).scaled(of(scaling.scale)).shifted(of(scaling.after))
+        for layer in self.layers:
+            last = layer is self.layers[-1] and layer.activation is LINEAR
+            x = of.multiplied(layer.weight, layer.bias, x, last=last).activate(layer.activation)
+        return x
 
 
 def _place_key(place: Place | None) -> Any:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from sciml_par._tensorflow import import_module, tf
-from sciml_par.errors import InputError
+from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import activation_named, stretched
 from sciml_par.networks.layers.model_arguments import check_arguments, checked_factor, own_embedding
+from sciml_par.networks.layers.quiet_keras import keras
+from sciml_par.networks.propagation.interpreted import Interpreted
+from sciml_par.networks.propagation.propagation import Propagated, transposed
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
-# A Keras model needs Keras when it is defined; this way it comes without TensorFlow's messages.
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
+
+class BuiltModel(Interpreted, keras.Model):
+    """A Keras model that needs no call to be built."""
+
+    def build(self, input_shape: Any) -> None:
+        self.built = True
 
 
-class OwnModel(keras.Model):
+class OwnModel(BuiltModel):
     """A Keras model whose weights exist from construction on."""
 
     _takes_scaled_inputs = False  # set by each class itself: a subclass may have formulas in x
@@ -32,13 +31,13 @@ class OwnModel(keras.Model):
         outputs: int,
         *,
         width: int,
-        depth: int,
-        activation: str,
-        omega: float,
-        embedding: Any,
         seed: int,
         dtype: str,
         name: str | None,
+        depth: int = 1,
+        activation: str = "tanh",
+        omega: float = 1.0,
+        embedding: Any = None,
     ) -> None:
         kind = type(self).__name__
         sizes = {"inputs": inputs, "outputs": outputs, "width": width, "depth": depth}
@@ -65,10 +64,6 @@ class OwnModel(keras.Model):
         own = vars(type(self)).get("_takes_scaled_inputs", False)
         return bool(own) and not hasattr(self.embedding, "periods")
 
-    def build(self, input_shape: Any) -> None:
-        """Create the weights; the constructor has done it, so this has nothing left to do."""
-        self.built = True
-
     def _built_layer(self, name: str, inputs: int, units: int, initial: tuple[Any, Any]) -> Any:
         """Return a dense layer with weights, of the initializers of kernel and bias."""
         kernel, bias = initial
@@ -82,27 +77,14 @@ class OwnModel(keras.Model):
         layer.build((None, inputs))
         return layer
 
-    def _check_points(self, x: tf.Tensor) -> None:
-        if x.shape.rank != 2 or x.shape[1] != self.input_size:
-            raise InputError(
-                f"{type(self).__name__} expects points x of shape [n, {self.input_size}], got "
-                f"{x.shape.as_list()}; a slice x[:, i:i+1] keeps both axes, x[:, i] does not"
-            )
+    def embed(self, of: WeightsOf, x: Propagated) -> Propagated:
+        """Return the input of the layers behind the embedding (local)."""
+        return x if self.embedding is None else self.embedding.propagate(of, x)
 
-    def _checked_matrices(self, second: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        matrices, d = np.asarray(second, dtype=np.float64), self.input_size
-        if matrices.ndim != 3 or matrices.shape[1:] != (d, d):
-            raise InputError(
-                f"{type(self).__name__}.jet: second must have the shape [K, {d}, {d}], got "
-                f"{list(matrices.shape)}"
-            )
-        return matrices
-
-    def _weights_of(
-        self, parameters: Sequence[Any], x: tf.Tensor, record_of: Any = None
-    ) -> WeightsOf:
-        self._check_points(x)
-        return WeightsOf.given(self, parameters, x, record_of=record_of)
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Evaluate the network: x: [n, d] -> [n, m]."""
+        self._check_points(inputs)
+        return transposed(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments that all models have, as Keras saves them."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.propagation.cells import of_one_axis
-from sciml_par.networks.propagation.propagation import Part, Propagated
+from sciml_par.networks.propagation.propagation import Propagated, joined
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -126,51 +127,37 @@ class Partition:
 
     def pairs(self, x: Propagated) -> Pairs:
         """Return points x: [d, n] with the windows that may cover them (local)."""
-        slots = self.slots
-        numbers = []
-        weights: list[list[tuple[Part, Part, Part]]] = []
-        coordinates = []
-        for axis, parts in enumerate(self.parts):
-            first, both = self._along(x, axis)
-            numbers.append(first)
-            weights.append(both)
-            h, low = float(self.sides[axis]), self.lower[axis]
-            bits = range(min(parts, 2))
-            centres = [low + h * (first + bit + 0.5) for bit in bits]
-            half = float(self.half_sides()[axis])
-            coordinates.append([(x.value[axis] - centre) / half for centre in centres])
-        of_slots = [
-            sum(
-                stride * (first + bit)
-                for stride, first, bit in zip(self.strides, numbers, slot, strict=True)
-            )
-            for slot in slots
+        slots, along = self.slots, [self._along(x, axis) for axis in range(len(self.parts))]
+        # The numbers of the windows along each axis, [S n].
+        places = [
+            tf.concat([first + slot[axis] for slot in slots], axis=0)
+            for axis, (first, _) in enumerate(along)
         ]
-        inside = tf.stack(
-            [
-                tf.concat([each[slot[axis]] for slot in slots], axis=0)
-                for axis, each in enumerate(coordinates)
-            ]
-        )
-        weight = self._product(x, weights, slots)
-        scale = tf.constant(1 / self.half_sides(), x.value.dtype)[:, None]
-        first_parts = tuple(None if part is None else part * scale for part in x.first)
+        weights = (joined([w[slot[k]] for slot in slots], 1) for k, (_, w) in enumerate(along))
+        numbers = sum(map(mul, self.strides, places))
+        x = replace(x, value=tf.tile(x.value, [1, len(slots)]))
         return Pairs(
-            tf.cast(tf.concat(of_slots, axis=0), tf.int32),
-            weight,
-            Propagated(inside, first_parts, (None,) * len(x.second), x.second),
+            tf.cast(numbers, tf.int32), reduce(mul, weights), self._inside(x, tf.stack(places))
         )
 
-    def _along(self, x: Propagated, axis: int) -> tuple[Tensor, list[tuple[Part, Part, Part]]]:
-        """Return the first of two windows along an axis, [n], and w, w′, w″ of both, [n] each."""
+    def _inside(self, x: Propagated, place: Tensor) -> Propagated:
+        """Return points in the coordinates of windows with these numbers along each axis."""
+        lower, sides, half = (
+            tf.constant(each, x.value.dtype)[:, None]
+            for each in (self.lower, self.sides, self.half_sides())
+        )
+        return x.shifted(-(lower + (place + 0.5) * sides)).scaled(1 / half)
+
+    def _along(self, x: Propagated, axis: int) -> tuple[Tensor, list[Propagated]]:
+        """Return the first of two windows along an axis, [n], and w of both."""
         h, parts = float(self.sides[axis]), self.parts[axis]
         s = (x.value[axis] - self.lower[axis]) / h
         if parts == 1:
-            return tf.zeros_like(s), [(tf.ones_like(s), None, None)]
+            return tf.zeros_like(s), [of_one_axis(x, axis, tf.ones_like(s)[None], None, None)]
         first = tf.stop_gradient(tf.clip_by_value(tf.floor(s - 0.5), 0.0, parts - 2.0))
         w, w1, w2 = self._rise(tf.clip_by_value(s - first - 0.5, 0.0, 1.0))
-        w1, w2 = w1 / h, w2 / h**2
-        return first, [(1 - w, -w1, -w2), (w, w1, w2)]
+        rise = of_one_axis(x, axis, w[None], w1[None] / h, w2[None] / h**2)
+        return first, [rise.scaled(-1.0).shifted(1.0), rise]
 
     def _rise(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return w_{k+1} at v in [0, 1], with two derivatives by v."""
@@ -210,7 +197,7 @@ class Partition:
 
         place : of the window, in the type of x.
         """
-        whole = None
+        factors = []
         for axis, parts in enumerate(self.parts):
             h = float(self.sides[axis])
             v = (x.value[axis] - self.lower[axis]) / h - 0.5 - place[axis]
@@ -219,36 +206,8 @@ class Partition:
             # At most one of them is not zero, and the other is then constant.
             (a, a1, a2), (b, b1, b2) = self._rise(up), self._rise(down)
             both = [1 - a - b, (b1 - a1) / h, -(a2 + b2) / h**2]
-            factor = of_one_axis(x, axis, *(each[None] for each in both))
-            whole = factor if whole is None else whole * factor
-        assert whole is not None
-        lower, sides, half = (
-            tf.constant(each, x.value.dtype) for each in (self.lower, self.sides, self.half_sides())
-        )
-        centre = (lower + (place + 0.5) * sides)[:, None]
-        first = tuple(None if part is None else part / half[:, None] for part in x.first)
-        inside = (x.value - centre) / half[:, None]
-        return whole, Propagated(inside, first, (None,) * len(x.second), x.second)
-
-    def _product(
-        self,
-        x: Propagated,
-        weights: list[list[tuple[Part, Part, Part]]],
-        slots: list[tuple[int, ...]],
-    ) -> Propagated:
-        """Return the products of the weights along the axes, [1, S n], with their derivatives."""
-        whole = None
-        for axis, both in enumerate(weights):
-            parts = [
-                None
-                if both[0][order] is None
-                else tf.concat([both[slot[axis]][order] for slot in slots], axis=0)[None]
-                for order in range(3)
-            ]
-            factor = of_one_axis(x, axis, *parts)
-            whole = factor if whole is None else whole * factor
-        assert whole is not None
-        return whole
+            factors.append(of_one_axis(x, axis, *(each[None] for each in both)))
+        return reduce(mul, factors), self._inside(x, place[:, None])
 
 
 def _bump(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy.typing as npt
-
 from sciml_par._other_names import by_name
-from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.initial_weights import Drawn, checked_initial_weights
-from sciml_par.networks.propagation.dense_chain import RecordOf
 from sciml_par.networks.propagation.own_model import OwnModel
-from sciml_par.networks.propagation.propagation import Propagated
-from sciml_par.networks.propagation.weights_of import WeightsOf
-
-Jet = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 class PropagatedModel(OwnModel):
@@ -84,55 +75,9 @@ class PropagatedModel(OwnModel):
         trained = [] if self.embedding is None else self.embedding.trainable_variables
         return self if self.only_dense and not trained else None
 
-    def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the network's output for a propagated x, with these weights (local)."""
-        raise NotImplementedError
-
     def _dense(self, name: str, inputs: int, units: int, *, first: bool = False) -> Any:
         """Return a dense layer with its initial weights."""
         return self._built_layer(name, inputs, units, self._drawn.layer(inputs, first=first))
 
-    def embed(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the input of the layers behind the embedding (local)."""
-        return x if self.embedding is None else self.embedding.propagate(of, x)
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Evaluate the network: x: [n, d] -> [n, m]."""
-        return tf.transpose(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
-
-    def apply(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        """Evaluate with the parameters given, as `MLP.apply` does (pure, local)."""
-        return self.recorded_apply(parameters, x)
-
-    def recorded_apply(
-        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, record_of: RecordOf | None = None
-    ) -> tf.Tensor:
-        """Evaluate as `apply`; `record_of` makes a record of each dense layer's products."""
-        of = self._weights_of(parameters, x, record_of)
-        return tf.transpose(self.propagate(of, Propagated.values_at(x)).value)
-
-    def jet(
-        self,
-        parameters: Sequence[tf.Tensor],
-        x: tf.Tensor,
-        second: npt.ArrayLike,
-        record_of: RecordOf | None = None,
-    ) -> Jet:
-        """Compute value, first derivatives and second-order operators, as `MLP.jet` (pure, local).
-
-        Parameters
-        ----------
-        parameters, x, record_of : as of `recorded_apply`.
-        second : array [K, d, d]
-            Symmetric coefficient matrices; K may be 0.
-
-        Returns
-        -------
-        u, du, L : tensors [n, m], [n, m, d], [n, m, K]
-        """
-        of = self._weights_of(parameters, x, record_of)
-        return self.propagate(of, Propagated.at(x, self._checked_matrices(second))).results()
-
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments, as Keras saves them."""
         return {**super().get_config(), "initial_weights": self.initial_weights}

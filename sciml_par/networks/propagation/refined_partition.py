@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -206,7 +207,9 @@ class RefinedPartition(Partition):
         total = products.mapped(lambda part: tf.add_n(tf.split(part, count, axis=1)))
         total = total.mapped(lambda part: tf.tile(part, [1, count]))
         centre, half = (tf.transpose(tf.gather(each, numbers)) for each in (centres, halves))
-        return Pairs(numbers, products * total.activate(RECIPROCAL), _scaled(x, centre, half))
+        return Pairs(
+            numbers, products * total.activate(RECIPROCAL), x.shifted(-centre).scaled(1 / half)
+        )
 
     def in_window(self, place: Tensor, x: Propagated) -> tuple[Propagated, Propagated]:
         """Return the weight [1, n] and the coordinates [d, n] of a window at points in it.
@@ -217,23 +220,16 @@ class RefinedPartition(Partition):
         products = self._of_faces(x, tf.transpose(place[1:], [1, 2, 0])[..., None])  # [M, n]
         total = products.mapped(lambda part: tf.reduce_sum(part, axis=0, keepdims=True))
         own = products.mapped(lambda part: part[:1])
-        return own * total.activate(RECIPROCAL), _scaled(x, centre, half)
+        return own * total.activate(RECIPROCAL), x.shifted(-centre).scaled(1 / half)
 
     def _of_faces(self, x: Propagated, faces: Tensor) -> Propagated:
         """Return P of windows for their faces: [4, d, …], which are broadcast against x: [d, n]."""
-        whole = None
+        factors = []
         for axis in range(len(self.parts)):
             t, (low, high, left, right) = x.value[axis], tf.unstack(faces[:, axis])
             a, a1, a2 = self._rise(tf.clip_by_value(0.5 + (t - low) / left, 0.0, 1.0))
             b, b1, b2 = self._rise(tf.clip_by_value(0.5 + (high - t) / right, 0.0, 1.0))
             a1, a2, b1, b2 = a1 / left, a2 / left**2, -b1 / right, b2 / right**2
             parts = a * b, a1 * b + a * b1, a2 * b + 2 * a1 * b1 + a * b2
-            factor = of_one_axis(x, axis, *parts)
-            whole = factor if whole is None else whole * factor
-        assert whole is not None
-        return whole
-
-
-def _scaled(x: Propagated, centre: Tensor, half: Tensor) -> Propagated:
-    first = tuple(None if part is None else part / half for part in x.first)
-    return Propagated((x.value - centre) / half, first, (None,) * len(x.second), x.second)
+            factors.append(of_one_axis(x, axis, *parts))
+        return reduce(mul, factors)

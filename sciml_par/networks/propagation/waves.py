@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par.networks.layers.activation import ACTIVATIONS, Activation
-from sciml_par.networks.propagation.propagation import Propagated
-from sciml_par.networks.propagation.taylor import Layer
+from sciml_par.networks.layers.quiet_keras import keras
+from sciml_par.networks.propagation.propagation import Propagated, transposed
 from sciml_par.networks.propagation.weights_of import WeightsOf
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
 
 SIN = ACTIVATIONS["sin"]
 
@@ -55,22 +50,16 @@ class WaveLayer(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Evaluate the layer: x: [n, d] -> [n, w]."""
-        return tf.transpose(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
+        return transposed(self.propagate(WeightsOf.now(), Propagated.values_at(inputs)).value)
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
-        """Return the same of a propagated quantity (local)."""
         # As one dense layer: members whose second derivatives go through a concatenation have no
         # form for several at once.
-        weight, bias, activation, _ = self.layer(of)
-        return x.dense(weight, bias).activate(activation)
-
-    def layer(self, of: WeightsOf) -> Layer:
-        """Return the layer for Taylor propagation, with these weights (local)."""
         waves = self.waves_with(of)
         weight, bias = (
             tf.cast(tf.convert_to_tensor(v), self.compute_dtype) for v in (waves.weight, waves.bias)
         )
-        return Layer(weight, bias, waves.activation)
+        return x.dense(weight, bias).activate(waves.activation)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
         """Return [n, w]."""

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.networks.layers.activation import LINEAR
-from sciml_par.networks.propagation.dense_chain import DenseLayer, RecordOf
-from sciml_par.networks.propagation.propagation import Propagated
-from sciml_par.networks.propagation.taylor import Record
+from sciml_par.networks.layers.activation import LINEAR, Activation
+from sciml_par.networks.propagation.propagation import Propagated, Record
 
+FloatArray = npt.NDArray[np.float64]
 Tensor = Any
+RecordOf = Callable[["DenseLayer"], Record]
+"""Makes the record of a layer's products."""
+
+Place = int | FloatArray
+"""A tensor as its number among the parameters, or as a constant value."""
+
+
+@dataclass(frozen=True)
+class DenseLayer:
+    """a ← σ(a W + b), with the places of W and b among the parameters.
+
+    windows : for a layer with a W_k and a b_k for each of K windows, the number k of the window of
+        each column of a, [S n]: S windows that may cover each of n points, one after the other.
+    """
+
+    weight: Place
+    bias: Place | None
+    activation: Activation
+    windows: Any = None
 
 
 class WeightsOf:
@@ -75,10 +95,17 @@ class WeightsOf:
         """Return the tensor of a variable (local)."""
         return self._tensor_of(variable)
 
-    def dense(self, layer: Any, a: Propagated) -> Propagated:
-        """Apply a `keras.layers.Dense` without its activation (local)."""
-        record = self.record(layer.kernel, layer.bias)
-        return a.dense(self(layer.kernel), self(layer.bias), record=record)
+    def dense(self, layer: Any, a: Propagated, *, last: bool = False) -> Propagated:
+        """Apply a `keras.layers.Dense` without its activation (local).
+
+        last : whether this is the last layer; see `Propagated.dense`.
+        """
+        return self.multiplied(layer.kernel, layer.bias, a, last=last)
+
+    def multiplied(self, kernel: Any, bias: Any, a: Propagated, *, last: bool) -> Propagated:
+        """Return a W + b, with a record of its products if one is wanted (local)."""
+        b, record = None if bias is None else self(bias), self.record(kernel, bias)
+        return a.dense(self(kernel), b, record=record, last=last)
 
     @property
     def records(self) -> bool:
@@ -93,8 +120,10 @@ class WeightsOf:
         return self._record_of(layer)
 
     def _place(self, variable: Any) -> Any:
-        at = self._places.get(id(variable))
-        return np.empty(0) if at is None else at
+        """Return the number of a parameter, of a chain or of a model; or an array for others."""
+        if isinstance(variable, int):
+            return variable
+        return self._places.get(id(variable), np.empty(0))
 
 
 def checked_parameters(name: str, parameters: Sequence[Any], count: int, x: Tensor) -> list[Tensor]:

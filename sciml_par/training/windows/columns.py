@@ -83,8 +83,7 @@ class Columns:
         place = model.partition.place(0).shape
 
         def quantities(place: Tensor, hidden: Any, x: Tensor) -> list[Tensor]:
-            found = model.features(place, hidden, Propagated.at(x, second))
-            parts = [found.value, *found.first, *found.operators]
+            parts = model.features(place, hidden, Propagated.at(x, second)).asked()
             return [parts[q] for q in wanted]
 
         def spec(*shape: int | None) -> Any:
