@@ -281,7 +281,8 @@ class PolynomialSolver:
             moved = [solution.at(stage.theta + d)(x) for d in columns.T]
             return np.array([np.linalg.norm(means * (v - u), axis=0) for v in moved])
 
-        return bool(free_of(factor, system.values(x), smooth_functions(self.problem, x), changes))
+        smooth = smooth_functions(self.problem, x)
+        return bool(free_of(factor, system.values(x), smooth, system.outputs, changes))
 
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:
