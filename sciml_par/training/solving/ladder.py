@@ -43,7 +43,7 @@ USEFUL = 0.01
 _MOVED = 0.5
 """The change of an unknown, relative to its start, that is told."""
 _SMALL = 0.1
-"""The numerical error that no longer counts, as a share of the deviation by the data."""
+"""The numerical error that no longer counts, as a share of the deviation by the data or of u."""
 _LIMITED = (
     f"numerical errors are at most {_SMALL:.0%} of what the errors of the data leave open, for u "
     f"and for each unknown"
@@ -245,7 +245,8 @@ class Ladder:
             self._headed = True
             print(f"{'method':<22}{'size':<28}{'residual':>9}  {'error':<18}{'time':>8}")
         seconds = f"{time.perf_counter() - self._began:6.1f} s"
-        print(f"{method:<22}{size:<28}{math.sqrt(loss):9.1e}  {text:<18}{seconds}", flush=True)
+        residual = "" if math.isnan(loss) else f"{math.sqrt(loss):.1e}"
+        print(f"{method:<22}{size:<28}{residual:>9}  {text:<18}{seconds}", flush=True)
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
@@ -344,7 +345,9 @@ def _better(result: Result, other: Result) -> bool:
     a, b = result.error, other.error
     if a.known and b.known:
         return a.relative < b.relative
-    return a.known or (not b.known and loss_of(result) < loss_of(other))
+    # A known error of the size of u says no more than a residual.
+    small, of_other = a.relative < _SMALL, b.relative < _SMALL
+    return small if small != of_other else loss_of(result) < loss_of(other)
 
 
 def loss_of(result: Result) -> float:
