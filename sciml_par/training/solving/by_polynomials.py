@@ -13,16 +13,20 @@ import numpy.typing as npt
 
 from sciml_par._text import one_line
 from sciml_par.assembly.columns import MOST_IN_WINDOWS
+from sciml_par.assembly.equations import Equations
 from sciml_par.errors import TrainingError
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.training.estimate.estimate import ROUNDING
+from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.outcome.result_of import result_of
 from sciml_par.training.outcome.together import as_training_error
+from sciml_par.training.preparation.consistency import check_consistency
+from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
@@ -69,7 +73,9 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     suited = everyone.attempt(lambda: _suited(ladder))
     if any(everyone.allgather_object(suited is None)) or suited is None:
         return None
-    climb = _Climb(ladder, *suited)
+    if everyone.size > 1:
+        check_consistency(_described(ladder, suited.equations), everyone)
+    climb = _Climb(ladder, suited.problem, suited.sizes)
     try:
         best = climb.on_box()
         if best is not None and _suits_windows(ladder.problem, best) and not ladder.met:
@@ -79,8 +85,24 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
 
 
-def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
-    """Return the problem with its weights, and sizes of residuals; None if it does not suit."""
+@dataclass(frozen=True)
+class _Suited:
+    """A problem with its weights, sizes of its residuals, and its equations at some points."""
+
+    problem: Problem
+    sizes: dict[str, float]
+    equations: Equations
+
+
+def _described(ladder: Ladder, equations: Equations) -> dict[str, str]:
+    x = equations.rows[0].arrays[0].numpy()
+    found = describe_equations(ladder.problem, equations.rows, ladder.precision)
+    found["start"] = "nothing" if ladder.start is None else of_array(ladder.start(x))
+    return found
+
+
+def _suited(ladder: Ladder) -> _Suited | None:
+    """Return the problem for polynomials; None if it does not suit."""
     problem = ladder.problem
     if problem.unknown_functions or holds_out(problem) or ladder.precision != "float64":
         return None
@@ -90,10 +112,10 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
     if not weighed.domain.contains(sample).all():
         return None
     try:
-        PointsOfTerms(weighed, 0).scattered(20, draw=0)
+        equations = PointsOfTerms(weighed, 0).scattered(200, draw=0)
     except Exception:  # another method says what is wrong with a residual
         return None
-    return weighed, changes.sizes(weighed)
+    return _Suited(weighed, changes.sizes(weighed), equations)
 
 
 def _suits_windows(problem: Problem, stage: Stage) -> bool:
