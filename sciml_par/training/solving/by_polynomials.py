@@ -17,6 +17,7 @@ from sciml_par.assembly.equations import Equations
 from sciml_par.errors import TrainingError
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.estimate import ROUNDING
 from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.loop.loop_cache import holds_out
@@ -80,6 +81,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         best = climb.on_box()
         if best is not None and _suits_windows(ladder.problem, best) and not ladder.met:
             climb.in_windows(best)
+        if best is not None and ladder.best is None and ladder.left() <= 0:
+            climb.keep(best, ladder.no_time(), "polynomials")
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
     return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
@@ -230,10 +233,17 @@ class _Climb:
         ladder.doing("estimating the error")
         estimate = partial(error_of, self._solver, stage, self._inside)
         error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
+        of_all = ladder.world.communicator.broadcast_object(error.without_field())
+        # As processors may differ.
+        self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")
+
+    def keep(self, stage: Stage, error: ErrorEstimate, method: str) -> None:
+        """Keep a stage with its error, if it is the best."""
+        ladder = self.ladder
         linearized = self._alike(partial(linearized_of, stage))
         found = stage.model, stage.solution, stage.u, stage.report, error, linearized
         result = result_of(*found, world=ladder.world, seed=ladder.seed, sizes=self.sizes)
-        ladder.keep("polynomials, error", _text(stage), result)
+        ladder.keep(method, _text(stage), result)
 
     def _alike(self, action: Callable[[], T]) -> T:
         """Do what all ranks do alike: what fails on one fails on all."""
