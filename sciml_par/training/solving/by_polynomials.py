@@ -58,10 +58,12 @@ _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
 _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
 """Columns in all windows; and operations of the factorization of the band, some seconds."""
-_SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, 1
-"""Of all the time, for windows; and rounds in which the residual falls by less than this factor."""
-_TIMES_AS_LONG = 10.0
-"""A round and the estimate of its error, in relation to the round before."""
+_SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
+"""Of all the time, for windows; and rounds in which the residual falls by less than this factor,
+which in one dimension take little time, as until a layer is resolved."""
+_CONVERGES, _TIMES_AS_LONG = 3.0, 10.0
+"""The fall of a round, from which an estimate by little richer polynomials tells an order of
+magnitude; and a round and the estimate of its error, in relation to the round before."""
 
 
 def climb_by_polynomials(ladder: Ladder) -> str | None:
@@ -85,6 +87,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
             climb.keep(best, ladder.no_time(), "polynomials")
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
+    if not ladder.problem.unknowns:
+        ladder.everywhere = climb.loss_everywhere
     return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
 
 
@@ -143,6 +147,7 @@ class _Climb:
         self._solver = PolynomialSolver(self.problem, ladder.drawn, x, ladder.start, begin)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
+        self.loss_everywhere = self._solver.loss_everywhere
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
@@ -180,8 +185,8 @@ class _Climb:
         ladder, domain, lowest = self.ladder, self.problem.domain, DEGREES[self._d][0]
         cells, corners = _FIRST_CELLS[self._d], zip(domain.lower, domain.upper, strict=True)
         breaks, degree = [np.linspace(a, b, cells + 1) for a, b in corners], lowest
-        best, seconds, little, smooth = before, 0.0, 0, True
-        while little <= _MOST_WITHOUT_FALL:
+        best, seconds, little, smooth, fall = before, 0.0, 0, True, 1.0
+        while little <= _MOST_WITHOUT_FALL[self._d]:
             model = self._solver.in_windows(breaks, degree)
             many = model.coefficients.shape.num_elements() > _MOST_OF_WINDOWS
             many = many or operations(model) > _MOST_OPERATIONS
@@ -197,7 +202,7 @@ class _Climb:
             if self._met(stage, best):
                 return
             fall = _fall(best, stage)
-            little = 0 if fall > _LITTLE_FALL else little + 1
+            little = 0 if fall > _LITTLE_FALL or stage.misses else little + 1
             if best is not before and stage.degree > best.degree and fall < _FALL:
                 # In vain, as at a corner: cells of the lower degree are divided from now on.
                 smooth, lowest = False, best.degree
@@ -206,11 +211,11 @@ class _Climb:
             breaks, degree = ladder.world.communicator.broadcast_object(found)
             degree = degree if smooth else lowest
         if best is not before:
-            self._conclude_once(best)
+            self._conclude_once(best, fall)
 
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
-        promising = False
+        promising, fall = False, 1.0
         if before is not None and self._noisy:
             # Errors of the data may leave more open than the tolerance, which a result tells.
             promising = stage.steps.steps > 0
@@ -219,11 +224,14 @@ class _Climb:
             foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
             promising = foreseen <= self.ladder.tolerance and fall >= _FALL_FOR_ERROR
         if self.ladder.decided(certain or promising):
-            self._conclude_once(stage)
+            self._conclude_once(stage, fall)
         return self._concluded is stage and self.ladder.met
 
-    def _conclude_once(self, stage: Stage) -> None:
-        """Make a result of a stage with its error, unless its residual is still large."""
+    def _conclude_once(self, stage: Stage, fall: float = 1.0) -> None:
+        """Make a result of a stage with its error, unless its residual is still large.
+
+        fall : of the residual since the stage before, which shows whether polynomials converge.
+        """
         ladder = self.ladder
         share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
         useful = share <= (_USEFUL_WITH_NOISE if self._noisy else USEFUL)
@@ -231,7 +239,7 @@ class _Climb:
             return
         self._concluded = stage
         ladder.doing("estimating the error")
-        estimate = partial(error_of, self._solver, stage, self._inside)
+        estimate = partial(error_of, self._solver, stage, self._inside, converges=fall > _CONVERGES)
         error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.

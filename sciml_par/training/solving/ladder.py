@@ -23,6 +23,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.member import Member
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
@@ -48,6 +49,8 @@ _LIMITED = (
     f"numerical errors are at most {_SMALL:.0%} of what the errors of the data leave open, for u "
     f"and for each unknown"
 )
+HIDDEN = 100.0
+"""Times the squares of residuals at some points, from which there is something between these."""
 _NO_FURTHER = "no method makes the residual at unseen points fall any further"
 
 
@@ -66,6 +69,8 @@ class Ladder:
     resume: bool = False
     start: Callable[[Array], Array] | None = None
     best: Result | None = None
+    everywhere: Callable[[Member], float] | None = None
+    """Gives the loss of a solution at so many points that little is hidden between them."""
     zero_loss: float = math.nan
     start_loss: float = math.nan
     free: Mapping[int, str] = field(default_factory=dict)
@@ -233,9 +238,26 @@ class Ladder:
 
     def keep(self, method: str, size: str, result: Result) -> None:
         """Show a result, and keep it if it is the best (collective)."""
+        result = self._judged_everywhere(result)
         self.say(method, size, result.members[0].validation_loss, text_of(result.error))
         if self.decided(self.best is None or _better(result, self.best)):
             self.best = result
+
+    def _judged_everywhere(self, result: Result) -> Result:
+        """Return a result, of an unknown error if residuals are hidden between its points."""
+        if self.everywhere is None:
+            return result
+        (member,) = result.members
+        loss = self.world.communicator.on_root(lambda: self.everywhere(member))
+        judged = max(member.validation_loss, ROUNDING**2 * member.zero_loss)
+        if not loss > HIDDEN * judged:
+            return result
+        why = (
+            f"between the points of this solution its residual is {math.sqrt(loss / judged):.0g} "
+            f"times as large as at them, as in a narrow layer or peak."
+        )
+        error = ErrorEstimate.not_known(self.problem.outputs, why)
+        return replace(result, members=(replace(member, error=error, validation_loss=loss),))
 
     def say(self, method: str, size: str, loss: float, text: str) -> None:
         """Show a line on rank 0 (local)."""
