@@ -285,6 +285,13 @@ def test_ranks_with_different_problems_are_refused() -> None:
         solve(alike, start=factor, progress=False)
 
 
+def test_a_variable_in_a_residual_is_refused() -> None:
+    factor = tf.Variable(1.0, dtype=tf.float64)
+    inside = Residual(lambda u, x, f: laplacian(u, x) - factor * f, data=source)
+    with pytest.raises(InputError, match="variable"):
+        solve(Problem(SQUARE, inside, conditions=[Dirichlet(wave)]), progress=False)
+
+
 def test_components_of_different_units_are_determined() -> None:
     def exact(x: Any) -> Any:
         return np.concatenate([np.sin(3 * x), 1e5 * np.cos(2 * x)], axis=1)

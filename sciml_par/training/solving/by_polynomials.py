@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.assembly.columns import MOST_IN_WINDOWS
 from sciml_par.assembly.equations import Equations
@@ -119,8 +120,11 @@ def _suited(ladder: Ladder) -> _Suited | None:
     if not weighed.domain.contains(sample).all():
         return None
     try:
-        equations = PointsOfTerms(weighed, 0).scattered(200, draw=0)
+        with tf.GradientTape() as tape:
+            equations = PointsOfTerms(weighed, 0).scattered(200, draw=0)
     except Exception:  # another method says what is wrong with a residual
+        return None
+    if tape.watched_variables():  # which would not be trained, as the other methods say
         return None
     return _Suited(weighed, changes.sizes(weighed), equations)
 
