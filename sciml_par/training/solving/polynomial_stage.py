@@ -51,7 +51,7 @@ _POINTS_PER_COLUMN, _ON_LINE, _MOST_STEPS = 2.5, 0.5, 15
 resolve what polynomials do at the ends."""
 _OF_CELL = 3.4
 """Points of a cell for each of its columns; along an axis there are more than its degrees."""
-_LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 2_000_000)
+_LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
 """Points at which solutions are judged, and with all columns' values there, also of errors."""
 MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
