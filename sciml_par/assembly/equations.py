@@ -63,6 +63,8 @@ class Rows:
     requests : the points and derivatives that it asks for, equal points together.
     calls : for each call of the field, the number of the request, and places of the operators.
     components : k, the residuals of a point.
+    probe : r at a few of the points for jets that are the same on all ranks, which tells residuals
+        apart, [n, k].
     """
 
     term: Term
@@ -71,6 +73,7 @@ class Rows:
     requests: tuple[Request, ...]
     calls: tuple[tuple[int, tuple[int, ...]], ...]
     components: int
+    probe: Array
 
     @property
     def points(self) -> int:
@@ -245,7 +248,7 @@ def _traced(problem: Problem, term: Term, arrays: Sequence[Array], factors: Arra
         requests[number] = replace(requests[number], operators=known)
         places.append((number, tuple(map(known.index, each.operators))))
     k = int(at_zero.shape[1])
-    return Rows(term, tensors, factors, tuple(requests), tuple(places), k)
+    return Rows(term, tensors, factors, tuple(requests), tuple(places), k, at_random.numpy())
 
 
 def _asked(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,8 @@ import tensorflow as tf
 import sciml_par.parallel as sp
 from sciml_par.assembly.equations import NotByJetsError
 from sciml_par.assembly.solution import zero_jets
-from sciml_par.networks import Polynomials
+from sciml_par.errors import InputError, ResultWarning
+from sciml_par.networks import Polynomials, RandomFeatures
 from sciml_par.problems import (
     Box,
     Condition,
@@ -26,8 +30,13 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.results import Result
+from sciml_par.training import LeastSquares
 from sciml_par.training.solving.cell_points import PointsOfTerms
+from sciml_par.training.solving.ladder import _better
+from sciml_par.training.solving.polynomial_stage import PolynomialSolver, error_of
+from sciml_par.training.solving.refinement import refined
 from sciml_par.training.solving.solve import solve
+from sciml_par.training.train import train
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
@@ -61,8 +70,8 @@ def check(result: Result, tolerance: float) -> None:
     assert error.relative <= tolerance
     (model,) = result.networks
     assert isinstance(model, Polynomials)
-    weights = model.coefficients.numpy().tobytes()
-    assert len(set(sp.current_world().communicator.allgather_object(weights))) == 1
+    digits = model.coefficients.numpy().tobytes(), error.relative
+    assert len(set(sp.current_world().communicator.allgather_object(digits))) == 1
 
 
 def test_a_smooth_solution(tmp_path: Any) -> None:
@@ -220,3 +229,112 @@ def test_a_condition_on_a_small_part_has_points() -> None:
     rows = PointsOfTerms(problem, 0).scattered(20, draw=0).rows
     assert rows[2].points >= 16
     assert rows[2].factors @ rows[2].factors == pytest.approx(1.0)
+
+
+WIDTH, CENTRE = 1e-3, 0.312
+
+
+def with_peak(x: Any) -> Any:
+    """The second derivative of u = sin x + …, whose peak lies between the first points."""
+    return -np.sin(x) + np.exp(-(((x - CENTRE) / WIDTH) ** 2)) / WIDTH
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_a_peak_between_the_points_is_seen_and_its_cell_divided() -> None:
+    conditions = [Dirichlet(np.sin)]
+    problem = Problem(
+        Interval(0, 1),
+        Residual(lambda u, x, f: laplacian(u, x) - f, data=with_peak),
+        conditions=conditions,
+    )
+    x = problem.domain.sample(50, seed=0)
+    solver = PolynomialSolver(problem, 0, x, None)
+    stage = solver.solve(solver.on_box(10), 10, None)
+    assert stage is not None
+    error = error_of(solver, stage, np.ones(50, bool), converges=True, most_operations=1e9)
+    assert not error.known
+    stage = solver.solve(solver.in_windows([np.linspace(0, 1, 5)], 12), 12, stage)
+    assert stage is not None and stage.misses
+    (breaks,), degree = refined(stage, smooth=True)
+    assert degree == 12 and len(breaks) == 6
+    assert 0.25 < np.setdiff1d(breaks, np.linspace(0, 1, 5)) < 0.5
+    with pytest.warns(ResultWarning, match="at others"):
+        smooth = train(
+            problem,
+            network=partial(RandomFeatures, features=10, seed=0),
+            optimizer=LeastSquares(),
+            points=20,
+            precision="float64",
+            progress=False,
+        )
+    mean_square = np.sqrt(np.pi / 2) / WIDTH
+    assert solver.loss_everywhere(smooth.members[0]) == pytest.approx(mean_square, rel=0.1)
+
+
+@pytest.mark.ranks(least=2, most=2, reason="one rank has no others")
+def test_ranks_with_different_problems_are_refused() -> None:
+    factor = 1.0 + sp.current_world().communicator.rank
+    alike, _ = reaction()
+    data = Residual(lambda u, x, f: laplacian(u, x) - f, data=lambda x: factor * source(x))
+    with pytest.raises(InputError, match="solve: the ranks differ in values of the data"):
+        solve(Problem(SQUARE, data, conditions=[Dirichlet(wave)]), progress=False)
+    inside = Residual(lambda u, x, f: laplacian(u, x) - factor * f, data=source)
+    with pytest.raises(InputError, match="solve: the ranks differ in the computation"):
+        solve(Problem(SQUARE, inside, conditions=[Dirichlet(wave)]), progress=False)
+    with pytest.raises(InputError, match="solve: the ranks differ in start"):
+        solve(alike, start=factor, progress=False)
+
+
+def test_a_variable_in_a_residual_is_refused() -> None:
+    factor = tf.Variable(1.0, dtype=tf.float64)
+    inside = Residual(lambda u, x, f: laplacian(u, x) - factor * f, data=source)
+    with pytest.raises(InputError, match="variable"):
+        solve(Problem(SQUARE, inside, conditions=[Dirichlet(wave)]), progress=False)
+
+
+def test_components_of_different_units_are_determined() -> None:
+    def exact(x: Any) -> Any:
+        return np.concatenate([np.sin(3 * x), 1e5 * np.cos(2 * x)], axis=1)
+
+    def right(x: Any) -> Any:
+        a, b = np.split(exact(x), 2, axis=1)
+        return np.concatenate([-9 * a + 1e-5 * b, -4 * b + 1e5 * a], axis=1)
+
+    def equation(u: Any, x: Any, f: Any) -> Any:
+        small = laplacian(u["a"], x) + 1e-5 * u["b"](x)
+        return tf.concat([small, laplacian(u["b"], x) + 1e5 * u["a"](x)], axis=1) - f
+
+    problem = Problem(
+        Interval(0, 1),
+        Residual(equation, data=right),
+        outputs=("a", "b"),
+        conditions=[Dirichlet(exact)],
+        exact=exact,
+    )
+    result = solve(problem, tolerance=1e-6, progress=False)
+    check(result, 1e-6)
+    assert not result.error.undetermined
+
+
+def test_no_other_method_begins_when_time_is_up() -> None:
+    problem, _ = reaction()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = solve(problem, tolerance=1e-9, seconds=1e-3, progress=False)
+    told = [str(each.message) for each in caught if each.category is ResultWarning]
+    first = sp.current_world().communicator.rank == 0
+    assert [text.endswith("time is up.") for text in told] == [True] * first
+    assert isinstance(result.networks[0], Polynomials)
+    assert "no time" in result.error.reason
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_a_known_error_of_the_size_of_u_is_no_better_than_an_unknown_one() -> None:
+    def of(relative: float, loss: float) -> Any:
+        error = SimpleNamespace(relative=relative, known=np.isfinite(relative))
+        return SimpleNamespace(error=error, members=[SimpleNamespace(validation_loss=loss)])
+
+    assert not _better(of(3.6, 2.0), of(np.nan, 1e-6))
+    assert _better(of(1e-3, 2.0), of(np.nan, 1e-6))
+    assert not _better(of(np.nan, 1e-6), of(1e-3, 2.0))
+    assert _better(of(1e-3, 2.0), of(3.6, 1e-6))

@@ -200,6 +200,8 @@ def checked_value(value: Any, what: str) -> Any:
     """Return a number, a sequence of them as a tuple, or a function."""
     if callable(value):
         return value
+    if isinstance(value, np.ndarray) and value.ndim < 2:
+        value = value.tolist()
     if isinstance(value, (tuple, list)) and value:
         return tuple(checked_number(v, f"{what} of a component") for v in value)
     if isinstance(value, str) and value.isidentifier():

@@ -285,14 +285,14 @@ class Correction:
 def _reason(problem: Problem, q: float) -> str:
     d = problem.domain.dimension
     if d > MOST_DIMENSIONS:
-        why = f"random features hardly resolve functions of {d} coordinates"
+        why = f"they hardly resolve a solution of {d} coordinates"
     else:
         why = (
             "the solution is too rough for them somewhere, as at a shock, a layer or a corner, or "
             "the solution is already as exact as they can be"
         )
     fall = f"falls by a factor of {q:.1f} only" if q >= 1 else "does not fall"
-    return f"with more random features the residual at unseen points {fall}; {why}."
+    return f"with more polynomials or features the residual at unseen points {fall}; {why}."
 
 
 def _in_double_precision(model: Any) -> Any:

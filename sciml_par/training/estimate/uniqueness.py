@@ -18,6 +18,8 @@ Array = npt.NDArray[Any]
 
 _SMALL = 1e-5
 """The residual of a free function, relative to that of a usual one of the same size."""
+_NOTHING = 1e-10
+"""The residual of a component on which nothing depends, relative to the largest one."""
 _FREE = 0.3
 """The share of a smooth function from which it is called free."""
 _POINTS = 300
@@ -46,38 +48,44 @@ def free_components(solved: Solved, communicator: Communicator) -> tuple[int, ..
         with threads(1):
             values = _values_by_parameters(solved, x, factor.shape[1])
             smooth = smooth_functions(solved.setup.problem, x)
-            return free_of(factor, values, smooth, partial(_changes, solved, x=x))
+            changes = partial(_changes, solved, x=x)
+            return free_of(factor, values, smooth, _outputs(solved), changes)
 
     return communicator.on_root(free_on_root)
 
 
 def free_of(
-    factor: Array, values: Array, smooth: Array, changes: Callable[[Array], Array]
+    factor: Array, values: Array, smooth: Array, outputs: int, changes: Callable[[Array], Array]
 ) -> tuple[int, ...]:
     """Return the components of which a smooth function has a large free share (local).
 
     Parameters
     ----------
     factor : R of J, [q, q].
-    values : φ_j at points, [n m, q].
-    smooth : g there, [n m, K].
+    values : φ_j at points, [n k, q].
+    smooth : g there, [n k, K k], as `smooth_functions` returns it.
+    outputs : k, of the network.
     changes : gives the size of the change of each component of u, c: [q, K] -> [K, m].
     """
     from scipy.linalg import lstsq
 
     fitted = lstsq(values, smooth, cond=1e-10, lapack_driver="gelsy")[0]
-    usual = np.median(np.linalg.norm(factor @ fitted, axis=0) / np.linalg.norm(smooth, axis=0))
-    if not usual > 0:
+    residuals = np.linalg.norm(factor @ fitted, axis=0) / np.linalg.norm(smooth, axis=0)
+    # Of each output alone, which may have other units than the rest.
+    usual = np.median(residuals.reshape(-1, outputs), axis=0)
+    if not usual.max() > 0:
         return tuple(range(changes(fitted).shape[1]))
-    delta = _SMALL * usual
+    usual[usual < _NOTHING * usual.max()] = usual.max()
+    delta = _SMALL * np.tile(usual, len(values) // outputs)[:, None]
     rows = np.vstack([factor, delta * values])
     wanted = np.vstack([np.zeros((len(factor), smooth.shape[1])), delta * smooth])
     scale = np.linalg.norm(rows, axis=0)
     scale[scale == 0.0] = 1.0
     found = lstsq(rows / scale, wanted, cond=1e-15, lapack_driver="gelsy")[0] / scale[:, None]
-    free, usual_changes = changes(found), changes(fitted)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.nan_to_num(free.max(axis=0) / usual_changes.max(axis=0))
+    free, whole = changes(found), changes(fitted)
+    # A function of one component may change another one, in other units, by little of it.
+    about = whole > _SMALL * whole.max(axis=0)
+    shares = np.divide(free, whole, out=np.zeros_like(free), where=about).max(axis=0)
     return tuple(int(component) for component in np.flatnonzero(shares > _FREE))
 
 

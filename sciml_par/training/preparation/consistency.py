@@ -16,7 +16,7 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import numbers_text
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.preparation.description import Description
+from sciml_par.training.preparation.description import SOLVING, Description
 
 _ABSENT = "nothing"
 _PASS_ON = (
@@ -29,6 +29,8 @@ _REMEDIES = {
     "every rank, and give all points to each. For several models, use mode='ensemble'.",
     "ensemble": "In mode 'ensemble' only problem, points, network and optimizer may differ from "
     "rank to rank, but not the numbers of dimensions and outputs.",
+    SOLVING: "All ranks solve one problem: call solve with the same problem on every rank. Numbers "
+    "that are drawn at random need the same seed everywhere.",
 }
 
 
@@ -43,8 +45,10 @@ def check_consistency(description: Description, communicator: Communicator) -> N
     for rank, each in enumerate(everyone):
         ranks_with.setdefault(each.get(name, _ABSENT), []).append(rank)
     lines = [f"  {rank_list(ranks)}: {value}" for value, ranks in ranks_with.items()]
-    remedy = _REMEDIES["mode" if name == "mode" else everyone[0]["mode"].strip("'")]
-    raise InputError(f"train: the ranks differ in {name}.\n" + "\n".join(lines) + f"\n{remedy}")
+    mode = everyone[0]["mode"].strip("'")
+    remedy = _REMEDIES["mode" if name == "mode" else mode]
+    call = SOLVING if mode == SOLVING else "train"
+    raise InputError(f"{call}: the ranks differ in {name}.\n" + "\n".join(lines) + f"\n{remedy}")
 
 
 def _first_difference(everyone: Sequence[Description]) -> str:

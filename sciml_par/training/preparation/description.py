@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par.assembly.equations import Rows
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -33,6 +34,8 @@ _MAY_DIFFER = (
     *("log_every", "evaluation_points", "evaluation_domain"),
     *("keep", "steps", "stop", "grow"),
 )
+SOLVING = "solve"
+"""The mode of a description without a training."""
 # Keras numbers its models; the initial weights are those of rank 0.
 _NOT_OF_A_NETWORK = ("name", "seed", "dtype")
 
@@ -110,6 +113,17 @@ def describe_model(
             f"the computation of term {term.name!r}": f"a graph with the digest {text}"
             for term, text in zip(problem.terms, traced.texts, strict=True)
         }
+    return found
+
+
+def describe_equations(problem: Problem, rows: Sequence[Rows], precision: str) -> Description:
+    """Describe all that decides the solution of a problem, but the methods by which it is found."""
+    found = {"mode": SOLVING} | _of_problem(problem, precision) | _of_terms(problem)
+    for term, of_term in zip(problem.terms, rows, strict=True):
+        points, *data = (of_array(each.numpy()) for each in of_term.arrays)
+        found[f"points of term {term.name!r}"] = points
+        found[f"values of the data of term {term.name!r}"] = ", ".join(data)
+        found[f"the computation of term {term.name!r}"] = of_array(of_term.probe)
     return found
 
 

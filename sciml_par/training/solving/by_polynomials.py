@@ -11,18 +11,24 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.assembly.columns import MOST_IN_WINDOWS
+from sciml_par.assembly.equations import Equations
 from sciml_par.errors import TrainingError
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.estimate import ROUNDING
+from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.outcome.result_of import result_of
 from sciml_par.training.outcome.together import as_training_error
+from sciml_par.training.preparation.consistency import check_consistency
+from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
@@ -53,10 +59,12 @@ _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
 _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
 """Columns in all windows; and operations of the factorization of the band, some seconds."""
-_SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, 1
-"""Of all the time, for windows; and rounds in which the residual falls by less than this factor."""
-_TIMES_AS_LONG = 10.0
-"""A round and the estimate of its error, in relation to the round before."""
+_SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
+"""Of all the time, for windows; and rounds in which the residual falls by less than this factor,
+which in one dimension take little time, as until a layer is resolved."""
+_CONVERGES, _TIMES_AS_LONG = 3.0, 10.0
+"""The fall of a round, from which an estimate by little richer polynomials tells an order of
+magnitude; and a round and the estimate of its error, in relation to the round before."""
 
 
 def climb_by_polynomials(ladder: Ladder) -> str | None:
@@ -69,18 +77,40 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     suited = everyone.attempt(lambda: _suited(ladder))
     if any(everyone.allgather_object(suited is None)) or suited is None:
         return None
-    climb = _Climb(ladder, *suited)
+    if everyone.size > 1:
+        check_consistency(_described(ladder, suited.equations), everyone)
+    climb = _Climb(ladder, suited.problem, suited.sizes)
     try:
         best = climb.on_box()
         if best is not None and _suits_windows(ladder.problem, best) and not ladder.met:
             climb.in_windows(best)
+        if best is not None and ladder.best is None and ladder.left() <= 0:
+            climb.keep(best, ladder.no_time(), "polynomials")
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
+    if not ladder.problem.unknowns:
+        ladder.everywhere = climb.loss_everywhere
     return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
 
 
-def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
-    """Return the problem with its weights, and sizes of residuals; None if it does not suit."""
+@dataclass(frozen=True)
+class _Suited:
+    """A problem with its weights, sizes of its residuals, and its equations at some points."""
+
+    problem: Problem
+    sizes: dict[str, float]
+    equations: Equations
+
+
+def _described(ladder: Ladder, equations: Equations) -> dict[str, str]:
+    x = equations.rows[0].arrays[0].numpy()
+    found = describe_equations(ladder.problem, equations.rows, ladder.precision)
+    found["start"] = "nothing" if ladder.start is None else of_array(ladder.start(x))
+    return found
+
+
+def _suited(ladder: Ladder) -> _Suited | None:
+    """Return the problem for polynomials; None if it does not suit."""
     problem = ladder.problem
     if problem.unknown_functions or holds_out(problem) or ladder.precision != "float64":
         return None
@@ -90,10 +120,13 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float]] | None:
     if not weighed.domain.contains(sample).all():
         return None
     try:
-        PointsOfTerms(weighed, 0).scattered(20, draw=0)
+        with tf.GradientTape() as tape:
+            equations = PointsOfTerms(weighed, 0).scattered(200, draw=0)
     except Exception:  # another method says what is wrong with a residual
         return None
-    return weighed, changes.sizes(weighed)
+    if tape.watched_variables():  # which would not be trained, as the other methods say
+        return None
+    return _Suited(weighed, changes.sizes(weighed), equations)
 
 
 def _suits_windows(problem: Problem, stage: Stage) -> bool:
@@ -118,6 +151,7 @@ class _Climb:
         self._solver = PolynomialSolver(self.problem, ladder.drawn, x, ladder.start, begin)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
+        self.loss_everywhere = self._solver.loss_everywhere
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
@@ -155,8 +189,8 @@ class _Climb:
         ladder, domain, lowest = self.ladder, self.problem.domain, DEGREES[self._d][0]
         cells, corners = _FIRST_CELLS[self._d], zip(domain.lower, domain.upper, strict=True)
         breaks, degree = [np.linspace(a, b, cells + 1) for a, b in corners], lowest
-        best, seconds, little, smooth = before, 0.0, 0, True
-        while little <= _MOST_WITHOUT_FALL:
+        best, seconds, little, smooth, fall = before, 0.0, 0, True, 1.0
+        while little <= _MOST_WITHOUT_FALL[self._d]:
             model = self._solver.in_windows(breaks, degree)
             many = model.coefficients.shape.num_elements() > _MOST_OF_WINDOWS
             many = many or operations(model) > _MOST_OPERATIONS
@@ -172,7 +206,7 @@ class _Climb:
             if self._met(stage, best):
                 return
             fall = _fall(best, stage)
-            little = 0 if fall > _LITTLE_FALL else little + 1
+            little = 0 if fall > _LITTLE_FALL or stage.misses else little + 1
             if best is not before and stage.degree > best.degree and fall < _FALL:
                 # In vain, as at a corner: cells of the lower degree are divided from now on.
                 smooth, lowest = False, best.degree
@@ -181,11 +215,11 @@ class _Climb:
             breaks, degree = ladder.world.communicator.broadcast_object(found)
             degree = degree if smooth else lowest
         if best is not before:
-            self._conclude_once(best)
+            self._conclude_once(best, fall)
 
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
-        promising = False
+        promising, fall = False, 1.0
         if before is not None and self._noisy:
             # Errors of the data may leave more open than the tolerance, which a result tells.
             promising = stage.steps.steps > 0
@@ -194,11 +228,14 @@ class _Climb:
             foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
             promising = foreseen <= self.ladder.tolerance and fall >= _FALL_FOR_ERROR
         if self.ladder.decided(certain or promising):
-            self._conclude_once(stage)
+            self._conclude_once(stage, fall)
         return self._concluded is stage and self.ladder.met
 
-    def _conclude_once(self, stage: Stage) -> None:
-        """Make a result of a stage with its error, unless its residual is still large."""
+    def _conclude_once(self, stage: Stage, fall: float = 1.0) -> None:
+        """Make a result of a stage with its error, unless its residual is still large.
+
+        fall : of the residual since the stage before, which shows whether polynomials converge.
+        """
         ladder = self.ladder
         share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
         useful = share <= (_USEFUL_WITH_NOISE if self._noisy else USEFUL)
@@ -206,12 +243,19 @@ class _Climb:
             return
         self._concluded = stage
         ladder.doing("estimating the error")
-        estimate = partial(error_of, self._solver, stage, self._inside)
+        estimate = partial(error_of, self._solver, stage, self._inside, converges=fall > _CONVERGES)
         error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
+        of_all = ladder.world.communicator.broadcast_object(error.without_field())
+        # As processors may differ.
+        self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")
+
+    def keep(self, stage: Stage, error: ErrorEstimate, method: str) -> None:
+        """Keep a stage with its error, if it is the best."""
+        ladder = self.ladder
         linearized = self._alike(partial(linearized_of, stage))
         found = stage.model, stage.solution, stage.u, stage.report, error, linearized
         result = result_of(*found, world=ladder.world, seed=ladder.seed, sizes=self.sizes)
-        ladder.keep("polynomials, error", _text(stage), result)
+        ladder.keep(method, _text(stage), result)
 
     def _alike(self, action: Callable[[], T]) -> T:
         """Do what all ranks do alike: what fails on one fails on all."""

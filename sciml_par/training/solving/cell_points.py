@@ -129,15 +129,15 @@ class PointsOfTerms:
         self, low: Array, high: Array, along: tuple[int, ...], rng: Any
     ) -> tuple[tuple[Array, Array], npt.NDArray[np.bool_]]:
         """Return points [K, n, d] and weights [K, n] of cells, and which lie in the domain."""
-        nodes, weights = zip(
-            *(np.polynomial.legendre.leggauss(each) for each in along), strict=True
-        )
-        z = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, len(along))
-        w = np.prod(np.meshgrid(*weights, indexing="ij"), axis=0).ravel()
+        if rng is None:
+            rules = [np.polynomial.legendre.leggauss(each) for each in along]
+            nodes, weights = zip(*rules, strict=True)
+            z = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, len(along))
+            w = np.prod(np.meshgrid(*weights, indexing="ij"), axis=0).ravel()
+        else:
+            w = np.ones(math.prod(along))
+            z = rng.uniform(-1, 1, (len(low), len(w), len(along)))
         x = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * z
-        if rng is not None:
-            x = low[:, None] + (high - low)[:, None] * rng.uniform(size=x.shape)
-            w = np.ones_like(w)
         volumes = np.prod(high - low, axis=1)[:, None] * w
         inside = self.problem.domain.contains(x.reshape(-1, x.shape[2])).reshape(x.shape[:2])
         return (x, volumes), inside

@@ -23,6 +23,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.member import Member
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
@@ -43,11 +44,13 @@ USEFUL = 0.01
 _MOVED = 0.5
 """The change of an unknown, relative to its start, that is told."""
 _SMALL = 0.1
-"""The numerical error that no longer counts, as a share of the deviation by the data."""
+"""The numerical error that no longer counts, as a share of the deviation by the data or of u."""
 _LIMITED = (
     f"numerical errors are at most {_SMALL:.0%} of what the errors of the data leave open, for u "
     f"and for each unknown"
 )
+HIDDEN = 100.0
+"""Times the squares of residuals at some points, from which there is something between these."""
 _NO_FURTHER = "no method makes the residual at unseen points fall any further"
 
 
@@ -66,6 +69,8 @@ class Ladder:
     resume: bool = False
     start: Callable[[Array], Array] | None = None
     best: Result | None = None
+    everywhere: Callable[[Member], float] | None = None
+    """Gives the loss of a solution at so many points that little is hidden between them."""
     zero_loss: float = math.nan
     start_loss: float = math.nan
     free: Mapping[int, str] = field(default_factory=dict)
@@ -233,9 +238,26 @@ class Ladder:
 
     def keep(self, method: str, size: str, result: Result) -> None:
         """Show a result, and keep it if it is the best (collective)."""
+        result = self._judged_everywhere(result)
         self.say(method, size, result.members[0].validation_loss, text_of(result.error))
         if self.decided(self.best is None or _better(result, self.best)):
             self.best = result
+
+    def _judged_everywhere(self, result: Result) -> Result:
+        """Return a result, of an unknown error if residuals are hidden between its points."""
+        if self.everywhere is None:
+            return result
+        (member,) = result.members
+        loss = self.world.communicator.on_root(lambda: self.everywhere(member))
+        judged = max(member.validation_loss, ROUNDING**2 * member.zero_loss)
+        if not loss > HIDDEN * judged:
+            return result
+        why = (
+            f"between the points of this solution its residual is {math.sqrt(loss / judged):.0g} "
+            f"times as large as at them, as in a narrow layer or peak."
+        )
+        error = ErrorEstimate.not_known(self.problem.outputs, why)
+        return replace(result, members=(replace(member, error=error, validation_loss=loss),))
 
     def say(self, method: str, size: str, loss: float, text: str) -> None:
         """Show a line on rank 0 (local)."""
@@ -245,7 +267,8 @@ class Ladder:
             self._headed = True
             print(f"{'method':<22}{'size':<28}{'residual':>9}  {'error':<18}{'time':>8}")
         seconds = f"{time.perf_counter() - self._began:6.1f} s"
-        print(f"{method:<22}{size:<28}{math.sqrt(loss):9.1e}  {text:<18}{seconds}", flush=True)
+        residual = "" if math.isnan(loss) else f"{math.sqrt(loss):.1e}"
+        print(f"{method:<22}{size:<28}{residual:>9}  {text:<18}{seconds}", flush=True)
 
     @contextlib.contextmanager
     def live(self) -> Iterator[None]:
@@ -344,7 +367,9 @@ def _better(result: Result, other: Result) -> bool:
     a, b = result.error, other.error
     if a.known and b.known:
         return a.relative < b.relative
-    return a.known or (not b.known and loss_of(result) < loss_of(other))
+    # A known error of the size of u says no more than a residual.
+    small, of_other = a.relative < _SMALL, b.relative < _SMALL
+    return small if small != of_other else loss_of(result) < loss_of(other)
 
 
 def loss_of(result: Result) -> float:

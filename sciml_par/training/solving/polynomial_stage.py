@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._tensorflow import import_module
+from sciml_par._tensorflow import import_module, tf
 from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
@@ -22,6 +22,7 @@ from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.linearized import Linearized
+from sciml_par.results.predict import kept_weights
 from sciml_par.training.estimate.convergence import if_converged
 from sciml_par.training.estimate.estimate import estimate_by
 from sciml_par.training.estimate.two_solutions import Difference
@@ -50,6 +51,10 @@ _POINTS_PER_COLUMN, _ON_LINE, _MOST_STEPS = 2.5, 0.5, 15
 resolve what polynomials do at the ends."""
 _OF_CELL = 3.4
 """Points of a cell for each of its columns; along an axis there are more than its degrees."""
+_LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
+"""Points at which solutions are judged, and with all columns' values there, also of errors."""
+MISSED = 1e4
+"""Times the squares at its points, from which a solution misses something between these."""
 _FREE_POINTS, _FOR_SIZES = 300, 500
 _LIGHTEST, _STEPS_OF_FACTOR = 1e-3, 8
 """The factor of √w of equations with which unknowns are sought first, or less for light data."""
@@ -100,6 +105,16 @@ class Stage:
         """u at the points of the evaluation, [k, m]."""
         return self.solution(self.x)
 
+    @cached_property
+    def residuals(self) -> list[Array]:
+        """Those of each term at the points of the solution, [k, n]."""
+        return self.system.equations.residuals(self.system.jets(self.theta), self.steps.p)
+
+    @property
+    def misses(self) -> bool:
+        """Whether residuals are far larger between the points of the solution than there."""
+        return self.judged.validation_loss > MISSED * self.steps.loss
+
     @property
     def theta(self) -> Array:
         """Coefficients and parameters of unknowns, one after another."""
@@ -108,9 +123,8 @@ class Stage:
     @property
     def report(self) -> Report:
         """How it was found."""
+        squares = np.stack([self.begin, squares_of(self.residuals)])
         equations = self.system.equations
-        end = squares_of(equations.residuals(self.system.jets(self.theta), self.steps.p))
-        squares = np.stack([self.begin, end])
         return Report(equations, squares, self.steps.steps, self.judged, self.seconds)
 
 
@@ -227,18 +241,33 @@ class PolynomialSolver:
         self, model: Any, degree: int, draws: tuple[int, int] = _OF_SOLUTION
     ) -> list[Equations]:
         """Return the equations at the points that polynomials need, and at fewer unseen ones."""
+        # So many judge an error that few structures of a width of 1e-4 of the box are missed.
+        numbers = _NUMBERS_UNSEEN[draws == _OF_ERROR]
+        many = min(_MOST_UNSEEN, numbers // model.width)
         if math.prod(model.cells.shape) == 1:
             count = int(
                 max(_POINTS_PER_COLUMN * model.width, (self._d == 1) * _ON_LINE * degree**2)
             )
-            counts = count, max(count // 2, 400)
+            counts = count, max(count // 2, many if draws == _OF_ERROR else _LEAST_UNSEEN)
             return [
                 self._points.scattered(n, draw=draw) for n, draw in zip(counts, draws, strict=True)
             ]
+        along = max(degree, int((many / len(model.cells.kept)) ** (1 / self._d)))
         return [
             self._points.in_cells(model.cells, self._along(degree)),
-            self._points.in_cells(model.cells, (degree,) * self._d, draw=draws[1]),
+            self._points.in_cells(model.cells, (along,) * self._d, draw=draws[1]),
         ]
+
+    def loss_everywhere(self, member: Any) -> float:
+        """Return the loss of any solution at many points (local)."""
+        u = member.field.with_weights(tf.constant(kept_weights(member)))
+        rows = self._everywhere.rows
+        r = [each.term.function(u, *each.arrays).numpy().T * each.factors for each in rows]
+        return float(squares_of(r).sum())
+
+    @cached_property
+    def _everywhere(self) -> Equations:
+        return self._points.scattered(_MOST_UNSEEN // self._d, draw=_OF_ERROR[1])
 
     def _along(self, degree: int) -> tuple[int, ...]:
         columns = math.comb(degree + self._d, self._d)
@@ -281,7 +310,8 @@ class PolynomialSolver:
             moved = [solution.at(stage.theta + d)(x) for d in columns.T]
             return np.array([np.linalg.norm(means * (v - u), axis=0) for v in moved])
 
-        return bool(free_of(factor, system.values(x), smooth_functions(self.problem, x), changes))
+        smooth = smooth_functions(self.problem, x)
+        return bool(free_of(factor, system.values(x), smooth, system.outputs, changes))
 
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:
@@ -314,7 +344,12 @@ class _Corrected:
 
 
 def error_of(
-    solver: PolynomialSolver, stage: Stage, inside: Any, *, most_operations: float
+    solver: PolynomialSolver,
+    stage: Stage,
+    inside: Any,
+    *,
+    converges: bool,
+    most_operations: float,
 ) -> ErrorEstimate:
     """Return the estimated error of a stage (local).
 
@@ -356,7 +391,7 @@ def error_of(
         LastStep(np.concatenate([d[0], behind, d[1]]), stage.steps.size),
     )
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
-    error = estimate_by([corrected], solver.problem, prediction, began, (), converges=False)
+    error = estimate_by([corrected], solver.problem, prediction, began, (), converges=converges)
     return if_converged(error, corrected, (stage.x, inside), ())
 
 

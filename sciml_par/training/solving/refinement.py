@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.assembly.equations import Equations
 from sciml_par.training.solving.cell_points import cell_of
-from sciml_par.training.solving.polynomial_stage import Stage
+from sciml_par.training.solving.polynomial_stage import MISSED, Stage
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
@@ -34,13 +36,20 @@ def refined(stage: Stage, *, smooth: bool) -> tuple[list[Array], int]:
     """
     cells, degree, exponents = stage.model.cells, stage.degree, stage.model.exponents
     d = exponents.shape[1]
-    x, squares = _squares_at_points(stage)
+    noisy = statistical_terms(stage.problem)
+    unseen = stage.unseen.residuals(stage.solution.jets(stage.unseen), stage.steps.p)
+    x, squares = _squares_at_points(stage.unseen, unseen, noisy)
     of_points = np.maximum(cell_of(cells, x), 0)
     residual = np.bincount(of_points, squares, len(cells.kept))
     large = residual >= _LARGE**2 * residual.max()
     total, c = exponents.sum(axis=1), np.abs(stage.steps.c).max(axis=2)
     top = c[:, total >= degree - 1].max(axis=1)
     rough = large & (top >= _ROUGH * c[:, np.abs(total - degree / 2) <= 1].max(axis=1))
+    if stage.misses:
+        own, at_own = _squares_at_points(stage.system.equations, stage.residuals, noisy)
+        seen = np.bincount(np.maximum(cell_of(cells, own), 0), at_own, len(cells.kept))
+        missing = large & (residual > MISSED * seen)
+        rough, smooth = rough | missing, smooth and not missing.any()
     higher = [more for more in DEGREES[d] if more > degree]
     if smooth and higher and not np.count_nonzero(rough) > _MANY * np.count_nonzero(large):
         return [np.asarray(b) for b in cells.breaks], higher[0]
@@ -68,10 +77,11 @@ def _divided(
     return np.sort(np.concatenate([b, b[inside] + at * np.diff(b)[inside]]))
 
 
-def _squares_at_points(stage: Stage) -> tuple[Array, Array]:
-    """Return the points at which a stage was judged, and squares there; not of data with errors."""
-    residuals = stage.unseen.residuals(stage.solution.jets(stage.unseen), stage.steps.p)
-    pairs, noisy = zip(stage.unseen.rows, residuals, strict=True), statistical_terms(stage.problem)
+def _squares_at_points(
+    equations: Equations, residuals: Sequence[Array], noisy: Collection[str]
+) -> tuple[Array, Array]:
+    """Return the points of all terms but noisy ones, and the squares of residuals there."""
+    pairs = zip(equations.rows, residuals, strict=True)
     kept = [(rows.arrays[0].numpy(), r) for rows, r in pairs if rows.term.name not in noisy]
     squares = [np.sum(np.square(r), axis=0) for _, r in kept]
     return np.concatenate([x for x, _ in kept]), np.concatenate(squares)
