@@ -13,7 +13,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 200,
-    "assembly": 708,
+    "assembly": 816,
     "evaluation": 4_040,
     "horovod": 3_840,
     "info": 600,
@@ -22,7 +22,7 @@ LINES = {
     "problems": 15_180,
     "programs": 1_180,
     "results": 5_410,
-    "training": 25_300,
+    "training": 25_590,
     "other modules": 1_560,
 }
 """Of the Python files of each room, the ones beside the rooms together."""

@@ -245,10 +245,11 @@ class Ladder:
 
     def _judged_everywhere(self, result: Result) -> Result:
         """Return a result, of an unknown error if residuals are hidden between its points."""
-        if self.everywhere is None:
+        everywhere = self.everywhere
+        if everywhere is None:
             return result
         (member,) = result.members
-        loss = self.world.communicator.on_root(lambda: self.everywhere(member))
+        loss = self.world.communicator.on_root(lambda: everywhere(member))
         judged = max(member.validation_loss, ROUNDING**2 * member.zero_loss)
         if not loss > HIDDEN * judged:
             return result
