@@ -248,7 +248,7 @@ def test_a_peak_between_the_points_is_seen_and_its_cell_divided() -> None:
         conditions=conditions,
     )
     x = problem.domain.sample(50, seed=0)
-    solver = PolynomialSolver(problem, 0, x, None)
+    solver = PolynomialSolver(problem, 0, x, None, np.zeros(0))
     stage = solver.solve(solver.on_box(10), 10, None)
     assert stage is not None
     error = error_of(solver, stage, np.ones(50, bool), converges=True, most_operations=1e9)

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -245,11 +246,11 @@ class Ladder:
 
     def _judged_everywhere(self, result: Result) -> Result:
         """Return a result, of an unknown error if residuals are hidden between its points."""
-        everywhere = self.everywhere
-        if everywhere is None:
+        loss_of_member = self.everywhere
+        if loss_of_member is None:
             return result
         (member,) = result.members
-        loss = self.world.communicator.on_root(lambda: everywhere(member))
+        loss = self.world.communicator.on_root(partial(loss_of_member, member))
         judged = max(member.validation_loss, ROUNDING**2 * member.zero_loss)
         if not loss > HIDDEN * judged:
             return result
