@@ -67,6 +67,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Add the marks that follow from others: ``long`` from ``long_after(n)``, and ``repeated``."""
     if selection.is_repeated(item):
         item.add_marker(pytest.mark.repeated)
+        if selection.is_second(item):
+            item.add_marker(pytest.mark.second)
     mark = item.get_closest_marker("long_after")
     if mark is not None:
         test = (item.path, getattr(item, "originalname", item.name))
