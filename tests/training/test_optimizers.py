@@ -81,12 +81,12 @@ STEPS = 6
 
 
 def grid() -> list[Any]:
-    """All pairs; for each optimizer one is quick enough for every run."""
+    """All pairs; for each optimizer one is in every run, and another one in the long one."""
     pairs = []
     for k, name in enumerate(OPTIMIZERS):
         for j, case in enumerate(PROBLEMS):
-            chosen = j == k % len(PROBLEMS)
-            marks = () if chosen else (pytest.mark.long,)
+            place = (j - k) % len(PROBLEMS)
+            marks = [(), (pytest.mark.long,)][place] if place < 2 else (pytest.mark.all,)
             pairs.append(pytest.param(name, case, id=f"{name}-{case}", marks=marks))
     return pairs
 

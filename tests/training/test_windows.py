@@ -358,8 +358,8 @@ def with_an_unknown() -> Problem:
 @pytest.mark.parametrize(
     ("problem", "parts", "points"),
     [
-        (poisson(), (3, 2), Points(200, boundary=60)),
-        (poisson(Ball([0, 0], 1)), 3, 200),
+        pytest.param(poisson(), (3, 2), Points(200, boundary=60), marks=pytest.mark.all),
+        pytest.param(poisson(Ball([0, 0], 1)), 3, 200, marks=pytest.mark.all),
         (with_an_unknown(), 4, 100),
         (poisson(Box([0, 0], [1, 2]), Periodic(1)), (2, 4), 200),
     ],
