@@ -53,8 +53,9 @@ _FALL, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 5.0, 4
 """A stage after which the residual at unseen points has not fallen by the first factor is the last,
 but not before the polynomials can resolve some oscillations. By the second factor it must have
 fallen for an estimate of the error to be made, whose residual will hardly fall by more."""
-_USEFUL_WITH_NOISE = 0.5
-"""As `USEFUL`, of a residual that contains errors of data."""
+_NEAR, _USEFUL_WITH_NOISE = 2.0, 0.5
+"""Times the tolerance, of the foreseen error of which an estimate is made; and as `USEFUL`, of a
+residual that contains errors of data."""
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
 _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
@@ -226,7 +227,8 @@ class _Climb:
         elif before is not None:
             fall = _fall(before, stage)
             foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
-            promising = foreseen <= self.ladder.tolerance and fall >= _FALL_FOR_ERROR
+            near = foreseen <= _NEAR * self.ladder.tolerance
+            promising = near and fall >= _FALL_FOR_ERROR
         if self.ladder.decided(certain or promising):
             self._conclude_once(stage, fall)
         return self._concluded is stage and self.ladder.met
