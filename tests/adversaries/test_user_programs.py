@@ -82,7 +82,7 @@ def lambdas_that_bind_late_in_an_ensemble() -> Any:
     return on_root(lambda: (result.predict(X).members, np.stack([bent(3.0)] * 3)))
 
 
-@table.gives(3e-4)
+@table.gives(1e-4)
 def a_sweep_by_partial_as_one_ensemble() -> Any:
     def residual(u: Any, x: Any, load: float) -> Any:
         return laplacian(u, x) + 2 * load
@@ -92,7 +92,8 @@ def a_sweep_by_partial_as_one_ensemble() -> Any:
         ends = Dirichlet(lambda x: number * 1e-3 + 0 * x)
         return Problem(UNIT, equation, conditions=[ends])
 
-    result = solve(problem(0), mode=Ensemble(members=3, problems=problem))
+    # The largest load takes more steps than the usual ones.
+    result = solve(problem(0), mode=Ensemble(members=3, problems=problem), steps=80)
     wanted = np.stack([bent(1.0 + j) + 1e-3 * j for j in range(3)])
     return on_root(lambda: (result.predict(X).members, wanted))
 

@@ -33,7 +33,8 @@ from sciml_par.results import Result
 from sciml_par.training import LeastSquares
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import _better
-from sciml_par.training.solving.polynomial_stage import PolynomialSolver, error_of
+from sciml_par.training.solving.polynomial_error import error_of
+from sciml_par.training.solving.polynomial_stage import PolynomialSolver
 from sciml_par.training.solving.refinement import refined
 from sciml_par.training.solving.solve import solve
 from sciml_par.training.train import train

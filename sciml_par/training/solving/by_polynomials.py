@@ -32,12 +32,11 @@ from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
+from sciml_par.training.solving.polynomial_error import error_of, linearized_of
 from sciml_par.training.solving.polynomial_stage import (
     MOST_DIMENSIONS,
     PolynomialSolver,
     Stage,
-    error_of,
-    linearized_of,
     operations,
 )
 from sciml_par.training.solving.refinement import DEGREES, refined
@@ -78,9 +77,13 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     suited = everyone.attempt(lambda: _suited(ladder))
     if any(everyone.allgather_object(suited is None)) or suited is None:
         return None
+    problem, sizes, equations = suited
     if everyone.size > 1:
-        check_consistency(_described(ladder, suited.equations), everyone)
-    climb = _Climb(ladder, suited.problem, suited.sizes)
+        x, start = equations.rows[0].arrays[0].numpy(), ladder.start
+        described = describe_equations(ladder.problem, equations.rows, ladder.precision)
+        described["start"] = "nothing" if start is None else of_array(start(x))
+        check_consistency(described, everyone)
+    climb = _Climb(ladder, problem, sizes)
     try:
         best = climb.on_box()
         if best is not None and _suits_windows(ladder.problem, best) and not ladder.met:
@@ -94,24 +97,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
 
 
-@dataclass(frozen=True)
-class _Suited:
-    """A problem with its weights, sizes of its residuals, and its equations at some points."""
-
-    problem: Problem
-    sizes: dict[str, float]
-    equations: Equations
-
-
-def _described(ladder: Ladder, equations: Equations) -> dict[str, str]:
-    x = equations.rows[0].arrays[0].numpy()
-    found = describe_equations(ladder.problem, equations.rows, ladder.precision)
-    found["start"] = "nothing" if ladder.start is None else of_array(ladder.start(x))
-    return found
-
-
-def _suited(ladder: Ladder) -> _Suited | None:
-    """Return the problem for polynomials; None if it does not suit."""
+def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], Equations] | None:
+    """Return a problem with its weights, sizes of residuals, and equations; None for others."""
     problem = ladder.problem
     if problem.unknown_functions or holds_out(problem) or ladder.precision != "float64":
         return None
@@ -127,7 +114,7 @@ def _suited(ladder: Ladder) -> _Suited | None:
         return None
     if tape.watched_variables():  # which would not be trained, as the other methods say
         return None
-    return _Suited(weighed, changes.sizes(weighed), equations)
+    return weighed, changes.sizes(weighed), equations
 
 
 def _suits_windows(problem: Problem, stage: Stage) -> bool:
@@ -160,9 +147,8 @@ class _Climb:
         for number, degree in enumerate(_DEGREES.get(self._d, _DEGREES_OTHERWISE), 1):
             model = self._solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
-            many = (
-                max(columns, (1 + self._d) ** 0.5 * columns / 2) > _MOST_COLUMNS
-            )  # for the memory
+            memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns
+            many = memory > _MOST_COLUMNS
             if many or best is not None and ladder.left() <= 0:
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
@@ -254,8 +240,9 @@ class _Climb:
     def keep(self, stage: Stage, error: ErrorEstimate, method: str) -> None:
         """Keep a stage with its error, if it is the best."""
         ladder = self.ladder
-        linearized = self._alike(partial(linearized_of, stage))
-        found = stage.model, stage.solution, stage.u, stage.report, error, linearized
+        of_data = self._alike(partial(linearized_of, stage))
+        of_data = ladder.world.communicator.broadcast_object(of_data)
+        found = stage.model, stage.solution, stage.u, stage.report, error, of_data
         result = result_of(*found, world=ladder.world, seed=ladder.seed, sizes=self.sizes)
         ladder.keep(method, _text(stage), result)
 

@@ -1,4 +1,4 @@
-"""One solution by polynomials, on the box or in windows, and its error: what a rank does alone."""
+"""One solution by polynomials, on the box or in windows: what a rank does alone."""
 
 from __future__ import annotations
 
@@ -16,27 +16,14 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
-from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.linearized import Linearized
 from sciml_par.results.predict import kept_weights
-from sciml_par.training.estimate.convergence import if_converged
-from sciml_par.training.estimate.estimate import estimate_by
-from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import free_of, smooth_functions
-from sciml_par.training.optimizers.least_squares.least_squares import LastStep
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
-from sciml_par.training.solving.ladder import fall_of
-from sciml_par.training.uncertainty.of_members import (
-    MOST_PARAMETERS,
-    factors_of,
-    linearized_by,
-)
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
@@ -56,15 +43,10 @@ _LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
 MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
 _FREE_POINTS, _FOR_SIZES = 300, 500
-_LIGHTEST, _STEPS_OF_FACTOR = 1e-3, 8
-"""The factor of √w of equations with which unknowns are sought first, or less for light data."""
-_OF_SOLUTION, _OF_ERROR = (0, 1), (2, 3)
+_FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
+"""Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
+OF_SOLUTION, OF_ERROR = (0, 1), (2, 3)
 """Draws of points at which solutions and their errors are found, and judged."""
-
-
-_RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (4, 2)
-"""The degree of polynomials that tell the error: so many times as high on the box in up to three
-dimensions, and higher by so much otherwise."""
 
 
 @dataclass(frozen=True)
@@ -209,11 +191,14 @@ class PolynomialSolver:
         From u = 0, where no residual depends on a coefficient of u, steps with equations that
         outweigh the data end in a curved valley.
         """
-        of_equations = np.arange(len(self.problem.terms)) < len(self.problem.residuals)
+        count = len(self.problem.residuals)
         factors = np.array([rows.factors.max() for rows in system.equations.rows])
-        lightest = min(_LIGHTEST, factors[~of_equations].min() / factors[of_equations].max())
+        # A term may have the weight 0.
+        heaviest, least = max(factors[:count], default=0.0), _FACTORS[0]
+        light = min((factor for factor in factors[count:] if factor > 0.0), default=1.0)
+        lightest = float(np.clip(light / max(heaviest, least), *_FACTORS))
         for factor in np.geomspace(lightest, 1, 1 + math.ceil(-math.log10(lightest))):
-            weighted = system.weighted([factor if each else 1.0 for each in of_equations])
+            weighted = system.weighted([factor] * count + [1.0] * (len(factors) - count))
             found = gauss_newton(weighted, theta, steps=_STEPS_OF_FACTOR)
             theta = np.concatenate([found.c.ravel(), found.p])
         return theta
@@ -238,17 +223,17 @@ class PolynomialSolver:
         return float(squares_of(equations.residuals(jets, p)) @ self._exact)
 
     def equations(
-        self, model: Any, degree: int, draws: tuple[int, int] = _OF_SOLUTION
+        self, model: Any, degree: int, draws: tuple[int, int] = OF_SOLUTION
     ) -> list[Equations]:
         """Return the equations at the points that polynomials need, and at fewer unseen ones."""
         # So many judge an error that few structures of a width of 1e-4 of the box are missed.
-        numbers = _NUMBERS_UNSEEN[draws == _OF_ERROR]
+        numbers = _NUMBERS_UNSEEN[draws == OF_ERROR]
         many = min(_MOST_UNSEEN, numbers // model.width)
         if math.prod(model.cells.shape) == 1:
             count = int(
                 max(_POINTS_PER_COLUMN * model.width, (self._d == 1) * _ON_LINE * degree**2)
             )
-            counts = count, max(count // 2, many if draws == _OF_ERROR else _LEAST_UNSEEN)
+            counts = count, max(count // 2, many if draws == OF_ERROR else _LEAST_UNSEEN)
             return [
                 self._points.scattered(n, draw=draw) for n, draw in zip(counts, draws, strict=True)
             ]
@@ -267,7 +252,7 @@ class PolynomialSolver:
 
     @cached_property
     def _everywhere(self) -> Equations:
-        return self._points.scattered(_MOST_UNSEEN // self._d, draw=_OF_ERROR[1])
+        return self._points.scattered(_MOST_UNSEEN // self._d, draw=OF_ERROR[1])
 
     def _along(self, degree: int) -> tuple[int, ...]:
         columns = math.comb(degree + self._d, self._d)
@@ -320,113 +305,6 @@ def _padded(model: Any, c: Array, larger: Any) -> Array:
     padded = np.zeros(larger.coefficients.shape)
     padded[0, [places[tuple(exponents)] for exponents in model.exponents]] = c[0]
     return padded
-
-
-@dataclass(frozen=True)
-class _Corrected:
-    """A solution and its correction by more polynomials; see `estimate.Corrected`."""
-
-    corrected: Solution
-    start: Array
-    before: float
-    after: float
-    of_zero: float
-    last: LastStep
-
-    @property
-    def end(self) -> Array:
-        """The parameters of both."""
-        return self.corrected.theta
-
-    def solution(self, theta: Array | None = None) -> Solution:
-        """Return u with its correction, or with other parameters (local)."""
-        return self.corrected if theta is None else self.corrected.at(theta)
-
-
-def error_of(
-    solver: PolynomialSolver,
-    stage: Stage,
-    inside: Any,
-    *,
-    converges: bool,
-    most_operations: float,
-) -> ErrorEstimate:
-    """Return the estimated error of a stage (local).
-
-    inside : which points of the evaluation lie in the domain, [k].
-    most_operations : of the factorization in windows, if a smaller degree can keep to it.
-    """
-    began, solution, d = time.perf_counter(), stage.solution, stage.x.shape[1]
-    richer, degree = _richer(solver, stage, d, most_operations)
-    at, unseen = solver.equations(richer, degree, _OF_ERROR)
-    system, jets = System(at, richer, solution.jets(at)), solution.jets(unseen)
-    start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
-    c, p = system.split(start - system.step(system.linearized(start))[0])
-    richer.coefficients.assign(c)
-    both = Solution.of(solver.problem, stage.model, richer, p=p)
-    if statistical_terms(solver.problem):
-        # Errors of the data leave a residual that no richer functions make smaller.
-        seconds = time.perf_counter() - began
-        return Difference(solution, both, 1.0).estimate(
-            (stage.x, inside),
-            fall=fall_of(stage.judged.zero_loss, stage.judged.validation_loss),
-            seconds=seconds,
-            precision="float64",
-            free={},
-            unknowns={n: (u, both.unknowns[n]) for n, u in solution.unknowns.items()},
-        )
-    of_correction = Solution.of(solver.problem, richer, p=p).jets(unseen)
-    together = [
-        [z + dz for z, dz in zip(*of_term, strict=True)]
-        for of_term in zip(jets, of_correction, strict=True)
-    ]
-    own, behind = stage.steps.c.ravel(), np.zeros(c.size)
-    d = np.split(stage.steps.direction, [own.size])
-    corrected = _Corrected(
-        both,
-        np.concatenate([own, behind, stage.steps.p]),
-        solver.loss_of(unseen, jets, stage.steps.p),
-        solver.loss_of(unseen, together, p),
-        stage.judged.zero_loss,
-        LastStep(np.concatenate([d[0], behind, d[1]]), stage.steps.size),
-    )
-    prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
-    error = estimate_by([corrected], solver.problem, prediction, began, (), converges=converges)
-    return if_converged(error, corrected, (stage.x, inside), ())
-
-
-def linearized_of(stage: Stage) -> Linearized | None:
-    """Return how errors of the data move coefficients and unknowns; None without any (local)."""
-    began, system, problem = time.perf_counter(), stage.system, stage.problem
-    if not statistical_terms(problem) or not problem.residuals:
-        return None
-    if stage.theta.size > MOST_PARAMETERS:
-        return Linearized.not_known(f"{stage.theta.size:,} coefficients are too many to linearize")
-    terms = system.linearized(stage.theta)
-    j, ends = system.dense(terms).T, np.cumsum([term.residuals.size for term in terms])
-    rows = [
-        np.column_stack([of_term, term.residuals.ravel()])
-        for of_term, term in zip(np.split(j, ends[:-1]), terms, strict=True)
-    ]
-    factors = factors_of(problem, rows, [each.factors[0] for each in system.equations.rows])
-    return linearized_by(factors, problem, stage.theta, began)
-
-
-def _richer(
-    solver: PolynomialSolver, stage: Stage, d: int, most_operations: float
-) -> tuple[Any, int]:
-    """Return polynomials of a higher degree, and the degree."""
-    if math.prod(stage.model.cells.shape) == 1:
-        higher = d <= MOST_DIMENSIONS
-        degree = math.ceil(_RICHER * stage.degree) if higher else stage.degree + _RICHER_OTHERWISE
-        return solver.on_box(degree), degree
-    breaks = [np.array(b) for b in stage.model.cells.breaks]
-    for more in _RICHER_IN_WINDOWS:
-        degree = stage.degree + more
-        richer = solver.in_windows(breaks, degree)
-        if operations(richer) <= most_operations:
-            break
-    return richer, degree
 
 
 def operations(model: Any) -> float:

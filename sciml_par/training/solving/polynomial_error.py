@@ -1,0 +1,142 @@
+"""The error of a solution by polynomials: from higher degrees, and from errors of the data."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.assembly.solution import Solution
+from sciml_par.assembly.system import System
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.linearized import Linearized
+from sciml_par.training.estimate.convergence import if_converged
+from sciml_par.training.estimate.estimate import estimate_by
+from sciml_par.training.estimate.two_solutions import Difference
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep
+from sciml_par.training.solving.ladder import fall_of
+from sciml_par.training.solving.polynomial_stage import (
+    MOST_DIMENSIONS,
+    OF_ERROR,
+    PolynomialSolver,
+    Stage,
+    operations,
+)
+from sciml_par.training.uncertainty.of_members import MOST_PARAMETERS, factors_of, linearized_by
+from sciml_par.training.weights.of_noise import statistical_terms
+
+Array = npt.NDArray[np.float64]
+
+_RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (4, 2)
+"""The degree of polynomials that tell the error: so many times as high on the box in up to three
+dimensions, and higher by so much otherwise."""
+
+
+@dataclass(frozen=True)
+class _Corrected:
+    """A solution and its correction by more polynomials; see `estimate.Corrected`."""
+
+    corrected: Solution
+    start: Array
+    before: float
+    after: float
+    of_zero: float
+    last: LastStep
+
+    @property
+    def end(self) -> Array:
+        """The parameters of both."""
+        return self.corrected.theta
+
+    def solution(self, theta: Array | None = None) -> Solution:
+        """Return u with its correction, or with other parameters (local)."""
+        return self.corrected if theta is None else self.corrected.at(theta)
+
+
+def error_of(
+    solver: PolynomialSolver,
+    stage: Stage,
+    inside: Any,
+    *,
+    converges: bool,
+    most_operations: float,
+) -> ErrorEstimate:
+    """Return the estimated error of a stage (local).
+
+    inside : which points of the evaluation lie in the domain, [k].
+    converges : whether the residual has fallen much since the stage before.
+    most_operations : of the factorization in windows, if a smaller degree can keep to it.
+    """
+    began, solution = time.perf_counter(), stage.solution
+    richer, degree = _richer(solver, stage, most_operations)
+    at, unseen = solver.equations(richer, degree, OF_ERROR)
+    system, jets = System(at, richer, solution.jets(at)), solution.jets(unseen)
+    start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
+    c, p = system.split(start - system.step(system.linearized(start))[0])
+    richer.coefficients.assign(c)
+    both = Solution.of(solver.problem, stage.model, richer, p=p)
+    if statistical_terms(solver.problem):
+        # Errors of the data leave a residual that no richer functions make smaller.
+        return Difference(solution, both, 1.0).estimate(
+            (stage.x, inside),
+            fall=fall_of(stage.judged.zero_loss, stage.judged.validation_loss),
+            seconds=time.perf_counter() - began,
+            precision="float64",
+            free={},
+            unknowns={n: (u, both.unknowns[n]) for n, u in solution.unknowns.items()},
+        )
+    of_correction = Solution.of(solver.problem, richer, p=p).jets(unseen)
+    together = [
+        [z + dz for z, dz in zip(*of_term, strict=True)]
+        for of_term in zip(jets, of_correction, strict=True)
+    ]
+    coefficients, behind = stage.steps.c.ravel(), np.zeros(c.size)
+    last_c, last_p = np.split(stage.steps.direction, [coefficients.size])
+    corrected = _Corrected(
+        both,
+        np.concatenate([coefficients, behind, stage.steps.p]),
+        solver.loss_of(unseen, jets, stage.steps.p),
+        solver.loss_of(unseen, together, p),
+        stage.judged.zero_loss,
+        LastStep(np.concatenate([last_c, behind, last_p]), stage.steps.size),
+    )
+    prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
+    error = estimate_by([corrected], solver.problem, prediction, began, (), converges=converges)
+    return if_converged(error, corrected, (stage.x, inside), ())
+
+
+def linearized_of(stage: Stage) -> Linearized | None:
+    """Return how errors of the data move coefficients and unknowns; None without any (local)."""
+    began, system, problem = time.perf_counter(), stage.system, stage.problem
+    if not statistical_terms(problem) or not problem.residuals:
+        return None
+    if stage.theta.size > MOST_PARAMETERS:
+        return Linearized.not_known(f"{stage.theta.size:,} coefficients are too many to linearize")
+    terms = system.linearized(stage.theta)
+    j, ends = system.dense(terms).T, np.cumsum([term.residuals.size for term in terms])
+    rows = [
+        np.column_stack([of_term, term.residuals.ravel()])
+        for of_term, term in zip(np.split(j, ends[:-1]), terms, strict=True)
+    ]
+    factors = factors_of(problem, rows, [each.factors[0] for each in system.equations.rows])
+    return linearized_by(factors, problem, stage.theta, began)
+
+
+def _richer(solver: PolynomialSolver, stage: Stage, most_operations: float) -> tuple[Any, int]:
+    """Return polynomials of a higher degree, and the degree."""
+    if math.prod(stage.model.cells.shape) == 1:
+        higher = stage.x.shape[1] <= MOST_DIMENSIONS
+        degree = math.ceil(_RICHER * stage.degree) if higher else stage.degree + _RICHER_OTHERWISE
+        return solver.on_box(degree), degree
+    breaks = [np.array(b) for b in stage.model.cells.breaks]
+    for more in _RICHER_IN_WINDOWS:
+        degree = stage.degree + more
+        richer = solver.in_windows(breaks, degree)
+        if operations(richer) <= most_operations:
+            break
+    return richer, degree
