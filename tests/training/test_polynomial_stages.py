@@ -339,3 +339,19 @@ def test_a_known_error_of_the_size_of_u_is_no_better_than_an_unknown_one() -> No
     assert _better(of(1e-3, 2.0), of(np.nan, 1e-6))
     assert not _better(of(np.nan, 1e-6), of(1e-3, 2.0))
     assert _better(of(1e-3, 2.0), of(3.6, 1e-6))
+
+
+@pytest.mark.ranks(most=1, reason="the first rank says it")
+def test_what_a_residual_raises_is_said_where_other_methods_go_on() -> None:
+    calls = []
+
+    def equation(u: Any, x: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 20:
+            raise ValueError("the furnace is full")
+        return laplacian(u, x) + tf.sin(x)
+
+    problem = Problem(Interval(0, 1), equation, conditions=[Dirichlet(np.sin)], exact=np.sin)
+    with pytest.warns(ResultWarning, match="ended by ValueError: the furnace is full"):
+        result = solve(problem, progress=False)
+    assert result.relative_l2_error < 1e-6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +16,7 @@ from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.assembly.columns import MOST_IN_WINDOWS
 from sciml_par.assembly.equations import Equations
-from sciml_par.errors import TrainingError
+from sciml_par.errors import ResultWarning, TrainingError
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.results.error_estimate import ErrorEstimate
@@ -55,6 +56,7 @@ fallen for an estimate of the error to be made, whose residual will hardly fall 
 _NEAR, _USEFUL_WITH_NOISE = 2.0, 0.5
 """Times the tolerance, of the foreseen error of which an estimate is made; and as `USEFUL`, of a
 residual that contains errors of data."""
+_NUMERICAL = ("LinAlgError", "NotByJetsError")
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
 _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
@@ -92,8 +94,11 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
             climb.keep(best, ladder.no_time(), "polynomials")
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
+        if everyone.rank == 0 and not str(failure).startswith(_NUMERICAL):  # such as of a residual
+            said = f"solve: polynomials ended by {one_line(failure)}; other methods went on."
+            warnings.warn(said, ResultWarning, stacklevel=5)
     if not ladder.problem.unknowns:
-        ladder.everywhere = climb.loss_everywhere
+        ladder.everywhere = climb.solver.loss_everywhere
     return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
 
 
@@ -136,26 +141,25 @@ class _Climb:
         x, self._inside = ladder.at
         self._d = self.problem.domain.dimension
         begin = initial_unknowns(self.problem.unknowns, ladder.seed)
-        self._solver = PolynomialSolver(self.problem, ladder.drawn, x, ladder.start, begin)
+        self.solver = PolynomialSolver(self.problem, ladder.drawn, x, ladder.start, begin)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
-        self.loss_everywhere = self._solver.loss_everywhere
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
         ladder, best = self.ladder, None
         for number, degree in enumerate(_DEGREES.get(self._d, _DEGREES_OTHERWISE), 1):
-            model = self._solver.on_box(degree)
+            model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
             memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns
             many = memory > _MOST_COLUMNS
             if many or best is not None and ladder.left() <= 0:
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
-            stage = self._agreed(partial(self._solver.solve, model, degree, best))
+            stage = self._agreed(partial(self.solver.solve, model, degree, best))
             if stage is None:
                 return None
-            open_ = best is None and self._alike(partial(self._solver.is_undetermined, stage))
+            open_ = best is None and self._alike(partial(self.solver.is_undetermined, stage))
             if ladder.decided(open_):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
@@ -178,14 +182,14 @@ class _Climb:
         breaks, degree = [np.linspace(a, b, cells + 1) for a, b in corners], lowest
         best, seconds, little, smooth, fall = before, 0.0, 0, True, 1.0
         while little <= _MOST_WITHOUT_FALL[self._d]:
-            model = self._solver.in_windows(breaks, degree)
+            model = self.solver.in_windows(breaks, degree)
             many = model.coefficients.shape.num_elements() > _MOST_OF_WINDOWS
             many = many or operations(model) > _MOST_OPERATIONS
             late = ladder.left() < max(_TIMES_AS_LONG * seconds, (1 - _SHARE) * ladder.seconds)
             if ladder.decided(many or late):
                 break
             ladder.doing(f"solving in {len(model.cells.kept)} windows of polynomials")
-            stage = self._agreed(partial(self._solver.solve, model, degree, best))
+            stage = self._agreed(partial(self.solver.solve, model, degree, best))
             if stage is None:
                 break
             seconds = ladder.longest(stage.seconds)
@@ -231,7 +235,7 @@ class _Climb:
             return
         self._concluded = stage
         ladder.doing("estimating the error")
-        estimate = partial(error_of, self._solver, stage, self._inside, converges=fall > _CONVERGES)
+        estimate = partial(error_of, self.solver, stage, self._inside, converges=fall > _CONVERGES)
         error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.

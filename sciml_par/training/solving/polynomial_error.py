@@ -59,12 +59,7 @@ class _Corrected:
 
 
 def error_of(
-    solver: PolynomialSolver,
-    stage: Stage,
-    inside: Any,
-    *,
-    converges: bool,
-    most_operations: float,
+    solver: PolynomialSolver, stage: Stage, inside: Any, *, converges: bool, most_operations: float
 ) -> ErrorEstimate:
     """Return the estimated error of a stage (local).
 

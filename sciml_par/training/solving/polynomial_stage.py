@@ -230,9 +230,8 @@ class PolynomialSolver:
         numbers = _NUMBERS_UNSEEN[draws == OF_ERROR]
         many = min(_MOST_UNSEEN, numbers // model.width)
         if math.prod(model.cells.shape) == 1:
-            count = int(
-                max(_POINTS_PER_COLUMN * model.width, (self._d == 1) * _ON_LINE * degree**2)
-            )
+            on_line = (self._d == 1) * _ON_LINE * degree**2
+            count = int(max(_POINTS_PER_COLUMN * model.width, on_line))
             counts = count, max(count // 2, many if draws == OF_ERROR else _LEAST_UNSEEN)
             return [
                 self._points.scattered(n, draw=draw) for n, draw in zip(counts, draws, strict=True)
