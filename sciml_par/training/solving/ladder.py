@@ -130,6 +130,10 @@ class Ladder:
         unknown = self.problem.unknowns or self.problem.unknown_functions
         return bool(unknown and statistical_terms(self.problem))
 
+    def left_here(self) -> float:
+        """Return the remaining seconds by this rank's clock (local)."""
+        return self.seconds - (time.perf_counter() - self._began)
+
     def left(self) -> float:
         """Return the remaining seconds, by the clock of the slowest rank (collective)."""
         return self.seconds - self.longest(time.perf_counter() - self._began)
