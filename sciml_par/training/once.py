@@ -38,7 +38,7 @@ from sciml_par.training.uncertainty.of_members import check_uncertainty, with_un
 from sciml_par.training.uncertainty.resampling import resampled
 from sciml_par.training.uncertainty.retraining import Retraining
 from sciml_par.training.windows.points import with_points_of_windows
-from sciml_par.training.windows.solved import Found, solved_in_windows
+from sciml_par.training.windows.solved import solved_in_windows
 
 
 def train_once(
@@ -52,13 +52,11 @@ def train_once(
     estimate: bool | None = None,
     uncertainty: bool | None = None,
     start: Correction | None = None,
-    known: Found | None = None,
 ) -> Result:
     """Train, and return the result (collective); arguments as of `train`.
 
     start : the estimate of the error before the initial time, with which that of this training
         begins; by default the conditions at the initial time hold exactly.
-    known : what `LeastSquares` finds for windows, see `solved_in_windows`; by default it is solved.
     """
     everyone = world.communicator
     arguments = everyone.attempt(lambda: with_points_of_windows(arguments))
@@ -76,7 +74,7 @@ def train_once(
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
         everyone.attempt(lambda: check_grow(arguments, ready))
         everyone.attempt(lambda: check_uncertainty(uncertainty))
-        ready = solved_in_windows(ready, everyone, known)
+        ready = solved_in_windows(ready, everyone)
         meeting = _meeting(ready, everyone)
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)
         growing = GrowthWatcher(ready, arguments, world, saver)

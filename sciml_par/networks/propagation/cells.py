@@ -195,9 +195,7 @@ def _along(
     s, counts = x.value[axis], np.array([part.shape[axis] for part in parts])
     dtype, most = s.dtype, int(counts.max())
     if most == 1:
-        return tf.zeros_like(s, tf.int32), [
-            of_one_axis(x, axis, tf.ones_like(s)[None], None, None)
-        ]
+        return tf.zeros_like(s, tf.int32), [of_one_axis(x, axis, tf.ones_like(s)[None], None, None)]
 
     def table(values: Sequence[FloatArray], fill: float, width: int) -> Any:
         padded = [np.append(v, np.full(width - len(v), fill)) for v in values]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,20 +11,9 @@ import numpy.typing as npt
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.problem import Problem
 from sciml_par.results.error_by_window import ErrorByWindow
-from sciml_par.training.arguments.arguments import Arguments
-from sciml_par.training.members.stack import Stack
-from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
-from sciml_par.training.outcome.evaluate import Solution
 from sciml_par.training.points.in_boxes import InBoxes
-from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.points import Points
-from sciml_par.training.preparation.preparation import prepare
 from sciml_par.training.windows.exchange import summed
-from sciml_par.training.windows.gauss_newton import WindowedGaussNewton
-from sciml_par.training.windows.points import with_points_of_windows
-from sciml_par.training.windows.solved import Found
 
 Array = npt.NDArray[Any]
 
@@ -35,115 +21,6 @@ _SEEN = 200
 """Unseen points of each window."""
 _OF_ERROR = 32
 _SEED = 977
-
-
-@dataclass(frozen=True)
-class SolvedInWindows:
-    """A field in windows that `LeastSquares` has solved for.
-
-    Attributes
-    ----------
-    given : the arguments of the training that it stands for.
-    stack, found : its network and parameters.
-    loss : at unseen points.
-    residual : the share of the part of each window in it, [K].
-    """
-
-    given: Arguments
-    stack: Stack
-    found: Found
-    loss: float
-    residual: Array
-
-    @property
-    def partition(self) -> Any:
-        """The partition of the domain."""
-        model: Any = self.stack.network.model
-        return model.partition
-
-    def __call__(self, x: Array) -> Array:
-        """Return u at x: [n, d] -> [n, m] (local)."""
-        return self.solution()(x)
-
-    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
-        """Return f(u, x) at x: [n, d] -> [n, k] (local)."""
-        return self.solution().quantity(f, x)
-
-    @property
-    def end(self) -> Array:
-        """The parameters, [p]."""
-        return self.found.theta
-
-    @property
-    def last(self) -> LastStep:
-        """The last step of Gauss–Newton."""
-        return self.found.last
-
-    def solution(self, theta: Array | None = None) -> Solution:
-        """Return u, by default with the parameters that solve for it (local)."""
-        at = self.found.theta if theta is None else theta
-        return Solution(self.stack.problem, self.stack.network, self.stack.layout, at)
-
-
-def solve_in_windows(
-    problem: Problem,
-    windows: Any,
-    points: Points,
-    *,
-    seed: int,
-    precision: str,
-    world: World,
-    start: Callable[[Array], Array] | None = None,
-) -> SolvedInWindows:
-    """Solve for a network in windows, and see its residual at other points (collective).
-
-    start : u at x: [n, d] -> [n, m], of which each window begins with the value in its middle.
-    """
-    began = time.perf_counter()
-    given = Arguments(
-        problem=problem,
-        network=windows,
-        points=points,
-        optimizer=LeastSquares(),
-        steps=LeastSquares.default_steps,
-        keep="last",
-        seed=seed,
-        precision=precision,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with_boundary = with_points_of_windows(given)
-        (stack,) = prepare(with_boundary, world).stacks
-    ranks, method = world.communicator, LeastSquares()
-    solver = WindowedGaussNewton(stack, ranks, method)
-    batch = stack.setups[0].feed.whole(0)
-    theta = stack.parameters[0].copy()
-    if start is not None and problem.ansatz is None:
-        layout, partition = stack.layout, stack.network.model.partition
-        _, bias = layout.linear or ()
-        first, middles = sum(layout.sizes[:bias]), np.mean(partition.boxes(), axis=0)
-        low, high = np.min(partition.boxes()[0], axis=0), np.max(partition.boxes()[1], axis=0)
-        # The network may see scaled coordinates.
-        middles = problem.domain.lower + (middles - low) / (high - low) * problem.domain.extent
-        theta[first : first + layout.sizes[bias]] = start(middles).ravel()
-    theta, terms, last = solver.solve(theta, batch, LeastSquares.default_steps)
-    found = Found(theta, terms, last, time.perf_counter() - began)
-    model: Any = stack.network.model
-    unseen = Points.of(with_boundary.points).with_changes(
-        interior=_SEEN * model.partition.count, seed=_SEED + seed
-    )
-    other = make_feed(
-        stack.problem,
-        unseen,
-        rank=ranks.rank,
-        size=ranks.size,
-        seed=seed,
-        dtype=precision,
-        scattered=True,
-    )
-    squares = solver.squares(theta, other.whole(0))
-    loss, residual = shares_of(squares, model.partition, world)
-    return SolvedInWindows(given, stack, found, loss, residual)
 
 
 def shares_of(

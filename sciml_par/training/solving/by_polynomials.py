@@ -36,7 +36,7 @@ from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
-from sciml_par.training.solving.marching import CELLS, March, march_suits, time_order
+from sciml_par.training.solving.marching import CELLS, March, has_all_begins, march_suits, time_order
 from sciml_par.training.solving.polynomial_error import Corrected, error_of, linearized_of
 from sciml_par.training.solving.polynomial_stage import (
     MOST_DIMENSIONS,
@@ -166,7 +166,8 @@ class _Climb:
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
             if stage is None:
                 return None
-            open_ = best is None and self._alike(partial(self.solver.is_undetermined, stage))
+            asked = best is None and not has_all_begins(self.problem)
+            open_ = asked and self._alike(partial(self.solver.is_undetermined, stage))
             if ladder.decided(open_):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")

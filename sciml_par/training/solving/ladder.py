@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from sciml_par._tensorflow import import_module
 from sciml_par._terminal import console, prints_to_terminal
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, ResultWarning, TrainingError
@@ -30,10 +29,8 @@ from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
 from sciml_par.training.estimate.estimate import ROUNDING
 from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
-from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import points_of
-from sciml_par.training.points.points import Points
 from sciml_par.training.train import train
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -201,32 +198,6 @@ class Ladder:
                 **arguments,
             ),
             fails=self.best is None or "checkpoint" in arguments,
-        )
-
-    def solved_in_windows(self, windows: Any, points: Points) -> Any:
-        """Solve for windows (collective); None, with a line, if that fails."""
-        # It imports TensorFlow, which is not to be there before `init`.
-        self.doing("solving in windows")
-        by_window: Any = import_module("sciml_par.training.estimate.by_window")
-        return self._tried(
-            lambda: by_window.solve_in_windows(
-                self.problem,
-                windows,
-                points,
-                seed=self.seed,
-                precision=self.precision,
-                world=self.world,
-                start=self.start,
-            )
-        )
-
-    def result_of(self, solved: Any, *, estimate: bool) -> Result | None:
-        """Return what `train` makes of solved windows (collective); None, with a line, if not."""
-        self.doing("estimating the error in windows" if estimate else "solving in windows")
-        return self._tried(
-            lambda: train_once(
-                solved.given, self.world, progress=False, estimate=estimate, known=solved.found
-            )
         )
 
     def _tried(self, make: Callable[[], Any], *, fails: bool = False) -> Any:

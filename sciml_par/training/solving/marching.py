@@ -19,6 +19,7 @@ from sciml_par.assembly.system import System, gauss_newton
 from sciml_par.errors import InputError
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.in_time import Before
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -43,6 +44,8 @@ _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 this factor, the slab is shortened in place of it."""
 _SAFE, _SHORTER, _LONGER = 0.8, (0.2, 0.6), 2.0
 _ROUNDING = 1e-13
+_SHARE = 0.3
+"""Of the remaining time, after which a march that foreseeably does not end in it is given up."""
 _MOST_COLUMNS = 8_000
 """Of a slab."""
 
@@ -125,6 +128,9 @@ class March:
             part, breaks, before, h = found
             self.parts.append(part)
             t = part.slab.end
+            spent, done = time.perf_counter() - began, (t - self._begin) / (self._end - self._begin)
+            if spent > _SHARE * self.left() and spent * (1 - done) > done * self.left():
+                break  # other methods need the time
         self.seconds = time.perf_counter() - began
 
     def _slab(
@@ -306,6 +312,15 @@ def march_suits(problem: Problem) -> bool:
     except InputError:  # as of a condition at the final time
         return False
     return True
+
+
+def has_all_begins(problem: Problem) -> bool:
+    """Return whether functions of time alone have each an initial value, which determine them."""
+    if problem.domain.dimension > 1 or not march_suits(problem):
+        return False
+    begins = [c for c in problem.conditions if isinstance(c, Initial) and c.order == 0]
+    known = [range(problem.outputs) if c.component is None else c.component for c in begins]
+    return {k for components in known for k in components} >= {*range(problem.outputs)}
 
 
 def time_order(equations: Equations) -> int:

@@ -25,8 +25,6 @@ from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
 from sciml_par.training.solving.by_slabs import solve_in_slabs
-from sciml_par.training.solving.by_splits import climb_by_splits
-from sciml_par.training.solving.by_windows import climb_by_windows
 from sciml_par.training.solving.ladder import Ladder
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
@@ -49,13 +47,13 @@ def solve(
     """Solve a problem until its estimated relative error is below a tolerance (collective).
 
     The methods are tried in this order, each while the residual at unseen points falls:
-    polynomials of growing degree on the box, then in windows, where residuals are functions of u,
-    its derivatives and unknown coefficients (`sciml_par.networks.Polynomials`); random features of
-    growing number, whose output layer is solved for (`LeastSquares`), each beginning with the
-    solution before; random features in `Windows` of growing number, in up to three dimensions;
-    windows that are split or get more features where the residual is largest; corrections of the
-    best solution by further features; a network by `LevenbergMarquardt` whose points follow the
-    residual, and a second one for its error where features cannot tell it. Data with noise are
+    polynomials of growing degree on the box, then slab by slab of time, whose lengths the estimated
+    error chooses, or in windows that are divided where the residual is largest, where residuals are
+    functions of u, its derivatives and unknown coefficients (`sciml_par.networks.Polynomials`);
+    random features of growing number, whose output layer is solved for (`LeastSquares`), each
+    beginning with the solution before; corrections of the best solution by further features; a
+    network by `LevenbergMarquardt` whose points follow the residual, and a second one for its error
+    where features cannot tell it. Data with noise are
     fitted by polynomials, or else a network alone, until numerical errors are a tenth of what the
     noise leaves open.
 
@@ -146,12 +144,7 @@ def _climbed_otherwise(ladder: Ladder) -> str | None:
     if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
         return climb_by_networks(ladder)
     why = climb_by_features(ladder)
-    for climb in (
-        climb_by_windows,
-        climb_by_splits,
-        climb_by_corrections,
-        climb_by_networks,
-    ):
+    for climb in (climb_by_corrections, climb_by_networks):
         if why is not None or ladder.met:
             break
         why = climb(ladder) if ladder.left() > 0 else "time is up"

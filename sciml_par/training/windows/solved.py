@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.optimizers.keep import Keep
-from sciml_par.training.optimizers.least_squares.least_squares import PETSC, LastStep
+from sciml_par.training.optimizers.least_squares.least_squares import PETSC
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import Preparation
@@ -25,25 +25,11 @@ from sciml_par.training.weights.of_noise import DataFirst
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Found:
-    """θ: [p] by `LeastSquares`, the terms of the loss there, [T], the last step, and seconds."""
-
-    theta: Array
-    terms: Array
-    last: LastStep
-    seconds: float
-
-
-def solved_in_windows(
-    ready: Preparation, everyone: Communicator, known: Found | None = None
-) -> Preparation:
+def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation:
     """Solve for the output layers of windows by `LeastSquares`, if that is asked for (collective).
 
     What is returned has the solution as initial parameters, and one step that keeps them. Anything
     else that a training can be stays as it is.
-
-    known : the solution, where it was found before.
     """
     alone = ready.settings.mode == DATA and len(ready.stacks) == 1
     asked = alone and in_windows(ready.stacks[0], ready.phases)
@@ -61,20 +47,18 @@ def solved_in_windows(
             f"({seconds:.1f} s)"
         )
 
-    if known is None:
-        # It imports TensorFlow, which is not to be there before `init`.
-        gauss_newton: Any = import_module("sciml_par.training.windows.gauss_newton")
-        solver = gauss_newton.WindowedGaussNewton(stack, everyone, phase.optimizer)
-        batch = stack.setups[0].feed.whole(0)
-        theta, terms, last = solver.solve(stack.parameters[0], batch, phase.steps, said)
-        known = Found(theta, terms, last, time.perf_counter() - began)
-    stack.parameters[0] = known.theta
-    keep = Keep(terms=tuple(map(float, known.terms)))
+    # It imports TensorFlow, which is not to be there before `init`.
+    gauss_newton: Any = import_module("sciml_par.training.windows.gauss_newton")
+    solver = gauss_newton.WindowedGaussNewton(stack, everyone, phase.optimizer)
+    batch = stack.setups[0].feed.whole(0)
+    theta, terms, _ = solver.solve(stack.parameters[0], batch, phase.steps, said)
+    stack.parameters[0] = theta
+    keep = Keep(terms=tuple(map(float, terms)))
     return replace(
         ready,
         phases=(Phase(keep, 2),),
         notes=(*ready.notes, *notes),
-        seconds_solved=known.seconds,
+        seconds_solved=time.perf_counter() - began,
         solved_by=phase.optimizer,
     )
 
