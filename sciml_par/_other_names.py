@@ -84,6 +84,8 @@ _ATTRIBUTES = {
     "model network net": "use result.networks[0]",
     "field derivative gradient": _HERE["operator"],
     "summary": "use result.print()",
+    "numpy values u y pred prediction": "the values are result.predict(x).mean, an array [n, m]",
+    "std stddev": "the spread of members is result.predict(x).deviation",
     "saveplot save_weights": "use result.save(folder), which writes numbers, weights and figures",
     "load_weights restore": "use Result.load(folder), or resume=True of train",
 }

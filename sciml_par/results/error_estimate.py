@@ -224,6 +224,13 @@ class ErrorEstimate:
             f"{max(100 * self.own_error, 1.0):.0f} %)"
         )
 
+    def __call__(self, *_: Any) -> Any:
+        """Refuse: `Result.error` is a value."""
+        raise InputError(
+            "Result.error is a value, not a function; write result.error.relative, or "
+            "result.error.field(x) for the error at points."
+        )
+
     def __str__(self) -> str:
         return self.sentence
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, checked_number
 from sciml_par._masked import with_gaps
+from sciml_par._other_names import OtherAttributes
 from sciml_par._rounding import coarse_rounding
 from sciml_par._text import counted
 from sciml_par.errors import InputError
@@ -29,7 +30,7 @@ _MEMBERS_BEYOND = 2.5
 """How many members must lie outside of an interval on each side for its ends to be quantiles."""
 
 
-class EnsemblePrediction:
+class EnsemblePrediction(OtherAttributes):
     """The predictions of trained members at n points, as `Result.predict` returns them.
 
     Attributes
@@ -79,6 +80,10 @@ class EnsemblePrediction:
         Of a loaded result, it is known at the evaluation points.
         """
         return self._predictor.error(self.x)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Let NumPy and Matplotlib take the mean, [n, m]."""
+        return np.array(self.mean, dtype)
 
     def __repr__(self) -> str:
         total = self._predictor.members
@@ -215,7 +220,8 @@ class Predictor:
         try:
             given = with_gaps(x)
             # Of complex numbers NumPy would drop the imaginary parts.
-            points = unread if np.iscomplexobj(given) else np.asarray(given, np.float64)
+            read = x is not None and not np.iscomplexobj(given)
+            points = np.asarray(given, np.float64) if read else unread
         except (TypeError, ValueError):
             points = unread
         if points.ndim < 2 and d == 1:

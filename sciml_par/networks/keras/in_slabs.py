@@ -132,10 +132,11 @@ class InSlabs(BuiltModel):
         self._inner = [as_network(each, *sizes, dtype=dtype) for each in self.networks]
         counts = [len(each.trainable_variables) for each in self._inner]
         self._parts = [slice(*ends) for ends in pairwise(accumulate(counts, initial=0))]
-        self._groups: dict[Any, list[int]] = {}
+        groups: dict[Any, list[int]] = {}
         for k, (network, f) in enumerate(zip(self._inner, self._factors, strict=True)):
             shapes = tuple(tuple(v.shape) for v in network.trainable_variables)
-            self._groups.setdefault((network.key, shapes, tuple(f.tolist())), []).append(k)
+            groups.setdefault((network.key, shapes, tuple(f.tolist())), []).append(k)
+        self._groups = list(groups.values())
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -169,7 +170,7 @@ class InSlabs(BuiltModel):
         later = x[:, -1:] > tf.constant(self._times, x.dtype)
         slab = tf.reduce_sum(tf.cast(later, tf.int32), axis=1)
         found: tuple[Any, ...] = ()
-        for members in self._groups.values():
+        for members in self._groups:
             found = self._of_group(members, parameters, x, slab, of_network, found)
         return found
 

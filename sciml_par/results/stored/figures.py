@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._files import put_file
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.bands import plot_bands
 from sciml_par.evaluation.figures.bodies import in_space, plot_body
@@ -22,7 +23,7 @@ from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.planes import plot_flow, vector_of
 from sciml_par.evaluation.figures.predictions import plot_predictions
-from sciml_par.evaluation.figures.save import save_figure
+from sciml_par.evaluation.figures.save import DOTS_PER_INCH, save_figure
 from sciml_par.evaluation.figures.scatters import can_be_scattered
 from sciml_par.evaluation.figures.slices import (
     in_plane_and_time,
@@ -110,6 +111,17 @@ def figure_of(members: Sequence[Member], *, mode: str, title: str | None) -> Any
         f"Result.plot: a figure has no room for {drawn[0].dimension} coordinates; draw "
         f"result.predict(x) at points of a line or a plane."
     )
+
+
+def write_figure(figure: Any, path: Path) -> None:
+    """Write one figure to a file; its ending is the format."""
+    known, ending = figure.canvas.get_supported_filetypes(), path.suffix[1:].lower()
+    if ending not in known:
+        raise InputError(
+            f"Result.plot: expected a file with one of the endings {', '.join(sorted(known))}; got "
+            f"{path.name!r}."
+        )
+    put_file(path, lambda draft: figure.savefig(draft, dpi=DOTS_PER_INCH))
 
 
 def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:
