@@ -14,9 +14,10 @@ from sciml_par._checks import checked_integer, checked_number
 from sciml_par._masked import with_gaps
 from sciml_par._other_names import OtherAttributes
 from sciml_par._rounding import coarse_rounding
-from sciml_par._text import counted
+from sciml_par._text import counted, one_line
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.metrics.norms import relative_l2_error
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
@@ -80,6 +81,37 @@ class EnsemblePrediction(OtherAttributes):
         Of a loaded result, it is known at the evaluation points.
         """
         return self._predictor.error(self.x)
+
+    def relative_l2_error(self, exact: Any, *, where: Any = True) -> float:
+        """Return ‖u − u*‖₂ / ‖u*‖₂ of the mean at x (dimensionless, local).
+
+        Parameters
+        ----------
+        exact : u*, a function x: [n, d] -> [n, m], or its values [n, m].
+        where : what counts, as one side of an interface: booleans [n] or [n, m], or a function of
+            x that returns them. Values u* that are NaN never count.
+
+        Raises
+        ------
+        InputError
+            exact or where have other shapes, or u* is zero wherever it counts.
+        """
+        what, (n, m) = "EnsemblePrediction.relative_l2_error", self.mean.shape
+        true, counts = (given(self.x) if callable(given) else given for given in (exact, where))
+        try:
+            true = np.asarray(true, np.float64)
+            true = np.broadcast_to(true if true.ndim != 1 or m > 1 else true[:, None], (n, m))
+            counts = np.asarray(counts)
+            counts = np.broadcast_to(counts if counts.ndim != 1 else counts[:, None], (n, m))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{what}: expected the exact solution as a function of x or [{n}, {m}] values, and "
+                f"where as booleans [{n}] or [{n}, {m}]; {one_line(error)}."
+            ) from error
+        if counts.dtype != bool:
+            raise InputError(f"{what}: where has to be booleans, as x[:, 0] < 1 gives them.")
+        counts = counts & ~np.isnan(true)
+        return relative_l2_error(np.asarray(self.mean[counts], np.float64), true[counts])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Let NumPy and Matplotlib take the mean, [n, m]."""

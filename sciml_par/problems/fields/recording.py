@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import random
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,19 @@ _WHAT_IS_TRIED = (
     "NumPy are the data= of a Residual, the value of a condition, or those of Observations(x, "
     "values, operator=f)."
 )
+_REMEDY = (
+    "tf.sin(u(x)) in place of np.sin(u(x)) or math.sin(u(x)), tf.concat([a, b], axis=1) in place "
+    "of np.concatenate, and derivative(u, x, 0) in place of np.gradient; leave out float, "
+    "np.array, .numpy() and .T"
+)
+_NO_VALUES = "a Field is a function of points"
+_REMEDIES = {
+    ("bool",): "tf.where(u(x) > 0, a, b) in place of `if`, and tf.maximum(u(x), 0) in place of max",
+    ("Iterating", "len is not"): "u(x)[:, :1] for the first component; the number of points is "
+    "tf.shape(x)[0], and zeros are tf.zeros_like(x[:, :1])",
+}
+"""What to write, by words of what is said of a symbolic tensor."""
+_PACKAGES = ("sciml_par", "tensorflow", "keras", "numpy", "scipy")
 
 
 def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
@@ -129,13 +145,40 @@ def _random_state() -> tuple[Any, ...]:
 
 
 def _explain(error: Exception, context: str) -> None:
+    """Raise what NumPy, Python or TensorFlow say of symbolic tensors in our words, or add notes."""
+    said = str(error)
+    if isinstance(error, InputError):
+        pass
+    elif _NO_VALUES in said:  # TensorFlow wraps it
+        raise InputError(said[said.index(_NO_VALUES) :]) from error
+    elif "symbolic" in said.lower() and "not callable" not in said:
+        remedies = (text for words, text in _REMEDIES.items() if any(w in said for w in words))
+        raise InputError(
+            f"NumPy or Python computes with u or x {context or 'in a function'}, which have "
+            f"no values yet: it is run once, for all points together, before the first step"
+            f"{_line_of(error)}. Write {next(remedies, _REMEDY)}. Known values in NumPy are the "
+            f"data= of a Residual, the value of a condition, or those of Observations(x, values, "
+            f"operator=f)."
+        ) from error
     if context:
         error.add_note(f"Raised {context}.")
     # So says tf.function where a variable is made while it runs.
-    if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
+    if isinstance(error, ValueError) and "singleton tf.Variables" in said:
         raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
     if not isinstance(error, InputError):
         error.add_note(_WHAT_IS_TRIED)
+
+
+def _line_of(error: Exception) -> str:
+    """Return the last line of the user's that raised an error, as a part of a sentence."""
+    found = ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _PACKAGES:
+            code = linecache.getline(frame.f_code.co_filename, number).strip()
+            found = f"; line {number} of {Path(frame.f_code.co_filename).name}" + (
+                f" is: {code}" if code else ""
+            )
+    return found
 
 
 class _Recorder(Field):
