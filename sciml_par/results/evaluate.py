@@ -18,13 +18,11 @@ from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.unknowns.placed_function import BoundFunction
 from sciml_par.problems.unknowns.unknown_arguments import residual_of
 from sciml_par.results.member import Member
-from sciml_par.results.predict import Predictor, field_of_member, kept_weights
+from sciml_par.results.predict import FEWEST_ROWS, Predictor, field_of_member, kept_weights
 from sciml_par.results.trained_field import FieldOf, field_of_model
 
 Array = npt.NDArray[Any]
 Tensor = Any
-
-_ROWS = 64
 
 
 class FunctionPredictor(Predictor):
@@ -45,7 +43,7 @@ class FunctionPredictor(Predictor):
         for j, member in enumerate(members):
             programs = made.setdefault(_fields_of(member), _Programs(f, member))
             self._stacks.append((programs.with_values(member), [j], kept_weights(member)[None]))
-        x = np.zeros([_ROWS, self.dimension], self.dtype)
+        x = np.zeros([FEWEST_ROWS, self.dimension], self.dtype)
         field, _, weights = self._stacks[0]
         self.outputs = field.of_members(weights, x).shape[2]
         self._f = next(iter(made.values())).f
@@ -86,7 +84,7 @@ class _Programs:
         tensors = [tf.constant(each) for each in given]
         specs = tuple(tf.TensorSpec(each.shape, each.dtype) for each in tensors)
         if specs not in self._made:
-            self._made[specs] = CompiledFunction(self._traced, specs)
+            self._made[specs] = CompiledFunction(self._traced, specs, points=len(given[-1]))
         return np.asarray(self._made[specs](*tensors).numpy())
 
     def _traced(self, weights: Tensor, *others: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from sciml_par.results.trained_field import TrainedField
 Array = npt.NDArray[Any]
 
 _VALUES_AT_ONCE = 1 << 18  # points × members
-_FEWEST_ROWS = 64
+FEWEST_ROWS = 256
 _MARGIN = 1e-3  # of a domain's width
 _MEMBERS_BEYOND = 2.5
 """How many members must lie outside of an interval on each side for its ends to be quantiles."""
@@ -179,7 +179,7 @@ class Predictor:
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
         """Yield up to `size` rows of x: [n, d] at a time, and all members' values [M, rows, m]."""
         # The rows are filled up to a power of four, so that few numbers of points are compiled for.
-        length = _FEWEST_ROWS
+        length = FEWEST_ROWS
         while length < len(x):
             length *= 4
         length = min(size, length)
@@ -214,7 +214,7 @@ class Predictor:
                 RuntimeWarning,
                 stacklevel=4,
             )
-        size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
+        size = max(FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
             size = checked_integer(batch_size, f"{self.where}: batch_size", least=1)
         return EnsemblePrediction(self, points, batch_size=size, interval=interval)
