@@ -38,6 +38,7 @@ from sciml_par.training import Checkpoint, LeastSquares, Points, train
 from sciml_par.training.estimate.convergence import LARGE, if_converged, step_size
 from sciml_par.training.solving import by_polynomials, by_windows
 from sciml_par.training.solving import solve as module
+from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_splits import climb_by_splits
 from sciml_par.training.solving.ladder import Ladder
 
@@ -150,6 +151,22 @@ def test_windows_without_time_do_not_begin_or_have_no_error(monkeypatch: pytest.
 
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_windows_are_not_tried_where_they_lack_the_derivatives(
+    capsys: pytest.CaptureFixture[str],
+):
+    third = Problem(
+        Interval(0, 1),
+        lambda u, x: derivative(u, x, 0, 0, 0) + tf.sin(9 * u(x)) - 1,
+        conditions=[Dirichlet(0.0), Condition(lambda u, x: derivative(u, x, 0), on="left")],
+    )
+    ladder = Ladder(third, 1e-15, 20.0, "float64", 0, current_world(), shown=True)
+    climb_by_features(ladder)
+    assert ladder.order == 3 and not ladder.takes_windows
+    capsys.readouterr()
+    assert by_windows.climb_by_windows(ladder) is None and climb_by_splits(ladder) is None
+    assert not capsys.readouterr().out
+
+
 def test_the_error_of_a_layer_is_not_claimed_too_small():
     """With 300 features the residual falls by 225, and the error by less."""
     problem = Problem(

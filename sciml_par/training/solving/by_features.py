@@ -97,6 +97,7 @@ def climb_by_features(ladder: Ladder) -> str | None:
         if best is None:
             best = stage
             ladder.zero_loss = stage.solved.of_zero
+            ladder.order = max(term.order for term in stage.solved.setup.problem.terms)
             if ladder.start is None:
                 ladder.start_loss = stage.solved.before
             ladder.start = ladder.start or stage.solved.solution(stage.solved.start)

@@ -15,7 +15,6 @@ from sciml_par._free_memory import free_memory
 from sciml_par._tensorflow import import_module
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.convergence import if_converged
-from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.points.points import Points
 from sciml_par.training.solving.by_windows import parts_of, windows_of_features
@@ -90,7 +89,7 @@ def climb_by_splits(ladder: Ladder) -> str | None:
     all.
     """
     problem, d = ladder.problem, ladder.problem.domain.dimension
-    if d > MOST_DIMENSIONS or problem.unknown_functions or problem.unknowns:
+    if not ladder.takes_windows or problem.unknowns:
         return None
     end, rounds = (1 - _SHARE) * ladder.left(), list[_Round]()
     error = None

@@ -13,7 +13,6 @@ import numpy as np
 from sciml_par._tensorflow import import_module
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
 from sciml_par.training.points.points import Points
 from sciml_par.training.solving.ladder import USEFUL, Ladder, loss_of, useless_text, with_error
 
@@ -42,7 +41,7 @@ def climb_by_windows(ladder: Ladder) -> str | None:
     problem, d = ladder.problem, ladder.problem.domain.dimension
     assert ladder.best is not None
     nothing_left = ladder.decided(not loss_of(ladder.best) > 0.0)
-    if nothing_left or d > MOST_DIMENSIONS or problem.unknown_functions:
+    if nothing_left or not ladder.takes_windows:
         return None
     x, inside = ladder.at
     loss, u = loss_of(ladder.best), ladder.best.predict(x[inside]).mean

@@ -28,7 +28,7 @@ from sciml_par.results.member import Member
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
-from sciml_par.training.estimate.estimate import ROUNDING
+from sciml_par.training.estimate.estimate import MOST_DIMENSIONS, ROUNDING
 from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
 from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -40,6 +40,8 @@ from sciml_par.training.weights.of_noise import statistical_terms
 Array = npt.NDArray[Any]
 
 _SEED = 401
+_OF_WINDOWS = 2
+"""The highest order of derivatives that windows of features have."""
 USEFUL = 0.01
 """The residual, relative to that at the start, above which no error is estimated."""
 _MOVED = 0.5
@@ -75,6 +77,8 @@ class Ladder:
     zero_loss: float = math.nan
     start_loss: float = math.nan
     free: Mapping[int, str] = field(default_factory=dict)
+    order: int = 2
+    """The highest order of derivatives that residuals ask for."""
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
@@ -129,6 +133,14 @@ class Ladder:
         """
         unknown = self.problem.unknowns or self.problem.unknown_functions
         return bool(unknown and statistical_terms(self.problem))
+
+    @property
+    def takes_windows(self) -> bool:
+        """Whether random features in windows can solve the problem (collective)."""
+        few = self.problem.domain.dimension <= MOST_DIMENSIONS
+        return (
+            few and not self.problem.unknown_functions and self.decided(self.order <= _OF_WINDOWS)
+        )
 
     def left(self) -> float:
         """Return the remaining seconds, by the clock of the slowest rank (collective)."""
