@@ -20,6 +20,7 @@ from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.outcome.evaluate import Solution
+from sciml_par.training.outcome.together import Ended
 from sciml_par.training.points.in_boxes import InBoxes
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.points import Points
@@ -94,6 +95,7 @@ def solve_in_windows(
     precision: str,
     world: World,
     start: Callable[[Array], Array] | None = None,
+    ended: Ended | None = None,
 ) -> SolvedInWindows:
     """Solve for a network in windows, and see its residual at other points (collective).
 
@@ -115,7 +117,7 @@ def solve_in_windows(
         with_boundary = with_points_of_windows(given)
         (stack,) = prepare(with_boundary, world).stacks
     ranks, method = world.communicator, LeastSquares()
-    solver = WindowedGaussNewton(stack, ranks, method)
+    solver = WindowedGaussNewton(stack, ranks, method, ended=ended)
     batch = stack.setups[0].feed.whole(0)
     theta = stack.parameters[0].copy()
     if start is not None and problem.ansatz is None:

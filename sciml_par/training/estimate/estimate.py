@@ -20,7 +20,6 @@ from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
 from sciml_par.training.estimate.side_by_side import (
-    Ended,
     Solved,
     in_order,
     solve_side_by_side,
@@ -29,6 +28,7 @@ from sciml_par.training.estimate.two_solutions import sizes_of
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.evaluate import in_time
+from sciml_par.training.outcome.together import Ended, EndedError
 
 Array = npt.NDArray[Any]
 
@@ -110,6 +110,9 @@ def estimate_error(
         corrected: list[Corrected] = [*found] if better is None else [better()]
         error = estimate_by(corrected, problem, prediction, began, free, converges=converges)
         return replace(error, undetermined=tuple(problem.output_names[each] for each in free))
+    except EndedError as error:
+        seconds = time.perf_counter() - began
+        return ErrorEstimate.not_known(m, f"its estimate was cut: {error}", seconds=seconds)
     except Exception as error:  # a training of days is not to be lost for its estimate
         alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
         if not alike and world.communicator.size > 1:

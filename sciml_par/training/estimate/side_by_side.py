@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -25,7 +24,7 @@ from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.evaluate import Solution
-from sciml_par.training.outcome.together import together
+from sciml_par.training.outcome.together import Ended, together
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
@@ -33,7 +32,6 @@ from sciml_par.training.preparation.preparation import Preparation, prepare
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]
-Ended = Callable[[], str | None]
 
 _SEED, _CUTOFF = 613, 1e-12
 _MOST_OPERATIONS = 1e10
@@ -114,7 +112,7 @@ def solve_side_by_side(
 
     Raises
     ------
-    TrainingError
+    EndedError
         A rank was asked to end; on all ranks.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
@@ -231,8 +229,7 @@ def _ends(
         starts = [method.begin(theta, batch, steps, given=begun) for theta in starts]
     made = []
     for theta in starts:
-        _check_ended(ended, ready.group)
-        made.append(method.solve(theta, batch, steps))
+        made.append(method.solve(theta, batch, steps, ended=ended))
     part = replace(stack, setups=tuple(stack.setups[j] for j in numbers))
     before, after = (
         at_other_points([part], [thetas], points, settings=ready.settings, group=ready.group)[0]
@@ -252,13 +249,6 @@ def _ends(
             starts, made, before, after, strict=True
         )
     ]
-
-
-def _check_ended(ended: Ended | None, everyone: Communicator) -> None:
-    """Raise on all ranks if one of them is asked to end (collective)."""
-    asked = everyone.allgather_object(ended()) if ended is not None else []
-    for signal in filter(None, asked):
-        raise TrainingError(f"{signal} has ended it.")
 
 
 def _own_values(stack: Stack, theta: Array, x: Array) -> Array:

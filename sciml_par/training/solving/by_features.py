@@ -22,6 +22,7 @@ from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
 from sciml_par.training.optimizers.keep import Keep
+from sciml_par.training.outcome.together import EndedError
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of, useless_text, with_error
 
 _KINDS: tuple[Kind, ...] = tuple(
@@ -92,7 +93,10 @@ def climb_by_features(ladder: Ladder) -> str | None:
                 break
             kinds = _next_kinds(kinds, count)
         began = time.perf_counter()
-        stage, kinds = _stage(ladder, Candidates(kinds, features, ladder.drawn), best)
+        try:
+            stage, kinds = _stage(ladder, Candidates(kinds, features, ladder.drawn), best)
+        except EndedError:  # never of the first stage, without which there is no result
+            break
         each, smaller = ladder.longest(time.perf_counter() - began) / len(kinds), features
         if best is None:
             best = stage
@@ -126,7 +130,8 @@ def _stage(
     ladder: Ladder, candidates: Candidates, best: _Stage | None
 ) -> tuple[_Stage, list[Kind]]:
     """Solve for all candidates; return the best of them, and their kinds in order (collective)."""
-    solved = ladder.solved(candidates, None if best is None else best.solved)
+    former = None if best is None else best.solved
+    solved = ladder.solved(candidates, former, cut=best is not None)
     first, *_ = in_order(solved)
     fall = 1.0 if best is None else fall_of(best.solved.after, first.after)
     stage = _Stage(first, candidates, fall)
@@ -201,6 +206,7 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
         Prediction("prediction", x, found.solution()(x), inside=inside),
         seed=ladder.seed,
         world=ladder.world,
+        ended=ladder.ended,
     )
     if ladder.left() <= 0:
         return ladder.no_time()
@@ -215,7 +221,10 @@ def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
     """Return the error by a solution with other features of the same kind (collective)."""
     began, first, fall = time.perf_counter(), stage.solved, stage.fall
     other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
-    (second,) = ladder.solved(other, first)
+    try:
+        (second,) = ladder.solved(other, first)
+    except EndedError:
+        return ladder.no_time()
     seconds = ladder.longest(time.perf_counter() - began)
     if fall < KNOWN and first.after > ROUNDING**2 * first.of_zero:
         # Both may have the same error, as near a layer that no point sees.

@@ -24,7 +24,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.member import Member
+from sciml_par.results.member import SIGNALS, Member
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
@@ -33,7 +33,9 @@ from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
 from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import points_of
+from sciml_par.training.outcome.together import EndedError
 from sciml_par.training.points.points import Points
+from sciml_par.training.run.signals import SignalWatcher
 from sciml_par.training.train import train
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -77,6 +79,9 @@ class Ladder:
     zero_loss: float = math.nan
     start_loss: float = math.nan
     free: Mapping[int, str] = field(default_factory=dict)
+    signals: SignalWatcher | None = None
+    signal: str | None = None
+    """What some rank received, which ends all."""
     order: int = 2
     """The highest order of derivatives that residuals ask for."""
 
@@ -143,8 +148,18 @@ class Ladder:
         )
 
     def left(self) -> float:
-        """Return the remaining seconds, by the clock of the slowest rank (collective)."""
-        return self.seconds - self.longest(time.perf_counter() - self._began)
+        """Return the remaining seconds, by the clock of the slowest rank (collective).
+
+        None remain after a signal.
+        """
+        here = time.perf_counter() - self._began, self.ended()
+        seconds, reasons = zip(*self.world.communicator.allgather_object(here), strict=True)
+        self.signal = self.signal or next((each for each in reasons if each in SIGNALS), None)
+        return 0.0 if self.signal else self.seconds - max(seconds)
+
+    def ended(self) -> str | None:
+        """Return why this rank is asked to end what it does, a signal or the time (local)."""
+        return None if self.signals is None else self.signals.stop()
 
     def at_start(self, of_zero: float) -> float:
         """Return the loss at the start: that of u = 0, or of a better constant, if any (local)."""
@@ -173,8 +188,13 @@ class Ladder:
         why = "no time was left to estimate it; give solve more seconds."
         return ErrorEstimate.not_known(self.problem.outputs, why)
 
-    def solved(self, candidates: Candidates, like: Solved | None = None) -> list[Solved]:
-        """Solve for all candidates, beginning with a solution (collective)."""
+    def solved(
+        self, candidates: Candidates, like: Solved | None = None, *, cut: bool = True
+    ) -> list[Solved]:
+        """Solve for all candidates, beginning with a solution (collective).
+
+        `EndedError` if that is to be `cut` and a rank is asked to end.
+        """
         self.doing(f"solving for {candidates.features:,} random features")
         found = solve_side_by_side(
             self.problem,
@@ -185,6 +205,7 @@ class Ladder:
             world=self.world,
             like=like,
             start=self.start,
+            ended=self.ended if cut else None,
         )
         self.most_steps = max(self.most_steps, *(each.steps for each in found))
         return found
@@ -225,6 +246,7 @@ class Ladder:
                 precision=self.precision,
                 world=self.world,
                 start=self.start,
+                ended=self.ended,
             )
         )
 
@@ -243,6 +265,8 @@ class Ladder:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return make()
+        except EndedError:
+            return None
         except (InputError, TrainingError) as failure:
             if fails:
                 raise
@@ -316,6 +340,8 @@ class Ladder:
         met = self.met
         if met:
             why = _LIMITED if self.limited_by_data else "the tolerance is met"
+        elif self.signal:
+            why = f"{self.signal} has ended it"
         text = f"{str(self.best.error).rstrip('.')}; {why or _NO_FURTHER}"
         if self.world.communicator.rank > 0:
             return self.best
