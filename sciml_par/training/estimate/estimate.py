@@ -25,7 +25,7 @@ from sciml_par.training.estimate.side_by_side import (
     solve_side_by_side,
 )
 from sciml_par.training.estimate.two_solutions import sizes_of
-from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_functions
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.evaluate import in_time
 from sciml_par.training.outcome.together import Ended, EndedError
@@ -51,6 +51,9 @@ _ALIKE = 0.5
 """The relative difference up to which two corrections are called alike."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
+_UNCHANGED, _JUDGED = 1e-3, 200
+"""The change of a quantity by free functions, relative to that by others, up to which it is
+determined, and the points at which that is judged."""
 OF_ZERO = "u = 0 satisfies the equation and all conditions."
 ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
@@ -103,13 +106,20 @@ def estimate_error(
         found, converges = _corrections(
             problem, setup, kept, seed=seed, world=world, suitable=suitable, ended=ended
         )
-        free = free_components(found[0], world.communicator)
-        if len(free) == m:
-            seconds = time.perf_counter() - began
-            return ErrorEstimate.not_known(m, UNDETERMINED, seconds=seconds)
+        free = free_functions(found[0], world.communicator)
         corrected: list[Corrected] = [*found] if better is None else [better()]
-        error = estimate_by(corrected, problem, prediction, began, free, converges=converges)
-        return replace(error, undetermined=tuple(problem.output_names[each] for each in free))
+        if len(free.components) == m:
+            seconds, q = time.perf_counter() - began, _reliability(corrected[0])
+            error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
+            known = Correction(corrected[0], found[0], free) if q >= KNOWN else None
+            return replace(error, evaluate=known)
+        error = estimate_by(
+            corrected, problem, prediction, began, free.components, converges=converges
+        )
+        if error.evaluate is not None and free.components:
+            error = replace(error, evaluate=Correction(corrected[0], found[0], free))
+        names = tuple(problem.output_names[each] for each in free.components)
+        return replace(error, undetermined=names)
     except EndedError as error:
         seconds = time.perf_counter() - began
         return ErrorEstimate.not_known(m, f"its estimate was cut: {error}", seconds=seconds)
@@ -250,6 +260,9 @@ class Correction:
     """e(x), the difference of the fields with the parameters before and after the step."""
 
     solved: Corrected
+    open: Solved | None = None
+    free: Free | None = None
+    """Of `open`, what functions can be added to: quantities that these change are not known."""
 
     def __call__(self, x: Array) -> Array:
         """Return e at x: [n, d] -> [n, m]."""
@@ -258,7 +271,20 @@ class Correction:
     def quantity(self, f: Callable[..., Any], x: Array) -> Array:
         """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k]."""
         before, after = self.solved.solution(self.solved.start), self.solved.solution()
-        return after.quantity(f, x) - before.quantity(f, x)
+        e = after.quantity(f, x) - before.quantity(f, x)
+        return e if self._determines(f, x[:: len(x) // _JUDGED + 1]) else np.full_like(e, math.nan)
+
+    def _determines(self, f: Callable[..., Any], x: Array) -> bool:
+        """Return whether free functions change f(u, x) far less than other ones of their size."""
+        if self.open is None or self.free is None:
+            return True
+        theta, solution = self.open.end, self.open.solution
+        u = solution(theta).quantity(f, x)
+        free, usual = (
+            [np.linalg.norm(solution(theta + each).quantity(f, x) - u) for each in changes]
+            for changes in (self.free.changes, self.free.usual)
+        )
+        return not max(free, default=0.0) > _UNCHANGED * max(usual)
 
     def corrected(self, x: Array) -> Array:
         """Return u + e at x: [n, d] -> [n, m]."""

@@ -20,7 +20,7 @@ from sciml_par.training.estimate.estimate import (
 )
 from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
-from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_functions
 from sciml_par.training.optimizers.keep import Keep
 from sciml_par.training.outcome.together import EndedError
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of, useless_text, with_error
@@ -149,19 +149,17 @@ def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
 def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     """Make a result of a solution, with its error (collective); why all ends, if it does."""
     found, m = stage.solved, ladder.problem.outputs
-    free = free_components(found, ladder.world.communicator)
+    free = free_functions(found, ladder.world.communicator).components
     ladder.free = {each: ladder.problem.output_names[each] for each in free}
     none = len(free) == m
     zero = ladder.decided(not found.of_zero > 0.0)
     share = ladder.share_of(found.after, found.of_zero)
     useless = ladder.decided(share > USEFUL)
     ladder.doing("estimating the error")
-    error: ErrorEstimate | None
-    if none or zero or useless:
-        why = UNDETERMINED if none else OF_ZERO if zero else useless_text(share)
+    why = UNDETERMINED if none else OF_ZERO if zero else useless_text(share)
+    error = None if zero or useless else _by_richer(ladder, stage)
+    if zero or useless or none and error is None:
         error = ErrorEstimate.not_known(m, why)
-    else:
-        error = _by_richer(ladder, stage)
     doubtful = error is None or not error.known or error.at_rounding
     if ladder.decided(doubtful and not (none or zero or useless) and ladder.left() > 0):
         error = _by_second(ladder, stage)
