@@ -70,7 +70,7 @@ def signals_caught(world: World, *, until: float = math.inf) -> Iterator[SignalW
     Only the main thread catches signals. Signals that the program ignores or handles are left to
     it.
     """
-    key = "signals", threading.get_ident()
+    key = f"signals in thread {threading.get_ident()}"
     outer = world.kept.get(key)
     world.kept[key] = SignalWatcher(world, outer, until)
     try:

@@ -169,7 +169,7 @@ class Prediction:
 
         NaN if none are, or all are zero.
         """
-        there = self.inside[:, None] & ~np.isnan(self.exact)
+        there = np.asarray(self.inside)[:, None] & ~np.isnan(self.exact)
         exact = self.exact[there]
         return relative_l2_error(self.u[there], exact) if exact.any() else float("nan")
 
