@@ -41,7 +41,8 @@ class FunctionPredictor(Predictor):
         made: dict[Any, _Programs] = {}
         self._stacks = []
         for j, member in enumerate(members):
-            programs = made.setdefault(_fields_of(member), _Programs(f, member))
+            fields = field_of_member(member), *(function.field for function in member.functions)
+            programs = made.setdefault(fields, _Programs(f, member))
             self._stacks.append((programs.with_values(member), [j], kept_weights(member)[None]))
         x = np.zeros([FEWEST_ROWS, self.dimension], self.dtype)
         field, _, weights = self._stacks[0]
@@ -53,10 +54,6 @@ class FunctionPredictor(Predictor):
         if self._error is None:
             return super().error(x)
         return np.abs(self._error.quantity(self._f, np.asarray(x, np.float64), self.outputs))
-
-
-def _fields_of(member: Member) -> tuple[Any, ...]:
-    return (field_of_member(member), *(function.field for function in member.functions))
 
 
 class _Programs:

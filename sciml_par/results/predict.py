@@ -14,10 +14,11 @@ from sciml_par._checks import checked_integer, checked_number
 from sciml_par._masked import with_gaps
 from sciml_par._other_names import OtherAttributes
 from sciml_par._rounding import coarse_rounding
-from sciml_par._text import counted, one_line
+from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.metrics.norms import relative_l2_error
+from sciml_par.problems.checks.functions import as_columns
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
@@ -98,19 +99,13 @@ class EnsemblePrediction(OtherAttributes):
         """
         what, (n, m) = "EnsemblePrediction.relative_l2_error", self.mean.shape
         true, counts = (given(self.x) if callable(given) else given for given in (exact, where))
-        try:
-            true = np.asarray(true, np.float64)
-            true = np.broadcast_to(true if true.ndim != 1 or m > 1 else true[:, None], (n, m))
-            counts = np.asarray(counts)
-            counts = np.broadcast_to(counts if counts.ndim != 1 else counts[:, None], (n, m))
-        except (TypeError, ValueError) as error:
+        true, counts = as_columns(true, n, what=f"{what}: exact", columns=m), np.asarray(counts)
+        if counts.dtype != bool or counts.shape not in ((), (n,), (n, 1), (n, m)):
             raise InputError(
-                f"{what}: expected the exact solution as a function of x or [{n}, {m}] values, and "
-                f"where as booleans [{n}] or [{n}, {m}]; {one_line(error)}."
-            ) from error
-        if counts.dtype != bool:
-            raise InputError(f"{what}: where has to be booleans, as x[:, 0] < 1 gives them.")
-        counts = counts & ~np.isnan(true)
+                f"{what}: expected where to be booleans [{n}] or [{n}, {m}], as x[:, 0] < 1 gives "
+                f"them; got {list(counts.shape)} of {counts.dtype}."
+            )
+        counts = (counts[:, None] if counts.ndim == 1 else counts) & ~np.isnan(true)
         return relative_l2_error(np.asarray(self.mean[counts], np.float64), true[counts])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -153,7 +148,8 @@ class Predictor:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = len(members)
-        self.left_out = _left_out(members)
+        entering = zip(members, in_the_mean(members), strict=True)
+        self.left_out = tuple(member.number for member, enters in entering if not enters)
         self.used = [m.number not in self.left_out for m in members]
         chosen = [field_of_member(member) for member in members]
         self._stacks: list[tuple[_OfMembers, list[int], Array]] = []
@@ -293,9 +289,3 @@ def kept_weights(member: Member) -> Array:
     """Return the weights that predict, [p]."""
     assert member.weights is not None
     return member.weights.best if member.kept == "best" else member.weights.last
-
-
-def _left_out(members: Sequence[Member]) -> tuple[int, ...]:
-    """Return the members that are not in the mean: none where no member finished."""
-    entering = zip(members, in_the_mean(members), strict=True)
-    return tuple(member.number for member, enters in entering if not enters)

@@ -113,8 +113,12 @@ def test_a_prediction_is_an_array_to_numpy_and_knows_its_error() -> None:
     assert error(exact[:, 0], where=lambda x: x < 0) == pytest.approx(1 / 3)
     exact[part] = np.nan
     assert error(lambda x: exact) == pytest.approx(1 / 3)
-    for wrong in ({"exact": np.zeros(7)}, {"exact": "u"}, {"exact": exact, "where": np.ones(150)}):
-        with pytest.raises(InputError, match=r"EnsemblePrediction.relative_l2_error: .*booleans"):
+    for wrong, said in (
+        ({"exact": np.zeros(7)}, r"exact must have the shape \[150, 1\] at 150 points"),
+        ({"exact": "u"}, "exact must be real numbers"),
+        ({"exact": exact, "where": np.ones(150)}, r"where to be booleans \[150\].*float64"),
+    ):
+        with pytest.raises(InputError, match=f"EnsemblePrediction.relative_l2_error: .*{said}"):
             error(**wrong)
 
 

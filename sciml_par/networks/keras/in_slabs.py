@@ -22,14 +22,6 @@ class Moved(BuiltModel):
     """u(x) = N(x − s) of a network N, with s: [d] a variable that no training changes.
 
     Slabs of time that differ in s alone are the same computation, so that one program serves all.
-
-    Parameters
-    ----------
-    network : Keras 3 model
-    inputs, outputs : int
-        Its numbers of inputs and outputs.
-    shift : sequence of d numbers
-        s.
     """
 
     sees_scaled_inputs = False
@@ -96,17 +88,7 @@ class InSlabs(BuiltModel):
     """u(x) = N_k((x − c_k) f_k) for t_k < t ≤ t_{k+1}, with t the last coordinate of x.
 
     At a time between two slabs the earlier one answers; before the first and after the last slab,
-    these do.
-
-    Parameters
-    ----------
-    networks : K Keras 3 models
-    inputs, outputs : int
-        Their numbers of inputs and outputs.
-    times : sequence of K − 1 numbers
-        The times between the slabs, increasing.
-    centers, factors : [K, d]
-        c and f.
+    these do. times : between the slabs, K − 1 increasing numbers; centers, factors : c, f, [K, d].
     """
 
     sees_scaled_inputs = False

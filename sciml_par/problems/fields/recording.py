@@ -23,13 +23,15 @@ from sciml_par.problems.fields import answers as _given
 from sciml_par.problems.fields.field import Field, Key, cache_key
 from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_matrices
 
+_KNOWN_VALUES = (
+    "Known values in NumPy are the data= of a Residual, the value of a condition, or those of "
+    "Observations(x, values, operator=f)."
+)
 _WHAT_IS_TRIED = (
     "Residuals, conditions and the ansatz are run once, for all points together, before training: "
     "write def residual(u, x) or ansatz(u, x), where u is a function of x. They are made of "
     "TensorFlow operations: write tf.sin, not np.sin or math.sin, and tf.where(x[:, :1] > 0, a, b) "
-    "in place of `if`; loop over known numbers, as range(3), not over tensors. Known values in "
-    "NumPy are the data= of a Residual, the value of a condition, or those of Observations(x, "
-    "values, operator=f)."
+    f"in place of `if`; loop over known numbers, as range(3), not over tensors. {_KNOWN_VALUES}"
 )
 _REMEDY = (
     "tf.sin(u(x)) in place of np.sin(u(x)) or math.sin(u(x)), tf.concat([a, b], axis=1) in place "
@@ -156,9 +158,7 @@ def _explain(error: Exception, context: str) -> None:
         raise InputError(
             f"NumPy or Python computes with u or x {context or 'in a function'}, which have "
             f"no values yet: it is run once, for all points together, before the first step"
-            f"{_line_of(error)}. Write {next(remedies, _REMEDY)}. Known values in NumPy are the "
-            f"data= of a Residual, the value of a condition, or those of Observations(x, values, "
-            f"operator=f)."
+            f"{_line_of(error)}. Write {next(remedies, _REMEDY)}. {_KNOWN_VALUES}"
         ) from error
     if context:
         error.add_note(f"Raised {context}.")
@@ -174,10 +174,9 @@ def _line_of(error: Exception) -> str:
     found = ""
     for frame, number in traceback.walk_tb(error.__traceback__):
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _PACKAGES:
-            code = linecache.getline(frame.f_code.co_filename, number).strip()
-            found = f"; line {number} of {Path(frame.f_code.co_filename).name}" + (
-                f" is: {code}" if code else ""
-            )
+            file = frame.f_code.co_filename
+            code = linecache.getline(file, number).strip() or "not a line of a file"
+            found = f"; line {number} of {Path(file).name} is: {code}"
     return found
 
 

@@ -59,14 +59,8 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
 
     Histories of a single record, as of a solution without steps, are not drawn.
 
-    Each unknown function of one or two inputs, or with a known truth, has a separate figure. A
-    single member with a strategy of weights has a figure of these weights. In more than two
-    dimensions, there are the loss and, if an exact solution or an estimated error is known, the
-    predicted over the exact values and the estimated error. A field over space and time also has
-    slices or maps at several times, a vector field in the plane, such as a velocity, streamlines,
-    and a field in space the body, cut open. A field in windows whose error is known has these
-    windows and the error in each of them. A single member whose data have known errors has
-    bands, and intervals of the unknowns in pairs.
+    Others follow where there is something to show: unknown functions, weights, times, streamlines,
+    bodies, windows, bands and pairs of unknowns.
     """
     labels = labels_of(members, mode=mode)
     if any(len(member.losses) > _FEW for member in members):

@@ -40,15 +40,7 @@ _SEED = 977
 
 @dataclass(frozen=True)
 class SolvedInWindows:
-    """A field in windows that `LeastSquares` has solved for.
-
-    Attributes
-    ----------
-    given : the arguments of the training that it stands for.
-    stack, found : its network and parameters.
-    loss : at unseen points.
-    residual : the share of the part of each window in it, [K].
-    """
+    """A field in windows, with its loss at unseen points and the share of each window, [K]."""
 
     given: Arguments
     stack: Stack

@@ -84,19 +84,11 @@ def estimate_error(
     better: Callable[[], Corrected] | None = None,
     ended: Ended | None = None,
 ) -> ErrorEstimate:
-    """Return the estimated error of a member that all ranks have trained (collective).
+    """Return the estimated error of a member with parameters `kept`, [p] (collective).
 
-    Parameters
-    ----------
-    problem : as it was trained, with its weights and input scaling.
-    setup : the member, whose network has the weights that are kept.
-    kept : its parameters, [p].
-    prediction : of the member, at the evaluation points.
-    suitable : kinds and number of features that are known to suit the solution; by default many
-        are tried.
+    suitable : kinds and number of features that suit the solution; by default many are tried.
     better : makes a correction that resolves more (collective). Features then tell only whether the
         solution is determined.
-    ended : returns the signal by which this rank is asked to end, if any, which cuts the estimate.
     """
     began, m = time.perf_counter(), problem.outputs
     why = _obstacle(problem)

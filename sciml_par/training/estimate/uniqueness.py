@@ -32,13 +32,9 @@ UNDETERMINED = (
 
 
 class Free(NamedTuple):
-    """What can be added to a solution without a residual.
+    """Components to which functions can be added without a residual.
 
-    Attributes
-    ----------
-    components : to which functions can be added.
-    changes : of the parameters, which add such functions, [J, p].
-    usual : of the parameters, which add any smooth functions of the same size, [K, p].
+    changes, usual : of the parameters, which add such and other smooth functions, [J, p], [K, p].
     """
 
     components: tuple[int, ...]
@@ -76,12 +72,7 @@ def free_of(
 ) -> tuple[int, ...]:
     """Return the components of which a smooth function has a large free share (local).
 
-    Parameters
-    ----------
-    factor : R of J, [q, q].
-    values : φ_j at points, [n k, q].
-    smooth : g there, [n k, K k], as `smooth_functions` returns it.
-    outputs : k, of the network.
+    factor : R of J, [q, q]; values : φ_j at points, [n k, q]; smooth : g there, [n k, K k];
     changes : gives the size of the change of each component of u, c: [q, K] -> [K, m].
     """
     return _free_parts(factor, values, smooth, outputs, changes)[0]

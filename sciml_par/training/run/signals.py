@@ -83,7 +83,9 @@ def signals_caught(world: World, *, until: float = math.inf) -> Iterator[SignalW
 @contextlib.contextmanager
 def _handlers(watcher: SignalWatcher) -> Iterator[None]:
     here = threading.current_thread() is threading.main_thread()
-    numbers = [getattr(signal, name) for name in SIGNALS if here and _is_free(name)]
+    free = signal.SIG_DFL, signal.default_int_handler
+    numbers = [getattr(signal, name) for name in SIGNALS if here]
+    numbers = [number for number in numbers if signal.getsignal(number) in free]
     if not numbers:
         yield
         return
@@ -107,11 +109,6 @@ def _handlers(watcher: SignalWatcher) -> Iterator[None]:
         thread.join()
         os.close(reading)
         os.close(writing)
-
-
-def _is_free(name: str) -> bool:
-    handler = signal.getsignal(getattr(signal, name))
-    return handler in (signal.SIG_DFL, signal.default_int_handler)
 
 
 def _read(pipe: int, watcher: SignalWatcher, numbers: Sequence[int]) -> None:

@@ -56,14 +56,7 @@ _RICHER = {40: 300, 100: 300}
 
 @dataclass(frozen=True)
 class _Stage:
-    """The best features of one number.
-
-    Attributes
-    ----------
-    solved : the solution.
-    candidates : of which it is one.
-    fall : the factor by which the residual has fallen since there were fewer; 1 for the first.
-    """
+    """The best features of one number; the residual `fall`s since there were fewer, or 1."""
 
     solved: Solved
     candidates: Candidates

@@ -58,14 +58,9 @@ _ALIKE = 4
 
 @dataclass(frozen=True)
 class _Round:
-    """A solution in windows.
+    """A solution in windows, with the corners of their parts, [K, d] each.
 
-    Attributes
-    ----------
-    windows : as `train` takes them.
-    solved : the solution.
-    boxes : corners of the parts, [K, d] each.
-    falls : the factor by which its last change has lowered the squared residual of a part, [K].
+    falls : by which factor its last change has lowered the squared residual of a part, [K].
     change : of u since the round before, relative.
     """
 

@@ -365,13 +365,11 @@ class Ladder:
         for name, value in values.by_name(values.best).items():
             start = np.asarray(self.problem.unknowns[name].start)
             if np.any(np.abs(value - start) > _MOVED * np.abs(start)):
+                before, now = (f"{v:.4g}" if start.ndim == 0 else str(v) for v in (start, value))
                 warnings.warn(
-                    f"solve: {name} has gone from its start {start:g} to {value:.4g}: this may be "
-                    f"another solution than the one that you look for. Begin with {name} nearer to "
-                    f"it, or with start= near its solution."
-                    if start.ndim == 0
-                    else f"solve: {name} has gone from its start {start} to {value}: this may be "
-                    f"another solution than the one that you look for.",
+                    f"solve: {name} has gone from its start {before} to {now}: this may be another "
+                    f"solution than the one that you look for. Begin with {name} nearer to it, or "
+                    f"with start= near its solution.",
                     ResultWarning,
                     stacklevel=5,
                 )

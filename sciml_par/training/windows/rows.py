@@ -38,14 +38,9 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WindowRows:
-    """r and J of this rank's points.
+    """√w r [N] and J of this rank's points, by unknowns [N, q] and by windows.
 
-    Attributes
-    ----------
-    residuals : √w r, [N].
-    blocks : by the number of a window, the rows in which it has derivatives, [R], and these, [R, c]
-        for c weights of its output layer.
-    by_unknowns : derivatives by the problem's unknowns, [N, q].
+    blocks : by the number of a window, its rows, [R], and their derivatives by c weights, [R, c].
     """
 
     residuals: Array
