@@ -14,7 +14,9 @@ from sciml_par.algebra.dense import conjugate_gradients, triangle
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_DAMPING, _SHIFT = 1e-12, 1e-13
+_DAMPING, _SHIFTS = 1e-12, (1e-13, 1e-11, 1e-9)
+"""In relation to the columns of each window; and to those of all windows, until Cholesky's factor
+exists: the more columns of neighbours are alike, as in cells that a boundary cuts."""
 _ITERATIONS, _ENOUGH = 40, 1e-15
 
 
@@ -55,7 +57,7 @@ def by_blocks(
     """
     import scipy.linalg as sl
 
-    triangles, unit = [], []
+    triangles, unit, grams = [], [], []
     for block in blocks:
         p, n = block.columns.shape
         damped = np.zeros((p, n + p))
@@ -66,17 +68,22 @@ def by_blocks(
         )
         factor = triangle(damped)
         triangles.append(factor)
-        unit.append(sl.solve_triangular(factor, block.columns, trans=1, check_finite=False))
+        rows = sl.solve_triangular(factor, damped, trans=1, check_finite=False)
+        unit.append(rows[:, :n])
+        grams.append(rows @ rows.T)
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in unit])])
-    band = 1 + max((int(offsets[other + 1] - offsets[k]) for k, other in common), default=0)
+    band = max(map(len, grams))
+    band = max([band, *(1 + int(offsets[other + 1] - offsets[k]) for k, other in common)])
     ab = np.zeros((band, int(offsets[-1])), order="F")
-    ab[0] = 1 + _SHIFT
+    for first, gram in zip(offsets, grams, strict=False):
+        for j in range(len(gram)):
+            ab[: len(gram) - j, first + j] = gram[j:, j]
     for (k, other), (a, b) in common.items():
         gram = unit[other][:, b] @ unit[k][:, a].T
         below = offsets[other] - offsets[k] + np.arange(len(gram))[:, None]
         across = np.arange(gram.shape[1])[None]
         ab[below - across, offsets[k] + across] = gram
-    lower = (sl.cholesky_banded(ab, lower=True, overwrite_ab=True, check_finite=False), True)
+    lower = (_factor(ab), True)
     parts = [slice(*ends) for ends in zip(offsets, offsets[1:], strict=False)]
 
     def times(y: Array) -> Array:
@@ -105,3 +112,20 @@ def by_blocks(
         return np.concatenate(d), left
 
     return [solved(r) for r in right]
+
+
+def _factor(ab: Array) -> Array:
+    """Return Cholesky's factor of a band around a unit matrix, which a small shift may need."""
+    import scipy.linalg as sl
+
+    diagonal = ab[0].copy()
+    for shift in _SHIFTS:
+        ab[0] = diagonal + shift
+        try:
+            factor: Array = sl.cholesky_banded(ab, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            if shift == _SHIFTS[-1]:
+                raise
+        else:
+            return factor
+    raise AssertionError

@@ -15,7 +15,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.layers.quiet_keras import keras
-from sciml_par.networks.propagation.cells import Cells, of_one_axis
+from sciml_par.networks.propagation.cells import Cells, Slabs, of_one_axis
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Propagated, full, in_parts
@@ -50,6 +50,9 @@ class Polynomials(PropagatedModel):
         By which a window reaches over a break, in units of the shorter of both cells, in (0, 0.5].
     dropped : sequence of int
         Numbers of cells without a window, such as those outside of the domain.
+    slabs : sequence of pairs (breaks, dropped), optional
+        Those of each slab of time, one after another, in place of these; the last axis is the time,
+        and has one cell.
     box : pair (lower, upper) of sequences of d numbers, optional
         The corners of the box; [−1, 1]^d by default. `sciml_par.train` gives it.
     seed : int
@@ -85,6 +88,7 @@ class Polynomials(PropagatedModel):
         breaks: Any = None,
         overlap: float = 0.2,
         dropped: Sequence[int] = (),
+        slabs: Any = None,
         box: Any = None,
         seed: int = 0,
         dtype: str = "float64",
@@ -107,7 +111,9 @@ class Polynomials(PropagatedModel):
         self.exponents = self_exponents
         corners = ([-1.0] * inputs, [1.0] * inputs) if box is None else box
         self.box = checked_box(corners, int(inputs))
-        self.cells = _cells(breaks, self.box, overlap, dropped)
+        self.cells: Cells | Slabs = _cells(breaks, self.box, overlap, dropped)
+        if slabs is not None:
+            self.cells = Slabs(tuple(_cells(b, self.box, overlap, drop) for b, drop in slabs))
         shape = (len(self.cells.kept), self.width, self.output_size)
         self.coefficients = self.add_weight(shape=shape, initializer="zeros", name="coefficients")
         self.built = True
@@ -140,7 +146,7 @@ class Polynomials(PropagatedModel):
 
     def propagate(self, of: WeightsOf, x: Propagated) -> Propagated:
         n, c = x.value.shape[1], of(self.coefficients)
-        slots = 2 ** sum(each > 1 for each in self.cells.shape)
+        slots = self.cells.slots
         at_once = max(_LARGEST // (slots * self.width), 1)
         if n is None or n <= at_once:
             return self._propagate(c, x, slots)
@@ -168,13 +174,18 @@ class Polynomials(PropagatedModel):
         return super().jet(parameters, x, second, record_of)
 
     def get_config(self) -> dict[str, Any]:
+        one, several = isinstance(self.cells, Cells), isinstance(self.cells, Slabs)
+        parts = (self.cells,) if isinstance(self.cells, Cells) else self.cells.parts
+        slabs = [([list(b) for b in part.breaks], list(part.dropped)) for part in parts]
+        breaks, dropped = slabs[0] if one else (None, [])
         return {
+            "slabs": slabs if several else None,
             "inputs": self.input_size,
             "outputs": self.output_size,
             "exponents": self.exponents.tolist(),
-            "breaks": [list(each) for each in self.cells.breaks],
-            "overlap": self.cells.overlap,
-            "dropped": list(self.cells.dropped),
+            "breaks": breaks,
+            "overlap": parts[0].overlap,
+            "dropped": dropped,
             "box": [list(corner) for corner in self.box],
             "seed": self.seed,
             "dtype": self.dtype_policy.name,

@@ -19,6 +19,9 @@ from sciml_par.networks.propagation.propagation import Part, Propagated, joined
 FloatArray = npt.NDArray[np.float64]
 Tensor = Any
 
+_NOWHERE = 1e30
+"""The place of a break that a slab does not have."""
+
 RECIPROCAL = Activation("reciprocal", lambda z: 1 / z, lambda z: (1 / z, -1 / z**2, 2 / z**3))
 
 
@@ -90,57 +93,131 @@ class Cells:
         inside : coordinates in the window, from −1 to 1 across its support, [S n] for each axis.
         scale : [K, d], their derivatives by x.
         """
-        axes = [self._along(x, axis) for axis in range(len(self.breaks))]
-        slots = list(itertools.product(*(range(len(steps)) for _, steps in axes)))
-        index, cell_numbers = np.zeros(int(np.prod(self.shape)), np.int32), None
-        index[self.kept] = np.arange(len(self.kept))
-        for axis, (first, _) in enumerate(axes):
-            place = tf.concat([first + slot[axis] for slot in slots], axis=0)
-            ahead = 0 if cell_numbers is None else cell_numbers * self.shape[axis]
-            cell_numbers = ahead + place
-        weight = reduce(
-            mul,
-            (joined([steps[e[axis]] for e in slots], 1) for axis, (_, steps) in enumerate(axes)),
-        )
-        numbers = tf.gather(tf.constant(index), cell_numbers)
-        if self.dropped:
-            mask = np.zeros(len(index))
-            mask[self.kept] = 1.0
-            there = tf.gather(tf.constant(mask, x.value.dtype), cell_numbers)[None]
-            weight = weight.mapped(lambda part: part * there)
-            total = weight.mapped(lambda part: sum(tf.split(part, len(slots), axis=1)))
-            # In the middle of a dropped cell there is nothing to divide by, and u = 0.
-            covered = tf.where(total.value > 0, total.value, tf.ones_like(total.value))
-            inverse = replace(total, value=covered).activate(RECIPROCAL)
-            weight *= inverse.mapped(lambda part: tf.tile(part, [1, len(slots)]))
-        low, high = self.supports()
-        scale = 2 / (high - low)
-        dtype, inside = x.value.dtype, []
-        for axis in range(len(axes)):
-            s = tf.tile(x.value[axis], [len(slots)])
-            centre = tf.constant((low + high)[:, axis] / 2, dtype)
-            factor = tf.gather(tf.constant(scale[:, axis], dtype), numbers)
-            inside.append((s - tf.gather(centre, numbers)) * factor)
-        return numbers, weight, inside, scale
+        return _covering((self,), self, x)
 
-    def _along(self, x: Propagated, axis: int) -> tuple[Tensor, list[Propagated]]:
-        """Return the first of the windows that may cover a point, [n], and w of it and the next."""
-        s, b, reach = x.value[axis], np.asarray(self.breaks[axis]), self.reach[axis]
-        dtype = s.dtype
-        if len(b) == 2:
-            return tf.zeros_like(s, tf.int32), [
-                of_one_axis(x, axis, tf.ones_like(s)[None], None, None)
-            ]
-        inner = tf.constant(b[1:-1], dtype)
-        cell = tf.searchsorted(inner, tf.stop_gradient(s), side="right")
-        ends = tf.gather(tf.constant(b + reach, dtype), cell)
-        first = cell - tf.cast((cell > 0) & (s < ends), cell.dtype)
-        first = tf.minimum(first, len(b) - 3)
-        width = tf.gather(tf.constant(reach[1:-1], dtype), first)
-        value, slope, curvature = _step((s - tf.gather(inner, first)) / width)
-        parts = value, slope / width, curvature / width**2
-        rise = of_one_axis(x, axis, *(part[None] for part in parts))
-        return first, [rise.scaled(-1.0).shifted(1.0), rise]
+    @property
+    def slots(self) -> int:
+        """S of `at`."""
+        return int(2 ** sum(each > 1 for each in self.shape))
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """Cells of one slab of time after another, without an overlap in between.
+
+    At a time between two slabs the earlier one answers, and the first and the last one outside.
+
+    Attributes
+    ----------
+    parts : the cells of each slab, of which there is one along the last axis.
+    """
+
+    parts: tuple[Cells, ...]
+
+    @cached_property
+    def kept(self) -> npt.NDArray[np.int64]:
+        """The numbers of the windows, [K]."""
+        return np.arange(sum(len(part.kept) for part in self.parts))
+
+    @property
+    def times(self) -> list[float]:
+        """At which a slab ends and another one begins."""
+        return [part.breaks[-1][0] for part in self.parts[1:]]
+
+    @property
+    def slots(self) -> int:
+        """S of `Cells.at`."""
+        axes = zip(*(part.shape for part in self.parts), strict=True)
+        return int(2 ** sum(max(counts) > 1 for counts in axes))
+
+    def supports(self) -> tuple[FloatArray, FloatArray]:
+        """Return lower and upper corners of the windows, [K, d] each (local)."""
+        low, high = zip(*(part.supports() for part in self.parts), strict=True)
+        return np.concatenate(low), np.concatenate(high)
+
+    def at(self, x: Propagated) -> tuple[Tensor, Propagated, list[Tensor], FloatArray]:
+        """See `Cells` (local)."""
+        return _covering(self.parts, self, x)
+
+
+def _covering(
+    parts: Sequence[Cells], cells: Cells | Slabs, x: Propagated
+) -> tuple[Tensor, Propagated, list[Tensor], FloatArray]:
+    """Return what `Cells.at` does, for the cells of the slab of each point."""
+    shapes, dtype = np.array([part.shape for part in parts]), x.value.dtype
+    times = tf.constant([part.breaks[-1][0] for part in parts[1:]], dtype)
+    slab = tf.searchsorted(times, tf.stop_gradient(x.value[-1]), side="left")
+    axes = [_along(parts, slab, x, axis) for axis in range(len(shapes[0]))]
+    slots = list(itertools.product(*(range(len(steps)) for _, steps in axes)))
+    # The numbers of windows, of all cells of one slab after another; dropped cells have none.
+    sizes = shapes.prod(axis=1)
+    index, there, first = np.zeros(sizes.sum(), np.int32), np.zeros(sizes.sum()), 0
+    for part, begin in zip(parts, np.cumsum([0, *sizes]), strict=False):
+        index[begin + part.kept] = first + np.arange(len(part.kept))
+        there[begin + part.kept] = 1.0
+        first += len(part.kept)
+    count = [tf.gather(tf.constant(each, tf.int32), slab) for each in shapes.T]
+    rows = []
+    for slot in slots:
+        number = tf.zeros_like(slab)
+        for axis, (place, _) in enumerate(axes):
+            number = number * count[axis] + place + slot[axis]
+        rows.append(number + tf.gather(tf.constant(np.cumsum([0, *sizes])[:-1], tf.int32), slab))
+    # A slot that covers nothing may lie behind the last cell.
+    cell_numbers = tf.minimum(tf.concat(rows, axis=0), len(index) - 1)
+    weight = reduce(
+        mul,
+        (joined([steps[e[axis]] for e in slots], 1) for axis, (_, steps) in enumerate(axes)),
+    )
+    numbers = tf.gather(tf.constant(index), cell_numbers)
+    if not there.all():
+        mask = tf.gather(tf.constant(there, dtype), cell_numbers)[None]
+        weight = weight.mapped(lambda part: part * mask)
+        total = weight.mapped(lambda part: sum(tf.split(part, len(slots), axis=1)))
+        # In the middle of a dropped cell there is nothing to divide by, and u = 0.
+        covered = tf.where(total.value > 0, total.value, tf.ones_like(total.value))
+        inverse = replace(total, value=covered).activate(RECIPROCAL)
+        weight *= inverse.mapped(lambda part: tf.tile(part, [1, len(slots)]))
+    low, high = cells.supports()
+    scale, inside = 2 / (high - low), []
+    for axis in range(len(axes)):
+        s = tf.tile(x.value[axis], [len(slots)])
+        centre = tf.constant((low + high)[:, axis] / 2, dtype)
+        factor = tf.gather(tf.constant(scale[:, axis], dtype), numbers)
+        inside.append((s - tf.gather(centre, numbers)) * factor)
+    return numbers, weight, inside, scale
+
+
+def _along(
+    parts: Sequence[Cells], slab: Tensor, x: Propagated, axis: int
+) -> tuple[Tensor, list[Propagated]]:
+    """Return the first of the windows that may cover a point, [n], and w of it and the next."""
+    s, counts = x.value[axis], np.array([part.shape[axis] for part in parts])
+    dtype, most = s.dtype, int(counts.max())
+    if most == 1:
+        return tf.zeros_like(s, tf.int32), [of_one_axis(x, axis, tf.ones_like(s)[None], None, None)]
+
+    def table(values: Sequence[FloatArray], fill: float, width: int) -> Any:
+        padded = [np.append(v, np.full(width - len(v), fill)) for v in values]
+        return tf.constant(np.array(padded), dtype)
+
+    breaks = [np.asarray(part.breaks[axis]) for part in parts]
+    reach = [part.reach[axis] for part in parts]
+    inner = table([b[1:-1] for b in breaks], _NOWHERE, most - 1)
+    widths = table([r[1:-1] for r in reach], 1.0, most - 1)
+    ends = table([(b + r)[:-1] for b, r in zip(breaks, reach, strict=True)], 0.0, most)
+    beyond = tf.stop_gradient(s)[:, None] >= tf.gather(inner, slab)
+    cell = tf.reduce_sum(tf.cast(beyond, tf.int32), axis=1)
+    before = s < tf.gather(tf.reshape(ends, [-1]), slab * most + cell)
+    first = cell - tf.cast((cell > 0) & before, tf.int32)
+    first = tf.minimum(first, tf.gather(tf.constant(np.maximum(counts - 2, 0), tf.int32), slab))
+    of_break = slab * (most - 1) + first
+    width = tf.gather(tf.reshape(widths, [-1]), of_break)
+    centre = tf.gather(tf.reshape(inner, [-1]), of_break)
+    value, slope, curvature = _step((s - centre) / width)
+    parts_of_step = value, slope / width, curvature / width**2
+    rise = of_one_axis(x, axis, *(part[None] for part in parts_of_step))
+    return first, [rise.scaled(-1.0).shifted(1.0), rise]
 
 
 def of_one_axis(

@@ -115,6 +115,10 @@ class SpaceTime(Product):
             return (self,)
         return tuple(SpaceTime(self._space, time) for time in times)
 
+    def _between(self, first: float, last: float) -> Domain:
+        """Return the part of an interval of time, without slabs."""
+        return SpaceTime(self._space, Interval(first, last, name=self._along.names[0]))
+
     @property
     def _time_faces(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return (INITIAL,), ("final",)

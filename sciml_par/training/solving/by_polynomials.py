@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,30 +16,34 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.assembly.columns import MOST_IN_WINDOWS
-from sciml_par.assembly.equations import Equations
+from sciml_par.assembly.equations import NONE, Equations
+from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.errors import ResultWarning, TrainingError
+from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.training.estimate.estimate import ROUNDING
+from sciml_par.training.estimate.estimate import ROUNDING, estimate_by
 from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.loop.loop_cache import holds_out
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.optimizers.phases import Phase
-from sciml_par.training.outcome.result_of import result_of
+from sciml_par.training.outcome.result_of import Report, result_of
 from sciml_par.training.outcome.together import as_training_error
 from sciml_par.training.preparation.consistency import check_consistency
 from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
-from sciml_par.training.solving.polynomial_error import error_of, linearized_of
+from sciml_par.training.solving.marching import CELLS, March, march_suits, time_order
+from sciml_par.training.solving.polynomial_error import Corrected, error_of, linearized_of
 from sciml_par.training.solving.polynomial_stage import (
     MOST_DIMENSIONS,
     PolynomialSolver,
     Stage,
     operations,
+    squares_of,
 )
 from sciml_par.training.solving.refinement import DEGREES, refined
 from sciml_par.training.weights.of_noise import statistical_terms
@@ -64,9 +69,9 @@ _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
 _SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
 """Of all the time, for windows; and rounds in which the residual falls by less than this factor,
 which in one dimension take little time, as until a layer is resolved."""
-_CONVERGES, _TIMES_AS_LONG = 3.0, 10.0
-"""The fall of a round, from which an estimate by little richer polynomials tells an order of
-magnitude; and a round and the estimate of its error, in relation to the round before."""
+_MARCHES, _FIRST_TARGET, _FIRST_TARGET_OF_NEXT = 3, 1.0, 0.3
+_TIMES_AS_LONG = 10.0
+"""A round and the estimate of its error, in relation to the round before."""
 
 
 def climb_by_polynomials(ladder: Ladder) -> str | None:
@@ -88,6 +93,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb = _Climb(ladder, problem, sizes)
     try:
         best = climb.on_box()
+        if best is not None and not ladder.met and march_suits(problem):
+            climb.in_slabs(best)
         if best is not None and _suits_windows(ladder.problem, best) and not ladder.met:
             climb.in_windows(best)
         if best is not None and ladder.best is None and ladder.left() <= 0:
@@ -180,12 +187,17 @@ class _Climb:
         ladder, domain, lowest = self.ladder, self.problem.domain, DEGREES[self._d][0]
         cells, corners = _FIRST_CELLS[self._d], zip(domain.lower, domain.upper, strict=True)
         breaks, degree = [np.linspace(a, b, cells + 1) for a, b in corners], lowest
-        best, seconds, little, smooth, fall = before, 0.0, 0, True, 1.0
+        best, seconds, little, fall = before, 0.0, 0, 1.0
         while little <= _MOST_WITHOUT_FALL[self._d]:
             model = self.solver.in_windows(breaks, degree)
             many = model.coefficients.shape.num_elements() > _MOST_OF_WINDOWS
             many = many or operations(model) > _MOST_OPERATIONS
             late = ladder.left() < max(_TIMES_AS_LONG * seconds, (1 - _SHARE) * ladder.seconds)
+            if many and best is not before and degree > best.degree:
+                # A few cells may still be divided.
+                self.solver.smooth, lowest = False, best.degree
+                breaks, degree = self._refined(best, lowest)
+                continue
             if ladder.decided(many or late):
                 break
             ladder.doing(f"solving in {len(model.cells.kept)} windows of polynomials")
@@ -200,13 +212,63 @@ class _Climb:
             little = 0 if fall > _LITTLE_FALL or stage.misses else little + 1
             if best is not before and stage.degree > best.degree and fall < _FALL:
                 # In vain, as at a corner: cells of the lower degree are divided from now on.
-                smooth, lowest = False, best.degree
+                self.solver.smooth, lowest = False, best.degree
             best = stage
-            found = self._alike(partial(refined, stage, smooth=smooth))
-            breaks, degree = ladder.world.communicator.broadcast_object(found)
-            degree = degree if smooth else lowest
+            breaks, degree = self._refined(stage, lowest)
         if best is not before:
             self._conclude_once(best, fall)
+
+    def in_slabs(self, before: Stage) -> None:
+        """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
+        ladder, target = self.ladder, _FIRST_TARGET * self.ladder.tolerance
+        orders, cells = time_order(before.unseen), CELLS[self._d]
+        if before.unseen.order > MOST_IN_WINDOWS:
+            cells = 1
+        for _ in range(_MARCHES):
+            left = ladder.left_here
+            marching = March(self.problem, ladder.drawn, target, left, orders, cells)
+            ladder.doing("solving slab by slab of time")
+            # One rank does it, since each step depends on the digits of the one before.
+            everyone = ladder.world.communicator
+            everyone.on_root(partial(self._limited, marching.run))
+            marching.parts = everyone.broadcast_object(marching.parts)
+            if not marching.ended:
+                ladder.say("polynomials, slabs", marching.text, math.nan, "")
+                return
+            error = self._keep_march(marching)
+            if ladder.met or ladder.decided(not error.known or ladder.left() <= 0):
+                return
+            target *= _FIRST_TARGET_OF_NEXT * ladder.tolerance / error.relative
+
+    def _keep_march(self, marching: March) -> ErrorEstimate:
+        """Keep the solution of a march with its error (collective)."""
+        began, solver, ladder = time.perf_counter(), self.solver, self.ladder
+        (model, richer), (x, inside) = marching.joined(), ladder.at
+        u, both = Solution.of(self.problem, model), Solution.of(self.problem, model, richer)
+        unseen = solver.everywhere
+        seen, loss = solver.judged(u, unseen)
+        squares = squares_of(unseen.residuals(u.jets(unseen)))
+        first = squares_of(unseen.residuals(zero_jets(unseen)))
+        start = np.concatenate([u.theta, np.zeros(richer.coefficients.shape).ravel()])
+        after = solver.loss_of(unseen, both.jets(unseen), NONE)
+        last = LastStep(np.zeros_like(start), 1.0)
+        corrected = Corrected(both, start, loss, after, seen.zero_loss, last)
+        values = u(x)
+        prediction = Prediction("prediction", x, values, inside=inside)
+        error = estimate_by(
+            [corrected], self.problem, prediction, began, (), converges=loss > 9.0 * after
+        )
+        report = Report(unseen, np.stack([first, squares]), marching.steps, seen, marching.seconds)
+        result = result_of(
+            model, u, values, report, error, world=ladder.world, seed=ladder.seed, sizes=self.sizes
+        )
+        ladder.keep("polynomials, slabs", marching.text, result)
+        return error
+
+    def _refined(self, stage: Stage, lowest: int) -> tuple[list[Array], int]:
+        found = self._alike(partial(refined, stage, smooth=self.solver.smooth))
+        breaks, degree = self.ladder.world.communicator.broadcast_object(found)
+        return breaks, degree if self.solver.smooth else lowest
 
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
@@ -235,8 +297,9 @@ class _Climb:
             return
         self._concluded = stage
         ladder.doing("estimating the error")
-        estimate = partial(error_of, self.solver, stage, self._inside, converges=fall > _CONVERGES)
-        error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
+        estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
+        most = 3 * _MOST_OPERATIONS
+        error = self._alike(partial(estimate, most_operations=most))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")
@@ -253,11 +316,11 @@ class _Climb:
     def _alike(self, action: Callable[[], T]) -> T:
         """Do what all ranks do alike: what fails on one fails on all."""
 
-        def limited() -> T:
-            with threads(1):  # the same digits on any number of cores
-                return as_training_error(action)
+        return self.ladder.world.communicator.attempt(partial(self._limited, action))
 
-        return self.ladder.world.communicator.attempt(limited)
+    def _limited(self, action: Callable[[], T]) -> T:
+        with threads(1):  # the same digits on any number of cores
+            return as_training_error(action)
 
     def _agreed(self, action: Callable[[], Stage | None]) -> Stage | None:
         """Return a stage with the digits of the first rank, as processors may differ.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import qmc
 
 from sciml_par.assembly.equations import Equations
 from sciml_par.networks.propagation.cells import Cells
@@ -19,10 +21,15 @@ Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _CANDIDATES = 40_000
-"""Points that are drawn for a condition in cells, of which each cell keeps as many as it needs."""
+"""Points that are drawn for a condition in cells, of which each cell keeps as many as it needs,
+where surfaces of the domain do not tell its points."""
+_SAME_DIRECTION = 0.9
 _CUT = 2
 """As many times the points along each axis has a cell that the boundary cuts."""
 _FEWEST, _LEAST_SIZE = 16, 1e-6
+_NARROW, _IN_STRIP = 0.12, 6
+"""Of a cell, the part beside a smaller one in which weights change, with points of its own; and the
+fewest of them across it."""
 
 
 @dataclass(frozen=True)
@@ -46,52 +53,119 @@ class PointsOfTerms:
         x = self.problem.domain.sample(interior, seed=self.seed + 2 * draw, method="sobol")
         found = [(residual.payload(x), self._even(x, term)) for residual, term in self._equations]
         for k, (condition, term) in enumerate(self._conditions):
-            arrays, _ = self._of_condition(k, condition, term, max(interior // 2, 100), draw)
+            n = max(interior // 2, 100)
+            arrays = (
+                term.points(n)
+                if self._given(condition)
+                else condition.completed(self._drawn(k, condition, n, draw), self.problem.domain)
+            )
             found.append((arrays, self._even(arrays[0], term)))
         return Equations(self.problem, *zip(*found, strict=True))
 
-    def in_cells(self, cells: Cells, along: tuple[int, ...], *, draw: int = -1) -> Equations:
+    def in_cells(
+        self, cells: Cells, along: tuple[int, ...], *, draw: int = 0, even: bool = True
+    ) -> Equations:
         """Use Gauss' points of each cell, as many along each axis, and those of conditions.
 
-        With a `draw`, points at random places in their place. The equations of a cell weigh as its
+        If not `even`, points at random places in their place. The equations of a cell weigh as its
         volume times its squared size relative to the largest cell, and conditions as the inverse
-        of the size, without which the sum of squares is infinite at a corner (local).
+        of the size, without which the sum of squares is infinite at a corner. In three dimensions
+        the size is the second largest side, so that it falls towards an edge (local).
         """
         low, high = cells.corners()
-        size = ((high - low) / (high - low).max(axis=0)).min(axis=1)
+        size = np.sort((high - low) / (high - low).max(axis=0), axis=1)[:, -max(len(along) - 1, 1)]
         found = []
-        x, volumes, of_x = self._interior(cells, along, draw)
+        x, volumes, of_x = self._interior(cells, along, None if even else draw)
         for residual, term in self._equations:
             factors = np.sqrt(term.weight * volumes / volumes.sum()) * size[of_x]
             found.append((residual.payload(x), factors))
         most = 2 * max(along) * len(along) ** 2
         for k, (condition, term) in enumerate(self._conditions):
-            arrays, drawn = self._of_condition(k, condition, term, _CANDIDATES, draw + 1)
-            factors = self._even(arrays[0], term)
-            if drawn:
-                kept, shares, of_points = _thinned(cells, arrays[0], most)
-                arrays = tuple(each[kept] for each in arrays)
+            given = self._given(condition)
+            arrays = term.points(_CANDIDATES) if given else None
+            if arrays is None:
+                drawn = self._on_surfaces(k, condition, cells, most, draw)
+                drawn = drawn or self._thinned(k, condition, cells, most, draw)
+                x, normals, shares, of_points = drawn
+                arrays = condition.completed((x, normals), self.problem.domain)
                 factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
+            else:
+                factors = self._even(arrays[0], term)
             found.append((arrays, factors))
         return Equations(self.problem, *zip(*found, strict=True))
 
-    def _of_condition(
-        self, k: int, condition: Any, term: Any, n: int, draw: int
-    ) -> tuple[tuple[Array, ...], bool]:
-        """Return the arrays of about n points, or those that were given; whether they are drawn."""
+    def _given(self, condition: Any) -> bool:
+        """Return whether points of a condition are given, as of observations."""
+        own = type(condition).points is not Condition.points
+        return own or condition.given(self.problem.domain) is not None
+
+    def _drawn(self, k: int, condition: Any, n: int, draw: int) -> tuple[Array, Array]:
+        """Return about n points at which a condition holds, and normals."""
         domain = self.problem.domain
-        own = type(condition).points is not Condition.points  # as of observations
-        if own or condition.given(domain) is not None:
-            return term.points(n), False
         while True:
             rng = np.random.default_rng((self.seed, draw, k))
             points, normals = condition.draw(domain, n, method="sobol", rng=rng)
             holds = condition.holds_at(points, domain, normals)
             # Of a condition on a small part of the boundary; in 1-D there are two points in all.
             if np.count_nonzero(holds) >= _FEWEST or domain.dimension == 1 or n >= _CANDIDATES:
-                break
+                return points[holds], normals[holds]
             n = min(8 * n, _CANDIDATES)
-        return condition.completed((points[holds], normals[holds]), domain), True
+
+    def _on_surfaces(
+        self, k: int, condition: Any, cells: Cells, most: int, draw: int
+    ) -> tuple[Array, Array, Array, Integers] | None:
+        """Project points of each cell onto the surfaces of a condition; None if there are others.
+
+        Cells of any size have so many points, normals, shares of the measure, and cells. A surface
+        takes V / Σ_i |n_i| h_i of a cell with sides h if all points are projected into the cell.
+        """
+        domain = self.problem.domain
+        if domain.dimension == 1 or not condition.on_boundary:
+            return None
+        drawn, outward = self._drawn(k, condition, _FEWEST, draw)
+        tolerance = 1e-6 * domain.extent
+        surfaces, known = [], np.zeros(len(drawn), np.bool_)
+        for surface in domain.surfaces():
+            at = surface.project(drawn)
+            same = np.all(np.abs(at.x - drawn) <= tolerance, axis=1)
+            same &= at.kept & (np.sum(at.normals * outward, axis=1) > _SAME_DIRECTION)
+            known |= same
+            surfaces += [surface] if same.any() else []
+        if not known.all():
+            return None
+        rng = np.random.default_rng((self.seed, draw, k))
+        unit = qmc.Sobol(domain.dimension, rng=rng).random(1 << (most - 1).bit_length())
+        low, high = cells.corners()
+        found = []
+        for surface in surfaces:
+            for number, (a, b) in enumerate(zip(low, high, strict=True)):
+                at = surface.project(a + (b - a) * unit)
+                inside = at.kept & np.all((at.x >= a - tolerance) & (at.x <= b + tolerance), axis=1)
+                x, normals = at.x[inside], at.normals[inside]
+                holds = condition.holds_at(x, domain, normals) if len(x) else inside[:0]
+                x, normals = x[holds], normals[holds]
+                h = (b - a) / domain.extent
+                across = np.abs(normals * domain.extent)
+                across /= np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)
+                shares = np.prod(h) / (across @ h) / len(unit)
+                found.append((x, normals, shares, np.full(len(x), number)))
+        x, normals, shares, of_points = (np.concatenate(each) for each in zip(*found, strict=True))
+        return x, normals, shares / shares.sum(), of_points
+
+    def _thinned(
+        self, k: int, condition: Any, cells: Cells, most: int, draw: int
+    ) -> tuple[Array, Array, Array, Integers]:
+        """Draw many points and keep at most so many of each cell; see `_on_surfaces`."""
+        x, normals = self._drawn(k, condition, _CANDIDATES, draw)
+        of_points = cell_of(cells, x)
+        # Points are drawn face by face: without another order, the first of a cell lie on one face.
+        order = np.random.default_rng(0).permutation(len(x))
+        order = order[np.argsort(of_points[order], kind="stable")]
+        _, first, counts = np.unique(of_points[order], return_index=True, return_counts=True)
+        taken = np.minimum(counts, most)
+        rows = np.concatenate([order[a : a + n] for a, n in zip(first, taken, strict=True)])
+        shares = np.repeat(counts / len(x) / taken, taken)
+        return x[rows], normals[rows], shares, np.maximum(of_points[rows], 0)
 
     @cached_property
     def _equations(self) -> list[tuple[Any, Any]]:
@@ -106,24 +180,28 @@ class PointsOfTerms:
         return np.full(len(points), math.sqrt(term.weight / max(len(points), 1)))
 
     def _interior(
-        self, cells: Cells, along: tuple[int, ...], draw: int
+        self, cells: Cells, along: tuple[int, ...], draw: int | None
     ) -> tuple[Array, Array, Integers]:
         """Return interior points, their shares of the volume, and their cells."""
         low, high = cells.corners()
-        rng = np.random.default_rng((self.seed, 1 + max(draw, 0)))
-        every, inside = self._of_cells(low, high, along, None if draw < 0 else rng)
+        rng = None if draw is None else np.random.default_rng((self.seed, 1 + draw))
+        every, inside = self._of_cells(low, high, along, rng)
         share = inside.mean(axis=1)
         cut = np.flatnonzero((share < 1) & (share > 0))
         whole = np.flatnonzero(share == 1)
         finer = tuple(_CUT * each for each in along)
         found = [(every[0][whole], every[1][whole], inside[whole], whole)]
+        for axis, strip_low, strip_high, numbers in _narrow_strips(cells):
+            fewer = tuple(max(_IN_STRIP, n // 2) if i == axis else n for i, n in enumerate(along))
+            parts, within = self._of_cells(strip_low, strip_high, fewer, rng)
+            found.append((*parts, within, numbers))
         if len(cut):
-            parts, within = self._of_cells(low[cut], high[cut], finer, None if draw < 0 else rng)
+            parts, within = self._of_cells(low[cut], high[cut], finer, rng)
             found.append((*parts, within, cut))
         x = np.concatenate([p[i] for p, _, i, _ in found])
         weights = np.concatenate([w[i] for _, w, i, _ in found])
-        numbers = [np.repeat(cell, i.shape[1])[i.ravel()] for _, _, i, cell in found]
-        return x, weights, np.concatenate(numbers)
+        cells_of = [np.repeat(cell, i.shape[1])[i.ravel()] for _, _, i, cell in found]
+        return x, weights, np.concatenate(cells_of)
 
     def _of_cells(
         self, low: Array, high: Array, along: tuple[int, ...], rng: Any
@@ -139,7 +217,8 @@ class PointsOfTerms:
             z = rng.uniform(-1, 1, (len(low), len(w), len(along)))
         x = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * z
         volumes = np.prod(high - low, axis=1)[:, None] * w
-        inside = self.problem.domain.contains(x.reshape(-1, x.shape[2])).reshape(x.shape[:2])
+        # Without the margin of `contains`: cells beyond a side have no points of the domain.
+        inside = self.problem.domain._within(x.reshape(-1, x.shape[2])).reshape(x.shape[:2])
         return (x, volumes), inside
 
 
@@ -148,6 +227,27 @@ def outside(problem: Problem, cells: Cells, along: tuple[int, ...]) -> tuple[int
     finer = tuple(_CUT * each for each in along)
     _, inside = PointsOfTerms(problem, 0)._of_cells(*cells.corners(), finer, None)
     return tuple(int(k) for k in cells.kept[~inside.any(axis=1)])
+
+
+def _narrow_strips(cells: Cells) -> Iterator[tuple[int, Array, Array, Integers]]:
+    """Yield, by axis and side, the parts of cells beside much smaller ones, where weights change.
+
+    Corners of the parts, [K, d] each, and the numbers of their cells.
+    """
+    low, high = cells.corners()
+    outer_low, outer_high = cells.supports()
+    for axis in range(low.shape[1]):
+        h = (high - low)[:, axis]
+        before, behind = (low - outer_low)[:, axis], (outer_high - high)[:, axis]
+        for width, at_low in ((before, True), (behind, False)):
+            numbers = np.flatnonzero((width > 0) & (width < _NARROW * h))
+            if len(numbers):
+                a, b = low[numbers].copy(), high[numbers].copy()
+                if at_low:
+                    b[:, axis] = a[:, axis] + width[numbers]
+                else:
+                    a[:, axis] = b[:, axis] - width[numbers]
+                yield axis, a, b, numbers
 
 
 def cell_of(cells: Cells, x: Array) -> Integers:
@@ -160,18 +260,3 @@ def cell_of(cells: Cells, x: Array) -> Integers:
     index[cells.kept] = np.arange(len(cells.kept))
     found: Integers = index[np.ravel_multi_index(places, cells.shape)]
     return found
-
-
-def _thinned(cells: Cells, x: Array, most: int) -> tuple[Integers, Array, Integers]:
-    """Return which points to keep, at most so many of each cell, their shares and cells."""
-    of_points = cell_of(cells, x)
-    order = np.argsort(of_points, kind="stable")
-    numbers, first, counts = np.unique(of_points[order], return_index=True, return_counts=True)
-    kept, shares = [], []
-    for at, count in zip(first, counts, strict=True):
-        chosen = order[at : at + min(count, most)]  # the first of a sequence fill the cell evenly
-        kept.append(chosen)
-        shares.append(np.full(len(chosen), count / len(x) / len(chosen)))
-    rows = np.concatenate(kept) if kept else np.zeros(0, np.int64)
-    cells_of = np.maximum(of_points[rows], 0)
-    return rows, np.concatenate(shares) if shares else np.zeros(0), cells_of

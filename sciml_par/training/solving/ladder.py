@@ -143,19 +143,20 @@ class Ladder:
     def takes_windows(self) -> bool:
         """Whether random features in windows can solve the problem (collective)."""
         few = self.problem.domain.dimension <= MOST_DIMENSIONS
-        return (
-            few and not self.problem.unknown_functions and self.decided(self.order <= _OF_WINDOWS)
-        )
+        few = few and not self.problem.unknown_functions
+        return few and self.decided(self.order <= _OF_WINDOWS)
+
+    def left_here(self) -> float:
+        """Return the remaining seconds by this rank's clock; none after a signal (local)."""
+        left = self.seconds - (time.perf_counter() - self._began)
+        return 0.0 if self.ended() in SIGNALS else left
 
     def left(self) -> float:
-        """Return the remaining seconds, by the clock of the slowest rank (collective).
-
-        None remain after a signal.
-        """
-        here = time.perf_counter() - self._began, self.ended()
+        """Return the remaining seconds, by the clock of the slowest rank (collective)."""
+        here = self.left_here(), self.ended()
         seconds, reasons = zip(*self.world.communicator.allgather_object(here), strict=True)
         self.signal = self.signal or next((each for each in reasons if each in SIGNALS), None)
-        return 0.0 if self.signal else self.seconds - max(seconds)
+        return float(min(seconds))
 
     def ended(self) -> str | None:
         """Return why this rank is asked to end what it does, a signal or the time (local)."""

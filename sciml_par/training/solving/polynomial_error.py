@@ -27,6 +27,7 @@ from sciml_par.training.solving.polynomial_stage import (
     Stage,
     operations,
 )
+from sciml_par.training.solving.refinement import refined
 from sciml_par.training.uncertainty.of_members import MOST_PARAMETERS, factors_of, linearized_by
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -37,8 +38,13 @@ _RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (4, 2)
 dimensions, and higher by so much otherwise."""
 
 
+_CONVERGES = 3.0
+"""The fall of the residual, from which an estimate by little richer polynomials tells an order of
+magnitude."""
+
+
 @dataclass(frozen=True)
-class _Corrected:
+class Corrected:
     """A solution and its correction by more polynomials; see `estimate.Corrected`."""
 
     corrected: Solution
@@ -59,12 +65,17 @@ class _Corrected:
 
 
 def error_of(
-    solver: PolynomialSolver, stage: Stage, inside: Any, *, converges: bool, most_operations: float
+    solver: PolynomialSolver,
+    stage: Stage,
+    inside: Any,
+    *,
+    fall: float,
+    most_operations: float,
 ) -> ErrorEstimate:
     """Return the estimated error of a stage (local).
 
     inside : which points of the evaluation lie in the domain, [k].
-    converges : whether the residual has fallen much since the stage before.
+    fall : of the residual since the stage before, which shows whether polynomials converge.
     most_operations : of the factorization in windows, if a smaller degree can keep to it.
     """
     began, solution = time.perf_counter(), stage.solution
@@ -92,7 +103,7 @@ def error_of(
     ]
     coefficients, behind = stage.steps.c.ravel(), np.zeros(c.size)
     last_c, last_p = np.split(stage.steps.direction, [coefficients.size])
-    corrected = _Corrected(
+    corrected = Corrected(
         both,
         np.concatenate([coefficients, behind, stage.steps.p]),
         solver.loss_of(unseen, jets, stage.steps.p),
@@ -100,8 +111,13 @@ def error_of(
         stage.judged.zero_loss,
         LastStep(np.concatenate([last_c, behind, last_p]), stage.steps.size),
     )
+    divided = richer.cells != stage.model.cells
+    # Beside a corner the residual falls slowly, and more where cells are divided once more.
+    fall = max(fall, fall_of(corrected.before, corrected.after)) if divided else fall
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
-    error = estimate_by([corrected], solver.problem, prediction, began, (), converges=converges)
+    error = estimate_by(
+        [corrected], solver.problem, prediction, began, (), converges=fall > _CONVERGES
+    )
     return if_converged(error, corrected, (stage.x, inside), ())
 
 
@@ -123,13 +139,16 @@ def linearized_of(stage: Stage) -> Linearized | None:
 
 
 def _richer(solver: PolynomialSolver, stage: Stage, most_operations: float) -> tuple[Any, int]:
-    """Return polynomials of a higher degree, and the degree."""
+    """Return polynomials of a higher degree or in smaller windows, and the degree."""
     if math.prod(stage.model.cells.shape) == 1:
         higher = stage.x.shape[1] <= MOST_DIMENSIONS
         degree = math.ceil(_RICHER * stage.degree) if higher else stage.degree + _RICHER_OTHERWISE
         return solver.on_box(degree), degree
-    breaks = [np.array(b) for b in stage.model.cells.breaks]
-    for more in _RICHER_IN_WINDOWS:
+    breaks, degree = refined(stage, smooth=solver.smooth)
+    divided = degree == stage.degree  # a higher degree would not lower the residual at a corner
+    if not divided:
+        breaks = [np.array(b) for b in stage.model.cells.breaks]
+    for more in _RICHER_IN_WINDOWS[divided:]:
         degree = stage.degree + more
         richer = solver.in_windows(breaks, degree)
         if operations(richer) <= most_operations:

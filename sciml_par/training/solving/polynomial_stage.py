@@ -137,6 +137,7 @@ class PolynomialSolver:
     ) -> None:
         self.problem, self.x = problem, x
         self._start, self._unknowns = start, unknowns
+        self.smooth = True
         self._points, data = PointsOfTerms(problem, seed), statistical_terms(problem)
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
@@ -179,7 +180,7 @@ class PolynomialSolver:
         ends = [gauss_newton(system, each, steps=_MOST_STEPS) for each in begins]
         steps = min(ends, key=lambda each: each.loss)
         model.coefficients.assign(steps.c)
-        seen, loss = self._judged(Solution.of(self.problem, model, p=steps.p), unseen)
+        seen, loss = self.judged(Solution.of(self.problem, model, p=steps.p), unseen)
         if not math.isfinite(seen.zero_loss):  # as where the equation is singular at u = 0
             seen = replace(seen, zero_loss=float(squares.sum()))
         seconds = time.perf_counter() - began
@@ -203,7 +204,7 @@ class PolynomialSolver:
             theta = np.concatenate([found.c.ravel(), found.p])
         return theta
 
-    def _judged(self, solution: Solution, equations: Equations) -> tuple[AtOtherPoints, float]:
+    def judged(self, solution: Solution, equations: Equations) -> tuple[AtOtherPoints, float]:
         """Judge a solution, and a network of zeros, at the points of equations.
 
         The loss of the solution without data that have errors follows.
@@ -239,18 +240,24 @@ class PolynomialSolver:
         along = max(degree, int((many / len(model.cells.kept)) ** (1 / self._d)))
         return [
             self._points.in_cells(model.cells, self._along(degree)),
-            self._points.in_cells(model.cells, (along,) * self._d, draw=draws[1]),
+            self._points.in_cells(
+                model.cells,
+                (along,) * self._d,
+                draw=draws[1],
+                even=draws == OF_SOLUTION or not self.smooth,
+            ),
         ]
 
     def loss_everywhere(self, member: Any) -> float:
         """Return the loss of any solution at many points (local)."""
         u = member.field.with_weights(tf.constant(kept_weights(member)))
-        rows = self._everywhere.rows
+        rows = self.everywhere.rows
         r = [each.term.function(u, *each.arrays).numpy().T * each.factors for each in rows]
         return float(squares_of(r).sum())
 
     @cached_property
-    def _everywhere(self) -> Equations:
+    def everywhere(self) -> Equations:
+        """The equations at many points."""
         return self._points.scattered(_MOST_UNSEEN // self._d, draw=OF_ERROR[1])
 
     def _along(self, degree: int) -> tuple[int, ...]:

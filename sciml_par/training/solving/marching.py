@@ -1,0 +1,316 @@
+"""Evolution by polynomials: slabs of time, whose lengths the estimated error chooses."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import import_module
+from sciml_par.algebra.banded import by_blocks
+from sciml_par.assembly.equations import Equations
+from sciml_par.assembly.solution import Solution
+from sciml_par.assembly.system import System, gauss_newton
+from sciml_par.errors import InputError
+from sciml_par.networks.propagation.cells import Cells
+from sciml_par.problems.conditions.in_time import Before
+from sciml_par.problems.domains.bounded_region import INITIAL
+from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.problem import Problem
+from sciml_par.training.outcome.evaluate import in_time
+from sciml_par.training.slabs.divide import Slab
+from sciml_par.training.solving.cell_points import PointsOfTerms, cell_of, outside
+from sciml_par.training.weights.of_noise import statistical_terms
+
+Array = npt.NDArray[np.float64]
+
+_DEGREES = {1: (16,), 2: (12, 8), 3: (8, 5)}
+_DEGREES_ALONE = {2: (30, 8), 3: (12, 5)}
+"""Of a slab, and where there is one cell alone: the total degree in space, and the one in time."""
+_RICHER = 3
+"""By which degrees are higher in the space that tells the error."""
+CELLS = {1: 1, 2: 4, 3: 2}
+_STEPS, _ROUNDS = 8, 12
+_FIRST, _SHORTEST = 1 / 10, 1e-7
+"""Of the whole time: the first slab, and a shorter one ends the march."""
+_LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
+"""Cells with more than this share of the largest error are divided; if the error falls by less than
+this factor, the slab is shortened in place of it."""
+_SAFE, _SHORTER, _LONGER = 0.8, (0.2, 0.6), 2.0
+_ROUNDING = 1e-13
+_MOST_COLUMNS = 8_000
+"""Of a slab."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One slab: its cells, the coefficients of u and of its error, [K, M, m] each."""
+
+    slab: Slab
+    cells: Cells
+    c: Array
+    e: Array
+    steps: int
+
+
+@dataclass
+class March:
+    """A march from the initial time on, as far as it has come (local).
+
+    Attributes
+    ----------
+    problem : with the weights of its terms.
+    target : the relative error that may be added in the whole time.
+    left : returns the remaining seconds.
+    orders : q, the highest order of derivatives by time.
+    cells : along each axis of space at first; a single one is not divided.
+    """
+
+    problem: Problem
+    seed: int
+    target: float
+    left: Callable[[], float]
+    orders: int
+    cells: int
+    parts: list[Part] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        domain, self._d = self.problem.domain, self.problem.domain.dimension
+        self._begin, self._end = float(domain.lower[-1]), float(domain.upper[-1])
+        self._m = self.problem.network_outputs
+        self._networks: Any = import_module("sciml_par.networks")
+        alone = self._d > 1 and self.cells == 1
+        self._degrees = _DEGREES_ALONE[self._d] if alone else _DEGREES[self._d]
+        self._size = self.seconds = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the final time is reached."""
+        return bool(self.parts) and self.parts[-1].slab.end == self._end
+
+    @property
+    def steps(self) -> int:
+        """Gauss–Newton steps of all slabs."""
+        return sum(part.steps for part in self.parts)
+
+    @property
+    def text(self) -> str:
+        """How many slabs and windows, and where it ended before the final time."""
+        windows, count = sum(len(part.cells.kept) for part in self.parts), len(self.parts)
+        size = f"{windows:,} in {count:,} slabs" if self._d > 1 else f"{count:,} slabs"
+        at = self.parts[-1].slab.end if self.parts else self._begin
+        return size if self.ended else f"{size}, to {self.problem.domain.names[-1]} = {at:.3g}"
+
+    def run(self) -> None:
+        """March to the final time, or until nothing lowers the error of a slab."""
+        began = time.perf_counter()
+        t, h = self._begin, _FIRST * (self._end - self._begin)
+        breaks = [
+            np.linspace(a, b, self.cells + 1)
+            for a, b in zip(self.problem.domain.lower, self.problem.domain.upper, strict=True)
+        ][:-1]
+        before: tuple[Before | None, Before | None] = None, None
+        while t < self._end:
+            # No sliver is left for the last slab.
+            last = self._end - t <= 1.01 * h
+            h = self._end - t if last else min(h, (self._end - t) / 2)
+            found = self._slab(t, self._end if last else t + h, breaks, before)
+            if found is None:
+                break
+            part, breaks, before, h = found
+            self.parts.append(part)
+            t = part.slab.end
+        self.seconds = time.perf_counter() - began
+
+    def _slab(
+        self, begin: float, end: float, breaks: list[Array], before: tuple[Any, Any]
+    ) -> tuple[Part, list[Array], tuple[Any, Any], float] | None:
+        """Solve for one slab; return it with cells, ends and the duration for the next one."""
+        error, used = math.inf, breaks
+        for _ in range(_ROUNDS):
+            h = end - begin
+            if h < _SHORTEST * (self._end - self._begin) or self.left() <= 0:
+                return None
+            solved = self._solved(begin, end, breaks, before)
+            if solved is None:
+                fall, local, tails = 0.0, math.inf, np.array([0.0, 1.0])
+            else:
+                part, ends, local, of_cells, tails = solved
+                fall = error / local if local else math.inf
+            allowed = max(self.target * h / (self._end - self._begin), _ROUNDING)
+            change = _SAFE * (allowed / max(local, 1e-3 * allowed)) ** (1 / self._degrees[-1])
+            if local <= allowed:
+                return part, breaks, ends, h * min(change, _LONGER)
+            divisible = (
+                self._d > 1
+                and self.cells > 1
+                and tails[:-1].max() > tails[-1]
+                and solved is not None
+            )
+            if divisible and fall > _FALL and (finer := self._divided(part.cells, of_cells, tails)):
+                error, used, breaks = local, breaks, finer
+                continue
+            # Cells gained nothing, or the time is what is not resolved.
+            breaks = used if fall <= _FALL else breaks
+            end = begin + h * float(np.clip(change, *_SHORTER))
+            error, used = math.inf, breaks
+        return None
+
+    def _solved(
+        self, begin: float, end: float, breaks: Sequence[Array], before: tuple[Any, Any]
+    ) -> tuple[Part, tuple[Before, Before], float, Array, Array] | None:
+        """Return a slab, its ends, the relative error that it adds, by cells too, and tails."""
+        whole = self.problem
+        domain: Domain = whole.domain._between(begin, end)  # type: ignore[attr-defined]
+        slab = Slab(len(self.parts), 0, domain, domain, scaled=False)
+        first = whole.on_slab(domain)
+        problems = [
+            first if each is None else first.starting_from(each, orders=self.orders)
+            for each in before
+        ]
+        model, at = self._system(problems[0], domain, breaks, self._degrees)
+        if model.coefficients.shape.num_elements() > _MOST_COLUMNS:
+            return None
+        system = System(at, model)
+        theta = self._start(system, before[0], begin)
+        if not np.isfinite(system.residuals(theta)).all():
+            return None
+        steps = gauss_newton(system, theta, steps=_STEPS)
+        model.coefficients.assign(steps.c)
+        u = Solution.of(problems[0], model)
+        higher = tuple(each + _RICHER for each in self._degrees)
+        richer, fine = self._system(problems[0], domain, breaks, higher)
+        base = System(fine, richer, u.jets(fine))
+        zero = np.zeros(richer.coefficients.shape).ravel()
+        terms = base.linearized(zero)
+        right = [np.concatenate([term.residuals.ravel() for term in terms])]
+        if before[1] is not None:
+            # The same equations from another begin, in which errors of slabs before go on.
+            carried = self._system(problems[1], domain, breaks, higher)[1]
+            right.append(np.concatenate([r.ravel() for r in carried.residuals(u.jets(carried))]))
+        found = [d for d, _ in by_blocks(base.jacobian(terms), np.array(right), base._common)]
+        alone_c, full = (
+            -d.reshape(tuple(richer.coefficients.shape)) for d in (found[0], found[-1])
+        )
+        richer.coefficients.assign(alone_c)
+        x = fine.rows[0].arrays[0].numpy()
+        x = x[:: max(len(x) // 4000, 1)]
+        alone = Solution.of(problems[0], richer).network_values(x)
+        values = u.network_values(x)
+        self._size = max(self._size, float(np.sqrt(np.mean(values**2))))
+        if not np.isfinite(alone).all() or not self._size:
+            return None
+        local = float(np.sqrt(np.mean(alone**2))) / self._size
+        of_cells: Array = np.bincount(
+            np.maximum(cell_of(model.cells, x), 0),
+            np.sum(alone**2, axis=1),
+            len(model.cells.kept),
+        ).astype(np.float64)
+        richer.coefficients.assign(full)
+        both = Solution.of(problems[0], model, richer)
+        part = Part(slab, model.cells, steps.c, full, steps.steps)
+        ends = _end_of(u), _end_of(both)
+        return part, ends, local, of_cells, self._tails(model, steps.c)
+
+    def _system(
+        self, problem: Problem, domain: Domain, breaks: Sequence[Array], degrees: tuple[int, ...]
+    ) -> tuple[Any, Equations]:
+        box = domain.lower, domain.upper
+        sides = (*(tuple(map(float, b)) for b in breaks), (float(box[0][-1]), float(box[1][-1])))
+        along = tuple(int(1.5 * degrees[0]) + 2 for _ in breaks) + (degrees[-1] + 3,)
+        cells = Cells(sides)
+        dropped = outside(problem, cells, along) if breaks else ()
+        exponents = exponents_in_slab(self._d, degrees)
+        model = self._networks.Polynomials(
+            self._d, self._m, exponents=exponents, breaks=sides, dropped=dropped, box=box
+        )
+        return model, PointsOfTerms(problem, self.seed).in_cells(model.cells, along)
+
+    def _start(self, system: System, before: Before | None, begin: float) -> Array:
+        """Return coefficients of the values at the begin, constant in time."""
+
+        def values(x: Array) -> Array:
+            if before is None:
+                return np.zeros((len(x), self._m))
+            return before(np.column_stack([x[:, :-1], np.full(len(x), begin)]), 0)
+
+        if before is None:
+            return np.zeros(np.prod(system.model.coefficients.shape))
+        return system.fitted(values).ravel()
+
+    def _tails(self, model: Any, c: Array) -> Array:
+        """Return the largest coefficients of the highest degrees, of space axes and of time."""
+        exponents, size = model.exponents, np.abs(c).max(axis=2)
+        degrees = [*[self._degrees[0]] * (self._d - 1), self._degrees[-1]]
+        high = [exponents[:, axis] >= degree - 1 for axis, degree in enumerate(degrees)]
+        return np.array([size[:, rows].max() for rows in high])
+
+    def _divided(self, cells: Cells, of_cells: Array, tails: Array) -> list[Array] | None:
+        """Return breaks in space, of which cells with large errors are divided."""
+        large = of_cells >= _LARGE**2 * of_cells.max()
+        places, breaks = np.unravel_index(cells.kept[large], cells.shape), []
+        for axis, b in enumerate(map(np.asarray, cells.breaks[:-1])):
+            middle = ((b[1:] + b[:-1]) / 2)[np.unique(places[axis])]
+            needed = tails[axis] >= _TAIL * tails[:-1].max()
+            breaks.append(np.sort(np.concatenate([b, middle])) if needed else b)
+        return breaks
+
+    def joined(self) -> tuple[Any, Any]:
+        """Return u and its error over the whole time, as models with their coefficients."""
+        slabs = [([list(b) for b in p.cells.breaks], p.cells.dropped) for p in self.parts]
+        box = self.problem.domain.lower, self.problem.domain.upper
+        found = []
+        for c, more in (
+            (np.concatenate([p.c for p in self.parts]), 0),
+            (np.concatenate([p.e for p in self.parts]), _RICHER),
+        ):
+            exponents = exponents_in_slab(self._d, tuple(n + more for n in self._degrees))
+            model = self._networks.Polynomials(
+                self._d, self._m, exponents=exponents, slabs=slabs, box=box
+            )
+            model.coefficients.assign(c)
+            found.append(model)
+        return found[0], found[1]
+
+
+def _end_of(u: Solution) -> Before:
+    return lambda x, order: in_time(u.field, x, order, "float64")
+
+
+def exponents_in_slab(d: int, degrees: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """Return exponents of total degree in space times those in time, [M, d]."""
+    if d == 1:
+        return np.arange(degrees[-1] + 1)[:, None]
+    grid = np.indices((*[degrees[0] + 1] * (d - 1), degrees[-1] + 1)).reshape(d, -1).T
+    rows: npt.NDArray[np.int64] = grid[grid[:, :-1].sum(axis=1) <= degrees[0]]
+    return rows[np.lexsort([*rows.T, rows.sum(axis=1)])]
+
+
+def march_suits(problem: Problem) -> bool:
+    """Return whether a problem begins at an initial time, and has conditions of space beside it."""
+    domain = problem.domain
+    evolves = INITIAL in domain._time_faces[0] and domain.dimension in _DEGREES
+    if not evolves or problem.scaled_box is not None or not hasattr(domain, "_between"):
+        return False
+    if problem.unknowns or statistical_terms(problem) or len(domain.slabs) > 1:
+        return False
+    begin, end = float(domain.lower[-1]), float(domain.upper[-1])
+    try:
+        slab = problem.on_slab(domain._between(begin, (begin + end) / 2))
+        slab.starting_from(lambda x, _: np.zeros((len(x), problem.outputs)), orders=1)
+    except InputError:  # as of a condition at the final time
+        return False
+    return True
+
+
+def time_order(equations: Equations) -> int:
+    """Return the highest order of derivatives by time, at least 1."""
+    last = equations.problem.domain.dimension - 1
+    asked = [request.operators for rows in equations.rows for request in rows.requests]
+    axes = [a for operators in asked for each in operators for a, _ in each]
+    return max([1, *(each.count(last) for each in axes)])
