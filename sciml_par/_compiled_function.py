@@ -17,6 +17,7 @@ from sciml_par._tensorflow import tf
 
 # The cache of XLA is emptied as a whole, and what is still in use is then compiled again.
 MOST_DROPPED = 8
+MANY = 1 << 15
 _CACHE = "xla_device_compiler"
 _TYPE_OF_CACHE = "N10tensorflow14DeviceCompilerIN3xla15LocalExecutableENS1_11LocalClientEEE"
 _HASH_OF_TYPE = 0x6B406BD7CBE180FF  # tsl::Hash64 of the name
@@ -25,11 +26,20 @@ _dropped: list[None] = []  # an entry for each; a list changes in one step, also
 
 
 class CompiledFunction:
-    """A function traced for arguments of some shapes and types; its first call compiles it."""
+    """A function traced for arguments of some shapes and types; its first call compiles it.
 
-    def __init__(self, function: Callable[..., Any], specs: Sequence[Any]) -> None:
-        traced = tf.function(function, jit_compile=True, autograph=False)
+    With `points`, the number of values of u, XLA compiles for many of them alone: it takes a
+    second, and TensorFlow milliseconds for a few.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], specs: Sequence[Any], *, points: int = MANY
+    ) -> None:
+        traced = tf.function(function, jit_compile=points >= MANY or None, autograph=False)
         self._traced = traced.get_concrete_function(*specs)
+        self._resources_last = False
+        if points < MANY:
+            return
         self._captured = list(self._traced.captured_inputs)
         inputs = self._traced.inputs
         self._types = [each.dtype for each in inputs[: len(inputs) - len(self._captured)]]

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sciml_par.errors import OutputError
+from sciml_par.errors import InputError, OutputError
+
+
+def checked_path(path: Any, what: str) -> Path:
+    """Return a path that a user passes; raise for anything else."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise InputError(f"{what}: expected a path, as 'runs/heat'; got {path!r}.")
+    return Path(path)
 
 
 def draft_of(path: Path) -> Path:
@@ -25,9 +32,14 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Put a file of text, in UTF-8, in place in one piece; raise `OutputError` if that fails."""
+def put_file(path: Path, write: Callable[[Path], Any]) -> None:
+    """Put a file in place in one piece; raise `OutputError` if that fails."""
     try:
-        write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+        write_whole(path, write)
     except OSError as error:
         raise OutputError(f"cannot write the file {path}: {error.strerror or error}.") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Put a file of text, in UTF-8, in place in one piece; raise `OutputError` if that fails."""
+    put_file(path, lambda draft: draft.write_text(text, encoding="utf-8"))

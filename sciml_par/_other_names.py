@@ -84,6 +84,8 @@ _ATTRIBUTES = {
     "model network net": "use result.networks[0]",
     "field derivative gradient": _HERE["operator"],
     "summary": "use result.print()",
+    "numpy values u y pred prediction": "the values are result.predict(x).mean, an array [n, m]",
+    "std stddev": "the spread of members is result.predict(x).deviation",
     "saveplot save_weights": "use result.save(folder), which writes numbers, weights and figures",
     "load_weights restore": "use Result.load(folder), or resume=True of train",
 }
@@ -208,11 +210,7 @@ def _check(what: str, signature: inspect.Signature, args: Any, kwargs: Any) -> N
         sizes = "inputs" in signature.parameters and any(isinstance(a, list) for a in args)
         raise InputError(f"{what}: {fault}; {called}{_SIZES if sizes else ''}.")
     near = difflib.get_close_matches(other, list(signature.parameters), n=1)
-    advice = _advice(what, other) or (f"did you mean {near[0]}=?" if near else called)
+    advice = _ADVICE.get(other) or (f"did you mean {near[0]}=?" if near else called)
+    if what == "solve" and (other in _ADVICE or other in _CHOSEN_BY_SOLVE):
+        advice = _SOLVE
     raise InputError(f"{what}: there is no argument {other!r}; {advice}.")
-
-
-def _advice(what: str, name: str) -> str | None:
-    """Return the advice on an argument of this name, or None."""
-    advice = _ADVICE.get(name)
-    return _SOLVE if what == "solve" and (advice or name in _CHOSEN_BY_SOLVE) else advice

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sciml_par._compiled_function import MOST_DROPPED, CompiledFunction, release_dropped
+from sciml_par._compiled_function import MANY, MOST_DROPPED, CompiledFunction, release_dropped
 from sciml_par._tensorflow import tf
 
 
@@ -96,3 +96,18 @@ def test_machine_code_of_functions_that_are_gone_is_released(quick_collections):
         found.append(pages())
     assert max(found) < found[0] + 1.5 * MOST_DROPPED
     assert kept(tf.constant(1.0)).numpy() == 0.0
+
+
+@pytest.mark.parametrize("points", [1, MANY - 1, MANY])
+def test_few_points_need_no_xla(points: int) -> None:
+    """So that a first prediction takes a fraction of a second; XLA cannot compile Python."""
+
+    def of_python(x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.numpy_function(np.sin, [x], tf.float32), x.shape)
+
+    compiled = CompiledFunction(of_python, (SCALAR,), points=points)
+    if points < MANY:
+        assert float(compiled(tf.constant(1.0))) == pytest.approx(np.sin(1.0))
+        return
+    with pytest.raises(tf.errors.OpError, match="(?i)xla|compil"):
+        compiled(tf.constant(1.0))

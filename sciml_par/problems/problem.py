@@ -29,8 +29,7 @@ from sciml_par.problems._arguments import (
 )
 from sciml_par.problems.checks.functions import holds_at, values_at
 from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.in_time import Before, StartValue
-from sciml_par.problems.conditions.initial import Initial
+from sciml_par.problems.conditions.in_time import Before
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field, JetFunction
 from sciml_par.problems.fields.transformed import (
@@ -439,14 +438,13 @@ class Problem(OtherAttributes, ByName):
         other._terms = other._with_weights(other._make_terms())
         return other
 
-    def starting_from(self, before: Before, *, orders: int = 0) -> Self:
+    def starting_from(self, before: Before, *, also: Sequence[Condition] = ()) -> Self:
         """Return the problem of a slab, beginning with values of the slab before (local).
 
         Parameters
         ----------
         before : (x: [k, d], q) -> ∂^q u/∂t^q at x: [k, m], in NumPy.
-        orders : with an ansatz, which may have initial values, so many derivatives of all
-            components begin with those of the slab before.
+        also : further conditions, in place of initial values that an ansatz may have.
 
         Raises
         ------
@@ -457,13 +455,8 @@ class Problem(OtherAttributes, ByName):
         other._conditions = tuple(
             each.starting_from(before, self._domain) for each in self._conditions
         )
-        if self._ansatz is not None:
-            other._conditions += tuple(
-                Initial(StartValue(before, q, None), order=q, name=f"begin {q}").prepared(
-                    self._domain, self.output_names
-                )
-                for q in range(orders)
-            )
+        prepared = [each.prepared(self._domain, self.output_names) for each in also]
+        other._conditions += tuple(prepared)
         if other._conditions == self._conditions:
             raise InputError(
                 f"problem {self._name!r} has no condition at the initial time, which the end of "

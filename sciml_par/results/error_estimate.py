@@ -137,7 +137,7 @@ class ErrorEstimate:
             x are no points; the error is not known; or the estimate was read from files, which hold
             its values at the evaluation points, and x are others.
         """
-        if self.evaluate is None:
+        if self.evaluate is None or self.reason:
             why = self.reason or (
                 "these files hold the size of the estimated error, but no values at points. Train "
                 "with estimate=True and call field before the program ends."
@@ -163,10 +163,10 @@ class ErrorEstimate:
     def quantity(self, f: Callable[..., Any], x: FloatArray, k: int) -> FloatArray:
         """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k], NaN if it is not known (local).
 
-        It is not known of a loaded result, nor where a component of u is not determined.
+        It is not known of a loaded result, nor of what functions change that can be added to u.
         """
         quantity = getattr(self.evaluate, "quantity", None)
-        if quantity is None or self.undetermined:
+        if quantity is None or self.undetermined and self.between:
             return np.full((len(x), k), math.nan)
         return _in_blocks(lambda part: quantity(f, part), x)
 
@@ -222,6 +222,13 @@ class ErrorEstimate:
         return (
             f"u is right to {self.relative:.1e} (estimated; the estimate is checked to "
             f"{max(100 * self.own_error, 1.0):.0f} %)"
+        )
+
+    def __call__(self, *_: Any) -> Any:
+        """Refuse: `Result.error` is a value."""
+        raise InputError(
+            "Result.error is a value, not a function; write result.error.relative, or "
+            "result.error.field(x) for the error at points."
         )
 
     def __str__(self) -> str:

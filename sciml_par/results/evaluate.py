@@ -18,13 +18,11 @@ from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.unknowns.placed_function import BoundFunction
 from sciml_par.problems.unknowns.unknown_arguments import residual_of
 from sciml_par.results.member import Member
-from sciml_par.results.predict import Predictor, field_of_member, kept_weights
+from sciml_par.results.predict import FEWEST_ROWS, Predictor, field_of_member, kept_weights
 from sciml_par.results.trained_field import FieldOf, field_of_model
 
 Array = npt.NDArray[Any]
 Tensor = Any
-
-_ROWS = 64
 
 
 class FunctionPredictor(Predictor):
@@ -43,9 +41,10 @@ class FunctionPredictor(Predictor):
         made: dict[Any, _Programs] = {}
         self._stacks = []
         for j, member in enumerate(members):
-            programs = made.setdefault(_fields_of(member), _Programs(f, member))
+            fields = field_of_member(member), *(function.field for function in member.functions)
+            programs = made.setdefault(fields, _Programs(f, member))
             self._stacks.append((programs.with_values(member), [j], kept_weights(member)[None]))
-        x = np.zeros([_ROWS, self.dimension], self.dtype)
+        x = np.zeros([FEWEST_ROWS, self.dimension], self.dtype)
         field, _, weights = self._stacks[0]
         self.outputs = field.of_members(weights, x).shape[2]
         self._f = next(iter(made.values())).f
@@ -55,10 +54,6 @@ class FunctionPredictor(Predictor):
         if self._error is None:
             return super().error(x)
         return np.abs(self._error.quantity(self._f, np.asarray(x, np.float64), self.outputs))
-
-
-def _fields_of(member: Member) -> tuple[Any, ...]:
-    return (field_of_member(member), *(function.field for function in member.functions))
 
 
 class _Programs:
@@ -86,7 +81,7 @@ class _Programs:
         tensors = [tf.constant(each) for each in given]
         specs = tuple(tf.TensorSpec(each.shape, each.dtype) for each in tensors)
         if specs not in self._made:
-            self._made[specs] = CompiledFunction(self._traced, specs)
+            self._made[specs] = CompiledFunction(self._traced, specs, points=len(given[-1]))
         return np.asarray(self._made[specs](*tensors).numpy())
 
     def _traced(self, weights: Tensor, *others: Tensor) -> Tensor:

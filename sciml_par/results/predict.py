@@ -12,10 +12,13 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, checked_number
 from sciml_par._masked import with_gaps
+from sciml_par._other_names import OtherAttributes
 from sciml_par._rounding import coarse_rounding
 from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.evaluation.metrics.norms import relative_l2_error
+from sciml_par.problems.checks.functions import as_columns
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
@@ -23,13 +26,13 @@ from sciml_par.results.trained_field import TrainedField
 Array = npt.NDArray[Any]
 
 _VALUES_AT_ONCE = 1 << 18  # points × members
-_FEWEST_ROWS = 64
+FEWEST_ROWS = 256
 _MARGIN = 1e-3  # of a domain's width
 _MEMBERS_BEYOND = 2.5
 """How many members must lie outside of an interval on each side for its ends to be quantiles."""
 
 
-class EnsemblePrediction:
+class EnsemblePrediction(OtherAttributes):
     """The predictions of trained members at n points, as `Result.predict` returns them.
 
     Attributes
@@ -80,6 +83,35 @@ class EnsemblePrediction:
         """
         return self._predictor.error(self.x)
 
+    def relative_l2_error(self, exact: Any, *, where: Any = True) -> float:
+        """Return ‖u − u*‖₂ / ‖u*‖₂ of the mean at x (dimensionless, local).
+
+        Parameters
+        ----------
+        exact : u*, a function x: [n, d] -> [n, m], or its values [n, m].
+        where : what counts, as one side of an interface: booleans [n] or [n, m], or a function of
+            x that returns them. Values u* that are NaN never count.
+
+        Raises
+        ------
+        InputError
+            exact or where have other shapes, or u* is zero wherever it counts.
+        """
+        what, (n, m) = "EnsemblePrediction.relative_l2_error", self.mean.shape
+        true, counts = (given(self.x) if callable(given) else given for given in (exact, where))
+        true, counts = as_columns(true, n, what=f"{what}: exact", columns=m), np.asarray(counts)
+        if counts.dtype != bool or counts.shape not in ((), (n,), (n, 1), (n, m)):
+            raise InputError(
+                f"{what}: expected where to be booleans [{n}] or [{n}, {m}], as x[:, 0] < 1 gives "
+                f"them; got {list(counts.shape)} of {counts.dtype}."
+            )
+        counts = (counts[:, None] if counts.ndim == 1 else counts) & ~np.isnan(true)
+        return relative_l2_error(np.asarray(self.mean[counts], np.float64), true[counts])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Let NumPy and Matplotlib take the mean, [n, m]."""
+        return np.array(self.mean, dtype)
+
     def __repr__(self) -> str:
         total = self._predictor.members
         out = f", {numbers_text(self.left_out)} left out" if self.left_out else ""
@@ -116,7 +148,8 @@ class Predictor:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = len(members)
-        self.left_out = _left_out(members)
+        entering = zip(members, in_the_mean(members), strict=True)
+        self.left_out = tuple(member.number for member, enters in entering if not enters)
         self.used = [m.number not in self.left_out for m in members]
         chosen = [field_of_member(member) for member in members]
         self._stacks: list[tuple[_OfMembers, list[int], Array]] = []
@@ -142,7 +175,7 @@ class Predictor:
     def batches(self, x: Array, size: int) -> Iterator[tuple[slice, Array]]:
         """Yield up to `size` rows of x: [n, d] at a time, and all members' values [M, rows, m]."""
         # The rows are filled up to a power of four, so that few numbers of points are compiled for.
-        length = _FEWEST_ROWS
+        length = FEWEST_ROWS
         while length < len(x):
             length *= 4
         length = min(size, length)
@@ -177,7 +210,7 @@ class Predictor:
                 RuntimeWarning,
                 stacklevel=4,
             )
-        size = max(_FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
+        size = max(FEWEST_ROWS, _VALUES_AT_ONCE // self.members)
         if batch_size is not None:
             size = checked_integer(batch_size, f"{self.where}: batch_size", least=1)
         return EnsemblePrediction(self, points, batch_size=size, interval=interval)
@@ -215,7 +248,8 @@ class Predictor:
         try:
             given = with_gaps(x)
             # Of complex numbers NumPy would drop the imaginary parts.
-            points = unread if np.iscomplexobj(given) else np.asarray(given, np.float64)
+            read = x is not None and not np.iscomplexobj(given)
+            points = np.asarray(given, np.float64) if read else unread
         except (TypeError, ValueError):
             points = unread
         if points.ndim < 2 and d == 1:
@@ -255,9 +289,3 @@ def kept_weights(member: Member) -> Array:
     """Return the weights that predict, [p]."""
     assert member.weights is not None
     return member.weights.best if member.kept == "best" else member.weights.last
-
-
-def _left_out(members: Sequence[Member]) -> tuple[int, ...]:
-    """Return the members that are not in the mean: none where no member finished."""
-    entering = zip(members, in_the_mean(members), strict=True)
-    return tuple(member.number for member, enters in entering if not enters)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from sciml_par._checks import checked_integer
+from sciml_par._files import checked_path
 from sciml_par._other_names import OtherAttributes, by_name
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
@@ -119,6 +120,10 @@ class Result(OtherAttributes):
     def __repr__(self) -> str:
         return text_of(self.members, mode=self.mode)
 
+    def __call__(self, *_: Any) -> Any:
+        """Refuse: a result predicts by `predict`."""
+        raise InputError("Result is not a function of x; write result.predict(x).mean.")
+
     def _repr_html_(self) -> str:
         """Return the same as HTML, with the figure of the predictions, as notebooks show it."""
         from sciml_par.results.stored.figures import html_of  # it imports Matplotlib
@@ -142,22 +147,33 @@ class Result(OtherAttributes):
         if self.communicator is None or self.communicator.rank == 0:
             print_table(self.members, mode=self.mode)
 
-    def plot(self, *, title: str | None = None) -> Any:
+    @by_name
+    def plot(self, path: str | Path | None = None, *, title: str | None = None) -> Any:
         """Return a figure of the solution, which `save` writes as well (local).
+
+        Parameters
+        ----------
+        path : a file for the figure, such as "u.png" or "u.pdf"; rank 0 writes or replaces it.
+        title : of the figure.
 
         Returns
         -------
-        A matplotlib.figure.Figure, for ``result.plot().savefig("u.png")``; over space and time the
-        solution at four times.
+        A matplotlib.figure.Figure; over space and time it has the solution at four times.
 
         Raises
         ------
         InputError
-            The predictions are on rank 0 alone, or have more coordinates than a figure can show.
+            The predictions are on rank 0 alone, or have more coordinates than a figure can show;
+            or Matplotlib does not know the ending of the path.
+        OutputError
+            The file cannot be written.
         """
-        from sciml_par.results.stored.figures import figure_of  # it imports Matplotlib
+        from sciml_par.results.stored.figures import figure_of, write_figure
 
-        return figure_of(self.members, mode=self.mode, title=title)
+        figure = figure_of(self.members, mode=self.mode, title=title)
+        if path is not None and (self.communicator is None or self.communicator.rank == 0):
+            write_figure(figure, checked_path(path, "Result.plot"))
+        return figure
 
     @by_name
     def predict(
@@ -369,7 +385,12 @@ class Result(OtherAttributes):
         def write() -> Path:
             sampler = Sampler(self, "Result.write", quantities, interval)
             return write_solution(
-                sampler, Path(path), on, times=times, domain=domain, overwrite=overwrite
+                sampler,
+                checked_path(path, "Result.write"),
+                on,
+                times=times,
+                domain=domain,
+                overwrite=overwrite,
             )
 
         return write() if self.communicator is None else self.communicator.on_root(write)
@@ -502,7 +523,7 @@ class Result(OtherAttributes):
         """
 
         def write() -> Path:
-            folder = claim_folder(Path(directory), overwrite=overwrite)
+            folder = claim_folder(checked_path(directory, "Result.save"), overwrite=overwrite)
             write_results(
                 self.members,
                 folder,
@@ -538,7 +559,9 @@ class Result(OtherAttributes):
         InputError
             The folder holds no results, or not as they were written, or files of another format.
         """
-        mode, arguments, members = load(Path(directory), problem=problem, network=network)
+        mode, arguments, members = load(
+            checked_path(directory, "Result.load"), problem=problem, network=network
+        )
         read = Result(mode, members, [], arguments=arguments)
         return replace(read, networks=read._copies(members))
 

@@ -139,7 +139,7 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
         _apart: [m for m in members if m.times_brought_together],
     }
     found = [say(_who(which, mode), which) for say, which in told.items() if which]
-    found += [f"{_who([m], mode)}: {_grown(m)}." for m in members if m.growths]
+    found += [f"{_who([m], mode)}: {'; '.join(map(str, m.growths))}." for m in members if m.growths]
     found += list(dict.fromkeys(f"{sizes_text(m.sizes)}." for m in members if m.sizes))
     found += _of_linearized(members)
     return [*found, *_one_after_the_other(members)]
@@ -210,10 +210,6 @@ def _over_fitted(who: str, members: Sequence[Member]) -> str:
         f"with twice the points: if the factor falls, they were too few; if it stays, the residual "
         f"is not resolved somewhere, as at a corner or a jump."
     )
-
-
-def _grown(member: Member) -> str:
-    return "; ".join(map(str, member.growths))
 
 
 def _found_little(who: str, members: Sequence[Member]) -> str:

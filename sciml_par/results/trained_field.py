@@ -136,7 +136,8 @@ class TrainedField:
         """
         specs = tuple(tf.TensorSpec(each.shape, each.dtype) for each in given)
         if self._made and specs not in self._programs:
-            self._programs[specs] = CompiledFunction(self._of_all, specs)
+            points = specs[0].shape[0] * specs[1].shape[0]
+            self._programs[specs] = CompiledFunction(self._of_all, specs, points=points)
         return self._programs[specs]
 
     def _of_all(self, weights: Tensor, x: Tensor) -> Tensor:
@@ -179,8 +180,8 @@ def field_of_model(model: Any, problem: Problem | None, d: int, dtype: str) -> F
     """Return u of a model, with what the problem makes of it, as a function of weights."""
     from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow
 
-    components = int(model(tf.zeros([1, d], dtype)).shape[1])
-    network = as_network(model, d, components, dtype=dtype)
+    components = getattr(model, "output_size", None) or model(tf.zeros([1, d], dtype)).shape[1]
+    network = as_network(model, d, int(components), dtype=dtype)
     made = None if problem is None else problem.for_network(model)
 
     def of(parameters: Sequence[Tensor]) -> Field:

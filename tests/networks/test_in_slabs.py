@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sciml_par.networks import MLP, RandomFeatures
+from sciml_par.networks import MLP, FourierFeatures, PirateNet, RandomFeatures
 from sciml_par.networks.keras.in_slabs import InSlabs, Moved
 
 K = 5
@@ -30,6 +30,21 @@ def one_by_one(model, x):
     return np.array([model.networks[k](tf.constant(z[i : i + 1]))[0] for i, k in enumerate(slabs)])
 
 
+def check_export(model, x, folder):
+    model.export(folder / "saved", verbose=False)
+    saved = tf.saved_model.load(str(folder / "saved"))
+    np.testing.assert_allclose(saved.serve(tf.constant(x)), model(tf.constant(x)), atol=1e-6)
+
+
+def test_networks_export_without_a_call(tmp_path):
+    """Also inside of a Sequential, and with few and many points."""
+    inner = keras.Sequential([keras.Input((2,)), PirateNet(2, 1)])
+    waves = MLP(2, 1, embedding=FourierFeatures(8))
+    for number, model in enumerate((waves, RandomFeatures(2, 1, features=7), inner)):
+        x = np.random.default_rng(number).uniform(size=(5 + number, 2))
+        check_export(model, x.astype(model.weights[0].dtype), tmp_path / str(number))
+
+
 @pytest.mark.parametrize("n", [1, 3, 40])
 def test_each_point_has_the_network_of_its_slab(n, tmp_path):
     """Also at times between slabs, which belong to the earlier one."""
@@ -43,6 +58,8 @@ def test_each_point_has_the_network_of_its_slab(n, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded(tf.constant(x)), model(tf.constant(x)))
+    if n > 3:
+        check_export(model, x, tmp_path)
 
 
 def test_the_jet_is_that_of_nested_tapes_in_a_compiled_function():

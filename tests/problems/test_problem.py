@@ -146,19 +146,34 @@ def test_an_exception_of_the_residual_goes_through_with_a_note():
 
 
 @pytest.mark.parametrize(
-    ("residual", "error"),
+    ("residual", "advice"),
     [
-        (lambda x, u: u(x), TypeError),  # in the order of DeepXDE
-        (lambda u, x: u(x) - np.sin(x), NotImplementedError),
-        (lambda u, x: u(x) - math.sin(x), TypeError),
-        (lambda u, x: u(x) - x.numpy(), AttributeError),
-        (lambda u, x: u(x) if x[0, 0] > 0 else 2.0, TypeError),
-        (lambda u, x: u(x) - sum(row for row in x), TypeError),
+        (lambda u, x: u(x) - np.sin(u(x)), r"tf.sin\(u\(x\)\) in place of np.sin\(u\(x\)\)"),
+        (lambda u, x: u(x) - math.sin(x), r"tf.sin\(u\(x\)\) in place of .* or math.sin"),
+        (lambda u, x: np.gradient(u(x), x), r"derivative\(u, x, 0\) in place of np.gradient"),
+        (lambda u, x: np.concatenate([u(x), x], axis=1), "in place of np.concatenate"),
+        (lambda u, x: u(x) - float(u(x)), "leave out float, np.array, .numpy"),
+        (lambda u, x: u(x) - x.numpy(), "leave out float, np.array, .numpy"),
+        (lambda u, x: u(x) if u(x) > 0 else 2.0, r"tf.where\(u\(x\) > 0, a, b\)"),
+        (lambda u, x: max(u(x), 0.0), r"tf.maximum\(u\(x\), 0\) in place of max"),
+        (lambda u, x: u(x) - sum(row for row in x), "for the first component"),
+        (lambda u, x: np.zeros((len(x), 1)), "zeros are tf.zeros_like"),
+        (lambda u, x: tf.sin(u), r"write u\(x\), as in tf.sin\(u\(x\)\)"),
+        (lambda u, x: np.sin(u), r"write u\(x\), as in tf.sin\(u\(x\)\)"),
     ],
 )
-def test_errors_of_a_residual_come_with_advice(residual, error):
-    with pytest.raises(error) as caught:
+def test_numpy_and_python_on_a_tensor_get_a_sentence(residual, advice):
+    """With the user's line, and no word of what TensorFlow does inside."""
+    with pytest.raises(InputError, match=f"^[^{{}}]*{advice}") as caught:
         Problem(UNIT, residual).check(MLP(1, 1))
+    words = str(caught.value)
+    assert "symbolic" not in words.lower()
+    assert "a Field" in words or "test_problem.py is: (lambda u, x:" in words
+
+
+def test_errors_of_a_residual_come_with_advice():
+    with pytest.raises(TypeError) as caught:  # in the order of DeepXDE
+        Problem(UNIT, lambda x, u: u(x)).check(MLP(1, 1))
     for advice in ("residual(u, x)", "tf.sin, not np.sin", "tf.where(", "not over tensors"):
         assert advice in caught.value.__notes__[1]
 

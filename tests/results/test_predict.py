@@ -20,7 +20,7 @@ from made_by_hand import (
     trained,
 )
 
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, OutputError
 from sciml_par.results import PredictionElsewhere
 from sciml_par.results.predict import interval_of
 
@@ -96,11 +96,30 @@ def test_points_may_be_given_in_several_ways() -> None:
         ([[1j]], "a list that NumPy does not read as real numbers"),
         (X + 0j, "a ndarray that NumPy does not read as real numbers"),
         (np.zeros((2, 2, 1)), r"\[2, 2, 1\]"),
+        (None, "a NoneType that NumPy does not read as real numbers"),
     ],
 )
 def test_other_points_are_refused(x: Any, said: str) -> None:
     with pytest.raises(InputError, match=rf"expected points x of the shape \[n, 1\].*got {said}"):
         of_this_process(trained(0)).predict(x)
+
+
+def test_a_prediction_is_an_array_to_numpy_and_knows_its_error() -> None:
+    found = of_this_process(trained(0), trained(1)).predict(X)
+    np.testing.assert_array_equal(found - found.mean, np.zeros((150, 1)))
+    exact = np.where(X < 0, found.mean * 1.5, found.mean / 1.25)
+    error, part = found.relative_l2_error, X[:, 0] >= 0
+    assert error(exact, where=part) == pytest.approx(0.25)
+    assert error(exact[:, 0], where=lambda x: x < 0) == pytest.approx(1 / 3)
+    exact[part] = np.nan
+    assert error(lambda x: exact) == pytest.approx(1 / 3)
+    for wrong, said in (
+        ({"exact": np.zeros(7)}, r"exact must have the shape \[150, 1\] at 150 points"),
+        ({"exact": "u"}, "exact must be real numbers"),
+        ({"exact": exact, "where": np.ones(150)}, r"where to be booleans \[150\].*float64"),
+    ):
+        with pytest.raises(InputError, match=f"EnsemblePrediction.relative_l2_error: .*{said}"):
+            error(**wrong)
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, "many", True])
@@ -156,6 +175,37 @@ def test_what_is_not_here_is_asked_for_in_vain_with_a_sentence() -> None:
         of_this_process(trained(0), elsewhere).predict(X)
     with pytest.raises(InputError, match="network of member 1 is not here"):
         of_this_process(trained(0), trained(1, field=None)).predict(X)
+
+
+@pytest.mark.parametrize(
+    ("slip", "said"),
+    [
+        (lambda r: r.save(None), "Result.save: expected a path, as 'runs/heat'; got None"),
+        (lambda r: r.load(5), "Result.load: expected a path, as 'runs/heat'; got 5"),
+        (lambda r: r.write(5), "Result.write: expected a path, as 'runs/heat'; got 5"),
+        (lambda r: r.plot(5), "Result.plot: expected a path, as 'runs/heat'; got 5"),
+        (lambda r: r.plot("u.pong"), "one of the endings .*png.*; got 'u.pong'"),
+        (lambda r: r.plot(title="u", name="u.png"), "there is no argument 'name'"),
+        (lambda r: r.error(), "a value, not a function; write result.error.relative"),
+        (lambda r: r(X), r"not a function of x; write result.predict\(x\).mean"),
+        (lambda r: r.evaluate(X, lambda u, x: u(x)), r"a function f\(u, x\).*got ndarray"),
+        (lambda r: r.save(), r"it is called as Result.save\(directory"),
+    ],
+)
+def test_a_slip_gets_a_sentence(slip: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        slip(of_this_process(trained(0)))
+    with pytest.raises(AttributeError, match=r"the values are result.predict\(x\).mean"):
+        of_this_process(trained(0)).predict(X).numpy()
+
+
+def test_a_figure_goes_to_the_path_that_is_given(tmp_path: Any) -> None:
+    result = of_this_process(trained(0))
+    for name, begins in (("u.png", b"\x89PNG"), ("u.pdf", b"%PDF")):
+        result.plot(tmp_path / name, title="u")
+        assert (tmp_path / name).read_bytes().startswith(begins)
+    with pytest.raises(OutputError, match="cannot write the file"):
+        result.plot(str(tmp_path / "nowhere" / "u.png"))
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])

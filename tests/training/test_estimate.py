@@ -88,7 +88,28 @@ def test_of_quantities_where_a_component_is_not_determined():
     start = Dirichlet(1.0, component=0, on="left")
     result = trained(Problem(Interval(0, 1), equations, conditions=[start], outputs=2), points=20)
     assert result.error.undetermined == ("u2",)
-    assert np.isnan(result.evaluate(lambda u, x: u(x)[:, :1], [[0.5]]).error).all()
+    first, second = (result.evaluate(lambda u, x, c=c: u(x)[:, c : c + 1], [[0.5]]) for c in (0, 1))
+    assert abs(first.mean - np.exp(0.5)) < 3 * first.error and np.isnan(second.error).all()
+
+
+def test_of_quantities_that_a_free_constant_does_not_change():
+    """As a velocity, where only fluxes are given: u is known up to a constant, ∂u/∂x is known."""
+
+    def equation(u: Field, x: tf.Tensor) -> tf.Tensor:
+        return laplacian(u, x) + 9.0 * tf.sin(3.0 * x)
+
+    sides = [Neumann(-3.0, on="left", name="a"), Neumann(3.0 * np.cos(3.0), on="right", name="b")]
+    problem = Problem(Interval(0, 1), equation, conditions=sides)
+    result = trained(problem, network=partial(RandomFeatures, features=12), points=60)
+    x = np.linspace(0, 1, 21)
+    slope = result.evaluate(lambda u, x: derivative(u, x, 0), x)
+    true = slope.mean[:, 0] - 3.0 * np.cos(3.0 * x)
+    assert np.linalg.norm(slope.error) == pytest.approx(np.linalg.norm(true), rel=0.3)
+    assert not result.error.known and "do not determine the solution" in result.error.reason
+    assert np.isnan(result.predict(x).error).all()
+    assert np.isnan(result.evaluate(lambda u, x: u(x) ** 2, x).error).all()
+    with pytest.raises(InputError, match="do not determine"):
+        result.error.field(x)
 
 
 @pytest.mark.ranks(most=1, reason="files are those of one process")

@@ -338,6 +338,13 @@ def test_points_that_are_coupled_are_refused() -> None:
         trained(problem)
 
 
+@once
+def test_derivatives_that_windows_do_not_have_are_refused() -> None:
+    equation = Problem(Box([0, 0], [1, 1]), lambda u, x: derivative(u, x, 0, 0, 0) - 1)
+    with pytest.raises(InputError, match="of order 3, and its windows have those of order two"):
+        trained(equation)
+
+
 def by_levenberg_marquardt(problem: Problem, solver: str, parts: Any, points: Any) -> Result:
     network = Windows(partial(MLP, width=5, depth=2), parts=parts)
     method = LevenbergMarquardt(solver=solver)

@@ -22,14 +22,6 @@ class Moved(BuiltModel):
     """u(x) = N(x − s) of a network N, with s: [d] a variable that no training changes.
 
     Slabs of time that differ in s alone are the same computation, so that one program serves all.
-
-    Parameters
-    ----------
-    network : Keras 3 model
-    inputs, outputs : int
-        Its numbers of inputs and outputs.
-    shift : sequence of d numbers
-        s.
     """
 
     sees_scaled_inputs = False
@@ -96,17 +88,7 @@ class InSlabs(BuiltModel):
     """u(x) = N_k((x − c_k) f_k) for t_k < t ≤ t_{k+1}, with t the last coordinate of x.
 
     At a time between two slabs the earlier one answers; before the first and after the last slab,
-    these do.
-
-    Parameters
-    ----------
-    networks : K Keras 3 models
-    inputs, outputs : int
-        Their numbers of inputs and outputs.
-    times : sequence of K − 1 numbers
-        The times between the slabs, increasing.
-    centers, factors : [K, d]
-        c and f.
+    these do. times : between the slabs, K − 1 increasing numbers; centers, factors : c, f, [K, d].
     """
 
     sees_scaled_inputs = False
@@ -132,10 +114,11 @@ class InSlabs(BuiltModel):
         self._inner = [as_network(each, *sizes, dtype=dtype) for each in self.networks]
         counts = [len(each.trainable_variables) for each in self._inner]
         self._parts = [slice(*ends) for ends in pairwise(accumulate(counts, initial=0))]
-        self._groups: dict[Any, list[int]] = {}
+        groups: dict[Any, list[int]] = {}
         for k, (network, f) in enumerate(zip(self._inner, self._factors, strict=True)):
             shapes = tuple(tuple(v.shape) for v in network.trainable_variables)
-            self._groups.setdefault((network.key, shapes, tuple(f.tolist())), []).append(k)
+            groups.setdefault((network.key, shapes, tuple(f.tolist())), []).append(k)
+        self._groups = list(groups.values())
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -169,7 +152,7 @@ class InSlabs(BuiltModel):
         later = x[:, -1:] > tf.constant(self._times, x.dtype)
         slab = tf.reduce_sum(tf.cast(later, tf.int32), axis=1)
         found: tuple[Any, ...] = ()
-        for members in self._groups.values():
+        for members in self._groups:
             found = self._of_group(members, parameters, x, slab, of_network, found)
         return found
 

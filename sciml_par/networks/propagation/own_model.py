@@ -19,6 +19,18 @@ class BuiltModel(Interpreted, keras.Model):
     def build(self, input_shape: Any) -> None:
         self.built = True
 
+    def export(
+        self,
+        filepath: Any,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Export as Keras does, without the call by which Keras would learn the shape [n, d]."""
+        points = [keras.InputSpec(dtype=self.input_dtype, shape=(None, self.input_size))]
+        super().export(filepath, format, verbose, input_signature or points, **kwargs)
+
 
 class OwnModel(BuiltModel):
     """A Keras model whose weights exist from construction on."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._files import checked_path
 from sciml_par._optional import needed
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
@@ -21,7 +22,7 @@ _NAMED = 5
 def read_columns(path: str | Path, *, where: str, **wanted: Any) -> tuple[Array, Array, Any]:
     """Return points [n, d], values [n, c] and their deviations; see `Observations.from_file`."""
     try:
-        return _columns(Path(path), **wanted)
+        return _columns(checked_path(path, "path"), **wanted)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

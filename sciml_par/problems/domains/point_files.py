@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._files import checked_path
 from sciml_par.errors import InputError
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -21,7 +22,7 @@ def read_points(path: str | Path) -> tuple[Arrays, tuple[str, ...] | None]:
 
     That of a .csv or .npy file is called "x".
     """
-    file = Path(path)
+    file = checked_path(path, "points")
     if file.suffix.lower() not in _SUFFIXES:
         raise InputError(
             f"{file}: points are read from files that end in {', '.join(_SUFFIXES)}; save them "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import random
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,14 +23,29 @@ from sciml_par.problems.fields import answers as _given
 from sciml_par.problems.fields.field import Field, Key, cache_key
 from sciml_par.problems.fields.plan import Coefficients, Plan, Request, as_matrices
 
+_KNOWN_VALUES = (
+    "Known values in NumPy are the data= of a Residual, the value of a condition, or those of "
+    "Observations(x, values, operator=f)."
+)
 _WHAT_IS_TRIED = (
     "Residuals, conditions and the ansatz are run once, for all points together, before training: "
     "write def residual(u, x) or ansatz(u, x), where u is a function of x. They are made of "
     "TensorFlow operations: write tf.sin, not np.sin or math.sin, and tf.where(x[:, :1] > 0, a, b) "
-    "in place of `if`; loop over known numbers, as range(3), not over tensors. Known values in "
-    "NumPy are the data= of a Residual, the value of a condition, or those of Observations(x, "
-    "values, operator=f)."
+    f"in place of `if`; loop over known numbers, as range(3), not over tensors. {_KNOWN_VALUES}"
 )
+_REMEDY = (
+    "tf.sin(u(x)) in place of np.sin(u(x)) or math.sin(u(x)), tf.concat([a, b], axis=1) in place "
+    "of np.concatenate, and derivative(u, x, 0) in place of np.gradient; leave out float, "
+    "np.array, .numpy() and .T"
+)
+_NO_VALUES = "a Field is a function of points"
+_REMEDIES = {
+    ("bool",): "tf.where(u(x) > 0, a, b) in place of `if`, and tf.maximum(u(x), 0) in place of max",
+    ("Iterating", "len is not"): "u(x)[:, :1] for the first component; the number of points is "
+    "tf.shape(x)[0], and zeros are tf.zeros_like(x[:, :1])",
+}
+"""What to write, by words of what is said of a symbolic tensor."""
+_PACKAGES = ("sciml_par", "tensorflow", "keras", "numpy", "scipy")
 
 
 def record(residual: Callable[..., Any], field: Field, *arrays: Any) -> Plan:
@@ -129,13 +147,37 @@ def _random_state() -> tuple[Any, ...]:
 
 
 def _explain(error: Exception, context: str) -> None:
+    """Raise what NumPy, Python or TensorFlow say of symbolic tensors in our words, or add notes."""
+    said = str(error)
+    if isinstance(error, InputError):
+        pass
+    elif _NO_VALUES in said:  # TensorFlow wraps it
+        raise InputError(said[said.index(_NO_VALUES) :]) from error
+    elif "symbolic" in said.lower() and "not callable" not in said:
+        remedies = (text for words, text in _REMEDIES.items() if any(w in said for w in words))
+        raise InputError(
+            f"NumPy or Python computes with u or x {context or 'in a function'}, which have "
+            f"no values yet: it is run once, for all points together, before the first step"
+            f"{_line_of(error)}. Write {next(remedies, _REMEDY)}. {_KNOWN_VALUES}"
+        ) from error
     if context:
         error.add_note(f"Raised {context}.")
     # So says tf.function where a variable is made while it runs.
-    if isinstance(error, ValueError) and "singleton tf.Variables" in str(error):
+    if isinstance(error, ValueError) and "singleton tf.Variables" in said:
         raise InputError(f"a tf.Variable is made {context}. {UNKNOWNS_REMEDY}") from error
     if not isinstance(error, InputError):
         error.add_note(_WHAT_IS_TRIED)
+
+
+def _line_of(error: Exception) -> str:
+    """Return the last line of the user's that raised an error, as a part of a sentence."""
+    found = ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _PACKAGES:
+            file = frame.f_code.co_filename
+            code = linecache.getline(file, number).strip() or "not a line of a file"
+            found = f"; line {number} of {Path(file).name} is: {code}"
+    return found
 
 
 class _Recorder(Field):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.functions import refuse_trainable
@@ -126,6 +127,12 @@ class Term:
     def with_points(self, points: Callable[..., Arrays]) -> Term:
         """Return the same term at other points (local)."""
         return replace(self, points=points)
+
+    @property
+    def order(self) -> int:
+        """The highest order of derivatives in the plans that are known, from 2 on."""
+        requests = [request for plan, _ in self._known.values() for request in plan]
+        return max([2, *(order_of(each) for request in requests for each in request.higher)])
 
     @property
     def is_shifted(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._files import write_text, write_whole
+from sciml_par._files import put_file, write_text
 from sciml_par._optional import needed
 from sciml_par.errors import InputError, OutputError
 from sciml_par.results.exports.sampled import Sampler, dataframe, dataset, nodes_of
@@ -42,15 +42,15 @@ def write_solution(
     _check_free(path, overwrite=overwrite)
     if suffix == ".csv":
         frame = dataframe(sampler, _points(sampler, on))
-        _put(path, lambda draft: frame.to_csv(draft, index=False))
+        put_file(path, lambda draft: frame.to_csv(draft, index=False))
     elif suffix == ".nc":
         grid = dataset(sampler, 50 if on is None else on, domain)
-        _put(path, grid.to_netcdf)
+        put_file(path, grid.to_netcdf)
     elif suffix == ".pvd":
         _write_series(sampler, path, on, times, domain, overwrite=overwrite)
     else:
         mesh = _filled(sampler, _Places(sampler, on, domain, last=None), None)
-        _put(path, mesh.write)
+        put_file(path, mesh.write)
     return path
 
 
@@ -174,7 +174,7 @@ def _write_series(
         _check_free(path.parent / name, overwrite=overwrite)
     for name, time in zip(names, moments, strict=True):
         mesh = _filled(sampler, places, time)
-        _put(path.parent / name, mesh.write)
+        put_file(path.parent / name, mesh.write)
     rows = "".join(
         f'    <DataSet timestep="{time!r}" file={quoteattr(name)}/>\n'
         for name, time in zip(names, moments, strict=True)
@@ -207,10 +207,3 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
         )
     if not path.parent.is_dir():
         raise OutputError(f"Result.write: the folder {path.parent} does not exist.")
-
-
-def _put(path: Path, write: Callable[[Path], Any]) -> None:
-    try:
-        write_whole(path, write)
-    except OSError as error:
-        raise OutputError(f"cannot write the file {path}: {error.strerror or error}.") from None

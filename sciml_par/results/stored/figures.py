@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._files import put_file
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.bands import plot_bands
 from sciml_par.evaluation.figures.bodies import in_space, plot_body
@@ -22,7 +23,7 @@ from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.planes import plot_flow, vector_of
 from sciml_par.evaluation.figures.predictions import plot_predictions
-from sciml_par.evaluation.figures.save import save_figure
+from sciml_par.evaluation.figures.save import DOTS_PER_INCH, save_figure
 from sciml_par.evaluation.figures.scatters import can_be_scattered
 from sciml_par.evaluation.figures.slices import (
     in_plane_and_time,
@@ -58,14 +59,8 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
 
     Histories of a single record, as of a solution without steps, are not drawn.
 
-    Each unknown function of one or two inputs, or with a known truth, has a separate figure. A
-    single member with a strategy of weights has a figure of these weights. In more than two
-    dimensions, there are the loss and, if an exact solution or an estimated error is known, the
-    predicted over the exact values and the estimated error. A field over space and time also has
-    slices or maps at several times, a vector field in the plane, such as a velocity, streamlines,
-    and a field in space the body, cut open. A field in windows whose error is known has these
-    windows and the error in each of them. A single member whose data have known errors has
-    bands, and intervals of the unknowns in pairs.
+    Others follow where there is something to show: unknown functions, weights, times, streamlines,
+    bodies, windows, bands and pairs of unknowns.
     """
     labels = labels_of(members, mode=mode)
     if any(len(member.losses) > _FEW for member in members):
@@ -110,6 +105,17 @@ def figure_of(members: Sequence[Member], *, mode: str, title: str | None) -> Any
         f"Result.plot: a figure has no room for {drawn[0].dimension} coordinates; draw "
         f"result.predict(x) at points of a line or a plane."
     )
+
+
+def write_figure(figure: Any, path: Path) -> None:
+    """Write one figure to a file; its ending is the format."""
+    known, ending = figure.canvas.get_supported_filetypes(), path.suffix[1:].lower()
+    if ending not in known:
+        raise InputError(
+            f"Result.plot: expected a file with one of the endings {', '.join(sorted(known))}; got "
+            f"{path.name!r}."
+        )
+    put_file(path, lambda draft: figure.savefig(draft, dpi=DOTS_PER_INCH))
 
 
 def html_of(members: Sequence[Member], text: str, *, mode: str) -> str:

@@ -36,17 +36,15 @@ def claim_numbered_folder(directory: Path) -> Path:
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         for number in count(1):
-            candidate = directory if number == 1 else _numbered(directory, number)
+            candidate = (
+                directory if number == 1 else (directory.with_name(f"{directory.name}-{number}"))
+            )
             with contextlib.suppress(FileExistsError):
                 candidate.mkdir()
                 return candidate
     except OSError as error:
         raise _cannot_write(directory, error) from None
     raise AssertionError("count() does not end")
-
-
-def _numbered(directory: Path, number: int) -> Path:
-    return directory.with_name(f"{directory.name}-{number}")
 
 
 def _make_and_try(directory: Path) -> None:

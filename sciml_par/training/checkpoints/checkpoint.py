@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sciml_par._checks import checked_integer
+from sciml_par._files import checked_path
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
 from sciml_par.results.stored.folder import CHECKPOINT
@@ -37,8 +38,7 @@ class Checkpoint(ByName):
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | os.PathLike):
-            raise InputError(f"Checkpoint: expected the name of a folder; got {self.folder!r}.")
+        checked_path(self.folder, "Checkpoint: folder")
         if self.every is not None:
             every = checked_integer(self.every, "Checkpoint: every", least=1)
             object.__setattr__(self, "every", every)

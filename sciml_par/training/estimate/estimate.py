@@ -20,15 +20,15 @@ from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
 from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
 from sciml_par.training.estimate.side_by_side import (
-    Ended,
     Solved,
     in_order,
     solve_side_by_side,
 )
 from sciml_par.training.estimate.two_solutions import sizes_of
-from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_functions
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.evaluate import in_time
+from sciml_par.training.outcome.together import Ended, EndedError
 
 Array = npt.NDArray[Any]
 
@@ -51,6 +51,9 @@ _ALIKE = 0.5
 """The relative difference up to which two corrections are called alike."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
+_UNCHANGED, _JUDGED = 1e-3, 200
+"""The change of a quantity by free functions, relative to that by others, up to which it is
+determined, and the points at which that is judged."""
 OF_ZERO = "u = 0 satisfies the equation and all conditions."
 ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
@@ -81,19 +84,11 @@ def estimate_error(
     better: Callable[[], Corrected] | None = None,
     ended: Ended | None = None,
 ) -> ErrorEstimate:
-    """Return the estimated error of a member that all ranks have trained (collective).
+    """Return the estimated error of a member with parameters `kept`, [p] (collective).
 
-    Parameters
-    ----------
-    problem : as it was trained, with its weights and input scaling.
-    setup : the member, whose network has the weights that are kept.
-    kept : its parameters, [p].
-    prediction : of the member, at the evaluation points.
-    suitable : kinds and number of features that are known to suit the solution; by default many
-        are tried.
+    suitable : kinds and number of features that suit the solution; by default many are tried.
     better : makes a correction that resolves more (collective). Features then tell only whether the
         solution is determined.
-    ended : returns the signal by which this rank is asked to end, if any, which cuts the estimate.
     """
     began, m = time.perf_counter(), problem.outputs
     why = _obstacle(problem)
@@ -103,13 +98,23 @@ def estimate_error(
         found, converges = _corrections(
             problem, setup, kept, seed=seed, world=world, suitable=suitable, ended=ended
         )
-        free = free_components(found[0], world.communicator)
-        if len(free) == m:
-            seconds = time.perf_counter() - began
-            return ErrorEstimate.not_known(m, UNDETERMINED, seconds=seconds)
+        free = free_functions(found[0], world.communicator)
         corrected: list[Corrected] = [*found] if better is None else [better()]
-        error = estimate_by(corrected, problem, prediction, began, free, converges=converges)
-        return replace(error, undetermined=tuple(problem.output_names[each] for each in free))
+        if len(free.components) == m:
+            seconds, q = time.perf_counter() - began, _reliability(corrected[0])
+            error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
+            known = Correction(corrected[0], found[0], free) if q >= KNOWN else None
+            return replace(error, evaluate=known)
+        error = estimate_by(
+            corrected, problem, prediction, began, free.components, converges=converges
+        )
+        if error.evaluate is not None and free.components:
+            error = replace(error, evaluate=Correction(corrected[0], found[0], free))
+        names = tuple(problem.output_names[each] for each in free.components)
+        return replace(error, undetermined=names)
+    except EndedError as error:
+        seconds = time.perf_counter() - began
+        return ErrorEstimate.not_known(m, f"its estimate was cut: {error}", seconds=seconds)
     except Exception as error:  # a training of days is not to be lost for its estimate
         alike = isinstance(error, SciMLParError)  # these are raised on all ranks or on none
         if not alike and world.communicator.size > 1:
@@ -247,6 +252,9 @@ class Correction:
     """e(x), the difference of the fields with the parameters before and after the step."""
 
     solved: Corrected
+    open: Solved | None = None
+    free: Free | None = None
+    """Of `open`, what functions can be added to: quantities that these change are not known."""
 
     def __call__(self, x: Array) -> Array:
         """Return e at x: [n, d] -> [n, m]."""
@@ -255,7 +263,20 @@ class Correction:
     def quantity(self, f: Callable[..., Any], x: Array) -> Array:
         """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k]."""
         before, after = self.solved.solution(self.solved.start), self.solved.solution()
-        return after.quantity(f, x) - before.quantity(f, x)
+        e = after.quantity(f, x) - before.quantity(f, x)
+        return e if self._determines(f, x[:: len(x) // _JUDGED + 1]) else np.full_like(e, math.nan)
+
+    def _determines(self, f: Callable[..., Any], x: Array) -> bool:
+        """Return whether free functions change f(u, x) far less than other ones of their size."""
+        if self.open is None or self.free is None:
+            return True
+        theta, solution = self.open.end, self.open.solution
+        u = solution(theta).quantity(f, x)
+        free, usual = (
+            [np.linalg.norm(solution(theta + each).quantity(f, x) - u) for each in changes]
+            for changes in (self.free.changes, self.free.usual)
+        )
+        return not max(free, default=0.0) > _UNCHANGED * max(usual)
 
     def corrected(self, x: Array) -> Array:
         """Return u + e at x: [n, d] -> [n, m]."""

@@ -24,7 +24,7 @@ from sciml_par.training.optimizers.least_squares.least_squares import (
     least_squares,
 )
 from sciml_par.training.optimizers.least_squares.on_host import threads
-from sciml_par.training.outcome.together import together
+from sciml_par.training.outcome.together import Ended, check_ended, together
 from sciml_par.training.points.feed import Batch
 
 Array = npt.NDArray[Any]
@@ -98,16 +98,24 @@ class GaussNewton:
         return theta
 
     def solve(
-        self, theta: Array, batch: Batch, steps: int, *, held: bool = False
+        self,
+        theta: Array,
+        batch: Batch,
+        steps: int,
+        *,
+        held: bool = False,
+        ended: Ended | None = None,
     ) -> tuple[Array, int, LastStep]:
         """Return θ: [p] after so many steps, their number, and the last one (collective).
 
-        After fewer, if the loss falls no further. held : whether unknowns stay as they are.
+        After fewer, if the loss falls no further. held : whether unknowns stay as they are. ended :
+        asked before each step, which then raises `EndedError`.
         """
         self._trace_once(theta, batch)
         loss, little, made = self._loss(theta, batch), 0, 0
         step = LastStep(np.zeros_like(theta), 1.0)
         while made < steps:
+            check_ended(ended, self._communicator)
             before, made = loss, made + 1
             theta, loss, step = self._step(theta, batch, before, held)
             # Whole steps that gain little have come to rounding, or to what the features can.

@@ -20,6 +20,7 @@ from sciml_par.training.estimate.by_window import error_by_window, shares_of
 from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.outcome.evaluate import Solution
+from sciml_par.training.outcome.together import Ended, check_ended
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import prepare
@@ -84,6 +85,7 @@ def corrected_in_windows(
     *,
     seed: int,
     world: World,
+    ended: Ended | None = None,
 ) -> InWindows:
     """Return the correction of a network in windows of all ranks (collective).
 
@@ -97,8 +99,10 @@ def corrected_in_windows(
     given = inner["scale"]
     richer["scale"] = None if given is None else factor**0.5 * given
     method = LeastSquares() if solved_by is None else LeastSquares(solver=solved_by.solver)
+    check_ended(ended, world.communicator)
     prepared = _prepared(setup, richer, points, method, seed=seed, world=world)
     solver, batch, stack, unseen = prepared
+    check_ended(ended, world.communicator)
     start = stack.parameters[0].copy()
     known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
     if len(known):

@@ -18,10 +18,10 @@ from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.estimate.estimate import KINDS, Correction, estimate_error
-from sciml_par.training.estimate.side_by_side import Ended
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.outcome import Outcome
+from sciml_par.training.outcome.together import Ended
 from sciml_par.training.preparation.preparation import Preparation
 
 _FEATURES = 300
@@ -107,7 +107,7 @@ def _estimated(
         corrected: list[Any] = []
 
         def better() -> Any:
-            corrected.append(correct(seed=seed, world=world))
+            corrected.append(correct(seed=seed, world=world, ended=ended))
             return corrected[0]
 
         features = ([KINDS[0]], _FEATURES)

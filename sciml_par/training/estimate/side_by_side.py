@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
@@ -25,7 +24,7 @@ from sciml_par.training.members.stack import MemberSetup, Stack
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.evaluate import Solution
-from sciml_par.training.outcome.together import together
+from sciml_par.training.outcome.together import Ended, together
 from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.points.points import Points
@@ -33,7 +32,6 @@ from sciml_par.training.preparation.preparation import Preparation, prepare
 
 Array = npt.NDArray[Any]
 Function = Callable[[Array], Array]
-Ended = Callable[[], str | None]
 
 _SEED, _CUTOFF = 613, 1e-12
 _MOST_OPERATIONS = 1e10
@@ -41,17 +39,9 @@ _MOST_OPERATIONS = 1e10
 
 @dataclass(frozen=True)
 class Solved:
-    """One of the networks, solved for.
+    """One of the networks, solved for from parameters `start` to `end`, [p].
 
-    Attributes
-    ----------
-    number : that of its kind.
-    setup, stack : its member of the training, and the computation that it was part of.
-    method, batch : what solved for it, and the points on this rank.
-    start, end : its parameters before and after, [p].
-    before, after : the loss at unseen points with them; NaN where there are none.
-    of_zero : the loss at unseen points of a network of zeros, or at the start if it is not finite.
-    steps, last : how many were made, and the last one.
+    before, after, of_zero : the loss at unseen points with them, and of a network of zeros.
     """
 
     number: int
@@ -80,7 +70,9 @@ class Solved:
 
     def network_values(self, x: Array) -> Array:
         """Return the values of the network itself at x: [n, d] -> [n, m] (local)."""
-        return _own_values(self.stack, self.end, x)
+        network, theta = self.stack.network, self.stack.layout.unflatten(tf.constant(self.end))
+        own, *_ = network.parts(theta)
+        return np.asarray(network.apply(own, tf.constant(x, self.end.dtype)).numpy(), np.float64)
 
     def solution(self, theta: Array | None = None) -> Solution:
         """Return u, by default after the solution (local)."""
@@ -103,19 +95,8 @@ def solve_side_by_side(
 ) -> list[Solved]:
     """Solve for all candidates by `LeastSquares` on all ranks together (collective).
 
-    Parameters
-    ----------
-    known : the parameters behind those of the network itself to begin with, of unknown functions
-        and unknowns; by default their own.
-    like : a solution with other features to begin with. From zeros, Gauss–Newton steps may end in
-        another minimum, or take many steps more.
-    start : u at x: [n, d] -> [n, m], to begin with where there is no other solution.
-    ended : returns the signal by which this rank is asked to end, if any.
-
-    Raises
-    ------
-    TrainingError
-        A rank was asked to end; on all ranks.
+    known : the parameters of unknown functions and unknowns to begin with, [q].
+    like, start : a solution, or u at x: [n, d] -> [n, m], to begin with.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
     undivided = not _rows_are_divided(candidates, problem.outputs, everyone.size)
@@ -157,12 +138,9 @@ def solve_side_by_side(
 
 
 def _rows_are_divided(candidates: Candidates, outputs: int, ranks: int) -> bool:
-    """Return whether the ranks share the points of each candidate, instead of the candidates.
-
-    A candidate alone on its rank has the digits that it has on one rank. Its rows are divided only
-    where a QR factorization (5 q³ operations with 2.5 q rows) takes longer than a trace of the
-    equations, and there are too few candidates for all ranks.
-    """
+    """Return whether the ranks share the points of each candidate, instead of the candidates."""
+    # A candidate alone on its rank has the digits that it has on one rank. Its rows are divided
+    # where there are fewer than ranks and QR factors (5 q³ operations) take longer than a trace.
     q = candidates.features * outputs
     return ranks > 1 and len(candidates.kinds) < ranks and 5.0 * q**3 > _MOST_OPERATIONS
 
@@ -231,8 +209,7 @@ def _ends(
         starts = [method.begin(theta, batch, steps, given=begun) for theta in starts]
     made = []
     for theta in starts:
-        _check_ended(ended, ready.group)
-        made.append(method.solve(theta, batch, steps))
+        made.append(method.solve(theta, batch, steps, ended=ended))
     part = replace(stack, setups=tuple(stack.setups[j] for j in numbers))
     before, after = (
         at_other_points([part], [thetas], points, settings=ready.settings, group=ready.group)[0]
@@ -252,18 +229,6 @@ def _ends(
             starts, made, before, after, strict=True
         )
     ]
-
-
-def _check_ended(ended: Ended | None, everyone: Communicator) -> None:
-    """Raise on all ranks if one of them is asked to end (collective)."""
-    asked = everyone.allgather_object(ended()) if ended is not None else []
-    for signal in filter(None, asked):
-        raise TrainingError(f"{signal} has ended it.")
-
-
-def _own_values(stack: Stack, theta: Array, x: Array) -> Array:
-    own, *_ = stack.network.parts(stack.layout.unflatten(tf.constant(theta)))
-    return np.asarray(stack.network.apply(own, tf.constant(x, theta.dtype)).numpy(), np.float64)
 
 
 def _fit(stacks: Sequence[Stack], function: Function, points: Points) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,19 @@ UNDETERMINED = (
 )
 
 
-def free_components(solved: Solved, communicator: Communicator) -> tuple[int, ...]:
-    """Return the components to which functions can be added without a residual (collective).
+class Free(NamedTuple):
+    """Components to which functions can be added without a residual.
+
+    changes, usual : of the parameters, which add such and other smooth functions, [J, p], [K, p].
+    """
+
+    components: tuple[int, ...]
+    changes: Array
+    usual: Array
+
+
+def free_functions(solved: Solved, communicator: Communicator) -> Free:
+    """Return the functions that can be added to a solution without a residual (collective).
 
     With J the derivatives of all residuals by the c_j of u = Σ c_j φ_j, and g smooth functions,
 
@@ -44,12 +55,14 @@ def free_components(solved: Solved, communicator: Communicator) -> tuple[int, ..
     x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
     factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
 
-    def free_on_root() -> tuple[int, ...]:
+    def free_on_root() -> Free:
         with threads(1):
             values = _values_by_parameters(solved, x, factor.shape[1])
             smooth = smooth_functions(solved.setup.problem, x)
             changes = partial(_changes, solved, x=x)
-            return free_of(factor, values, smooth, _outputs(solved), changes)
+            parts = _free_parts(factor, values, smooth, _outputs(solved), changes)
+            found, added, fitted = parts
+            return Free(found, *(solved.method.spread(c.T) for c in (added, fitted)))
 
     return communicator.on_root(free_on_root)
 
@@ -59,14 +72,16 @@ def free_of(
 ) -> tuple[int, ...]:
     """Return the components of which a smooth function has a large free share (local).
 
-    Parameters
-    ----------
-    factor : R of J, [q, q].
-    values : φ_j at points, [n k, q].
-    smooth : g there, [n k, K k], as `smooth_functions` returns it.
-    outputs : k, of the network.
+    factor : R of J, [q, q]; values : φ_j at points, [n k, q]; smooth : g there, [n k, K k];
     changes : gives the size of the change of each component of u, c: [q, K] -> [K, m].
     """
+    return _free_parts(factor, values, smooth, outputs, changes)[0]
+
+
+def _free_parts(
+    factor: Array, values: Array, smooth: Array, outputs: int, changes: Callable[[Array], Array]
+) -> tuple[tuple[int, ...], Array, Array]:
+    """Return these components, and coefficients of the free functions and of all smooth ones."""
     from scipy.linalg import lstsq
 
     fitted = lstsq(values, smooth, cond=1e-10, lapack_driver="gelsy")[0]
@@ -74,7 +89,7 @@ def free_of(
     # Of each output alone, which may have other units than the rest.
     usual = np.median(residuals.reshape(-1, outputs), axis=0)
     if not usual.max() > 0:
-        return tuple(range(changes(fitted).shape[1]))
+        return tuple(range(changes(fitted).shape[1])), fitted, fitted
     usual[usual < _NOTHING * usual.max()] = usual.max()
     delta = _SMALL * np.tile(usual, len(values) // outputs)[:, None]
     rows = np.vstack([factor, delta * values])
@@ -85,8 +100,9 @@ def free_of(
     free, whole = changes(found), changes(fitted)
     # A function of one component may change another one, in other units, by little of it.
     about = whole > _SMALL * whole.max(axis=0)
-    shares = np.divide(free, whole, out=np.zeros_like(free), where=about).max(axis=0)
-    return tuple(int(component) for component in np.flatnonzero(shares > _FREE))
+    shares = np.divide(free, whole, out=np.zeros_like(free), where=about)
+    components = np.flatnonzero(shares.max(axis=0) > _FREE)
+    return tuple(map(int, components)), found[:, (shares > _FREE).any(axis=1)], fitted
 
 
 def _changes(solved: Solved, c: Array, x: Array) -> Array:

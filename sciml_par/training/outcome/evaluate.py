@@ -59,6 +59,7 @@ def prediction_of(
     if problem.exact is not None:
         # It need not be known, or finite, anywhere else.
         u_exact[inside] = problem.exact(x[inside])
+        u_exact[~problem.means(x)] = np.nan
     return Prediction(
         "prediction",
         x,

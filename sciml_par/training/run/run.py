@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -110,18 +109,14 @@ def bring_together(state: State, step: int, group: Communicator) -> tuple[State,
     """
     leaves = fused_broadcast(tf.nest.flatten(state), 0, communicator=group)
     together = tf.nest.pack_sequence_as(state, leaves)
-    mine = _relative_distance(state.parameters.numpy(), together.parameters.numpy())
-    distances = group.allgather_object(mine)
+    exact = together.parameters.numpy().astype(np.float64)
+    apart = float(np.linalg.norm(state.parameters.numpy() - exact))
+    distances = group.allgather_object(apart / max(float(np.linalg.norm(exact)), 1e-300))
     worst = float(np.max(distances))  # which a NaN passes through
     limit = float(np.sqrt(np.finfo(together.parameters.numpy().dtype).eps))
     if not worst <= limit:
         raise TrainingError(_parted(distances, limit, step))
     return together, worst
-
-
-def _relative_distance(weights: Any, reference: Any) -> float:
-    exact = reference.astype(np.float64)
-    return float(np.linalg.norm(weights - exact)) / max(float(np.linalg.norm(exact)), 1e-300)
 
 
 def _parted(distances: list[float], limit: float, step: int) -> str:

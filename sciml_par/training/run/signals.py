@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ from types import FrameType
 from sciml_par._stderr import write_error
 from sciml_par._terminal import CellLine
 from sciml_par.parallel.groups.world import World
-from sciml_par.results.member import SIGNALS
+from sciml_par.results.member import SIGNALS, WALL_TIME
 from sciml_par.training.run.meeting import Watcher
 
 _INTERRUPTED = 128 + signal.SIGINT
@@ -24,15 +25,21 @@ _END = b"\0"
 
 
 class SignalWatcher(Watcher):
-    """Ask all ranks to stop when this one has received a signal."""
+    """Ask all ranks to stop when this one has received a signal.
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    outer : that of the call in which this one is, whose signals and time limit count as well.
+    until : the time by `time.monotonic` from which it asks for the end.
+    """
+
+    def __init__(self, world: World, outer: Watcher | None = None, until: float = math.inf) -> None:
+        self._world, self._outer, self._until = world, outer, until
         self._first: str | None = None
         self._interrupted = float("inf")
 
     def stop(self) -> str | None:
-        return self._first
+        outer = None if self._outer is None else self._outer.stop()
+        late = WALL_TIME if time.monotonic() >= self._until else None
+        return self._first or outer or late
 
     def received(self, number: int) -> None:
         """Take note of a signal.
@@ -57,17 +64,30 @@ class SignalWatcher(Watcher):
 
 
 @contextlib.contextmanager
-def signals_caught(world: World) -> Iterator[SignalWatcher]:
+def signals_caught(world: World, *, until: float = math.inf) -> Iterator[SignalWatcher]:
     """Yield a watcher of the signals that this rank receives meanwhile.
 
     Only the main thread catches signals. Signals that the program ignores or handles are left to
     it.
     """
-    watcher = SignalWatcher(world)
+    key = f"signals in thread {threading.get_ident()}"
+    outer = world.kept.get(key)
+    world.kept[key] = SignalWatcher(world, outer, until)
+    try:
+        with _handlers(world.kept[key]):
+            yield world.kept[key]
+    finally:
+        world.kept[key] = outer
+
+
+@contextlib.contextmanager
+def _handlers(watcher: SignalWatcher) -> Iterator[None]:
     here = threading.current_thread() is threading.main_thread()
-    numbers = [getattr(signal, name) for name in SIGNALS if here and _is_free(name)]
+    free = signal.SIG_DFL, signal.default_int_handler
+    numbers = [getattr(signal, name) for name in SIGNALS if here]
+    numbers = [number for number in numbers if signal.getsignal(number) in free]
     if not numbers:
-        yield watcher
+        yield
         return
     # Python runs handlers between instructions, and a rank may be in a collective for long. The
     # number of a signal is written to a pipe at once, which a thread reads.
@@ -80,7 +100,7 @@ def signals_caught(world: World) -> Iterator[SignalWatcher]:
     pipe_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     before = {number: signal.signal(number, _do_nothing) for number in numbers}
     try:
-        yield watcher
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -89,11 +109,6 @@ def signals_caught(world: World) -> Iterator[SignalWatcher]:
         thread.join()
         os.close(reading)
         os.close(writing)
-
-
-def _is_free(name: str) -> bool:
-    handler = signal.getsignal(getattr(signal, name))
-    return handler in (signal.SIG_DFL, signal.default_int_handler)
 
 
 def _read(pipe: int, watcher: SignalWatcher, numbers: Sequence[int]) -> None:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from sciml_par._files import checked_path
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.problems.unknowns.unknowns import names_of_numbers, numbers_of
 from sciml_par.training.loop.course import Course
 from sciml_par.training.run.callbacks import Callback, Progress
@@ -26,9 +26,7 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        if not isinstance(folder, str | os.PathLike):
-            raise InputError(f"TensorBoard: expected the name of a folder; got {folder!r}.")
-        self._folder = Path(folder)
+        self._folder = checked_path(folder, "TensorBoard: folder")
         self._writers: dict[int, Any] = {}
         self._written: dict[tuple[int, ...], int] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.side_by_side import in_order
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.outcome.together import EndedError
 from sciml_par.training.solving.ladder import Ladder
 
 _KINDS: tuple[Kind, ...] = (("sin", 6.0), ("sin", 12.0), ("sin", 24.0), ("tanh", 8.0))
@@ -30,7 +31,10 @@ def climb_by_corrections(ladder: Ladder) -> str | None:
             return None
         ladder.doing("correcting the solution")
         candidates = Candidates(_KINDS, _FEATURES, ladder.drawn, base)
-        number = in_order(ladder.solved(candidates))[0].number
+        try:
+            number = in_order(ladder.solved(candidates))[0].number
+        except EndedError:
+            return "time is up"
         activation, scale = candidates.kinds[number]
         corrected = ladder.run(
             network=candidates.only(number),

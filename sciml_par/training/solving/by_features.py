@@ -20,8 +20,9 @@ from sciml_par.training.estimate.estimate import (
 )
 from sciml_par.training.estimate.side_by_side import Solved, in_order
 from sciml_par.training.estimate.two_solutions import Difference
-from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_components
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_functions
 from sciml_par.training.optimizers.keep import Keep
+from sciml_par.training.outcome.together import EndedError
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of, useless_text, with_error
 
 _KINDS: tuple[Kind, ...] = tuple(
@@ -55,14 +56,7 @@ _RICHER = {40: 300, 100: 300}
 
 @dataclass(frozen=True)
 class _Stage:
-    """The best features of one number.
-
-    Attributes
-    ----------
-    solved : the solution.
-    candidates : of which it is one.
-    fall : the factor by which the residual has fallen since there were fewer; 1 for the first.
-    """
+    """The best features of one number; the residual `fall`s since there were fewer, or 1."""
 
     solved: Solved
     candidates: Candidates
@@ -92,7 +86,10 @@ def climb_by_features(ladder: Ladder) -> str | None:
                 break
             kinds = _next_kinds(kinds, count)
         began = time.perf_counter()
-        stage, kinds = _stage(ladder, Candidates(kinds, features, ladder.drawn), best)
+        try:
+            stage, kinds = _stage(ladder, Candidates(kinds, features, ladder.drawn), best)
+        except EndedError:  # never of the first stage, without which there is no result
+            break
         each, smaller = ladder.longest(time.perf_counter() - began) / len(kinds), features
         if best is None:
             best = stage
@@ -125,7 +122,8 @@ def _stage(
     ladder: Ladder, candidates: Candidates, best: _Stage | None
 ) -> tuple[_Stage, list[Kind]]:
     """Solve for all candidates; return the best of them, and their kinds in order (collective)."""
-    solved = ladder.solved(candidates, None if best is None else best.solved)
+    former = None if best is None else best.solved
+    solved = ladder.solved(candidates, former, cut=best is not None)
     first, *_ = in_order(solved)
     fall = 1.0 if best is None else fall_of(best.solved.after, first.after)
     stage = _Stage(first, candidates, fall)
@@ -143,19 +141,17 @@ def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
 def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     """Make a result of a solution, with its error (collective); why all ends, if it does."""
     found, m = stage.solved, ladder.problem.outputs
-    free = free_components(found, ladder.world.communicator)
+    free = free_functions(found, ladder.world.communicator).components
     ladder.free = {each: ladder.problem.output_names[each] for each in free}
     none = len(free) == m
     zero = ladder.decided(not found.of_zero > 0.0)
     share = ladder.share_of(found.after, found.of_zero)
     useless = ladder.decided(share > USEFUL)
     ladder.doing("estimating the error")
-    error: ErrorEstimate | None
-    if none or zero or useless:
-        why = UNDETERMINED if none else OF_ZERO if zero else useless_text(share)
+    why = UNDETERMINED if none else OF_ZERO if zero else useless_text(share)
+    error = None if zero or useless else _by_richer(ladder, stage)
+    if zero or useless or none and error is None:
         error = ErrorEstimate.not_known(m, why)
-    else:
-        error = _by_richer(ladder, stage)
     doubtful = error is None or not error.known or error.at_rounding
     if ladder.decided(doubtful and not (none or zero or useless) and ladder.left() > 0):
         error = _by_second(ladder, stage)
@@ -200,6 +196,7 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
         Prediction("prediction", x, found.solution()(x), inside=inside),
         seed=ladder.seed,
         world=ladder.world,
+        ended=ladder.ended,
     )
     if ladder.left() <= 0:
         return ladder.no_time()
@@ -214,7 +211,10 @@ def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
     """Return the error by a solution with other features of the same kind (collective)."""
     began, first, fall = time.perf_counter(), stage.solved, stage.fall
     other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
-    (second,) = ladder.solved(other, first)
+    try:
+        (second,) = ladder.solved(other, first)
+    except EndedError:
+        return ladder.no_time()
     seconds = ladder.longest(time.perf_counter() - began)
     if fall < KNOWN and first.after > ROUNDING**2 * first.of_zero:
         # Both may have the same error, as near a layer that no point sees.

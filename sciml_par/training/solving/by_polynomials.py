@@ -36,7 +36,13 @@ from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
-from sciml_par.training.solving.marching import CELLS, March, has_all_begins, march_suits, time_order
+from sciml_par.training.solving.marching import (
+    CELLS,
+    March,
+    has_all_begins,
+    march_suits,
+    time_order,
+)
 from sciml_par.training.solving.polynomial_error import Corrected, error_of, linearized_of
 from sciml_par.training.solving.polynomial_stage import (
     MOST_DIMENSIONS,

@@ -84,6 +84,7 @@ def _ladder_of(
         checkpoint=checkpoint,
         resume=ladder.resume,
         start=ladder.start,
+        signals=ladder.signals,
     )
 
 

@@ -23,7 +23,7 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.member import Member
+from sciml_par.results.member import SIGNALS, Member
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.candidates import Candidates
@@ -31,6 +31,8 @@ from sciml_par.training.estimate.estimate import ROUNDING
 from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.evaluate import points_of
+from sciml_par.training.outcome.together import EndedError
+from sciml_par.training.run.signals import SignalWatcher
 from sciml_par.training.train import train
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -72,6 +74,9 @@ class Ladder:
     zero_loss: float = math.nan
     start_loss: float = math.nan
     free: Mapping[int, str] = field(default_factory=dict)
+    signals: SignalWatcher | None = None
+    signal: str | None = None
+    """What some rank received, which ends all."""
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
@@ -128,12 +133,20 @@ class Ladder:
         return bool(unknown and statistical_terms(self.problem))
 
     def left_here(self) -> float:
-        """Return the remaining seconds by this rank's clock (local)."""
-        return self.seconds - (time.perf_counter() - self._began)
+        """Return the remaining seconds by this rank's clock; none after a signal (local)."""
+        left = self.seconds - (time.perf_counter() - self._began)
+        return 0.0 if self.ended() in SIGNALS else left
 
     def left(self) -> float:
         """Return the remaining seconds, by the clock of the slowest rank (collective)."""
-        return self.seconds - self.longest(time.perf_counter() - self._began)
+        here = self.left_here(), self.ended()
+        seconds, reasons = zip(*self.world.communicator.allgather_object(here), strict=True)
+        self.signal = self.signal or next((each for each in reasons if each in SIGNALS), None)
+        return float(min(seconds))
+
+    def ended(self) -> str | None:
+        """Return why this rank is asked to end what it does, a signal or the time (local)."""
+        return None if self.signals is None else self.signals.stop()
 
     def at_start(self, of_zero: float) -> float:
         """Return the loss at the start: that of u = 0, or of a better constant, if any (local)."""
@@ -162,8 +175,13 @@ class Ladder:
         why = "no time was left to estimate it; give solve more seconds."
         return ErrorEstimate.not_known(self.problem.outputs, why)
 
-    def solved(self, candidates: Candidates, like: Solved | None = None) -> list[Solved]:
-        """Solve for all candidates, beginning with a solution (collective)."""
+    def solved(
+        self, candidates: Candidates, like: Solved | None = None, *, cut: bool = True
+    ) -> list[Solved]:
+        """Solve for all candidates, beginning with a solution (collective).
+
+        `EndedError` if that is to be `cut` and a rank is asked to end.
+        """
         self.doing(f"solving for {candidates.features:,} random features")
         found = solve_side_by_side(
             self.problem,
@@ -174,6 +192,7 @@ class Ladder:
             world=self.world,
             like=like,
             start=self.start,
+            ended=self.ended if cut else None,
         )
         self.most_steps = max(self.most_steps, *(each.steps for each in found))
         return found
@@ -206,6 +225,8 @@ class Ladder:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return make()
+        except EndedError:
+            return None
         except (InputError, TrainingError) as failure:
             if fails:
                 raise
@@ -279,6 +300,8 @@ class Ladder:
         met = self.met
         if met:
             why = _LIMITED if self.limited_by_data else "the tolerance is met"
+        elif self.signal:
+            why = f"{self.signal} has ended it"
         text = f"{str(self.best.error).rstrip('.')}; {why or _NO_FURTHER}"
         if self.world.communicator.rank > 0:
             return self.best
@@ -302,13 +325,11 @@ class Ladder:
         for name, value in values.by_name(values.best).items():
             start = np.asarray(self.problem.unknowns[name].start)
             if np.any(np.abs(value - start) > _MOVED * np.abs(start)):
+                before, now = (f"{v:.4g}" if start.ndim == 0 else str(v) for v in (start, value))
                 warnings.warn(
-                    f"solve: {name} has gone from its start {start:g} to {value:.4g}: this may be "
-                    f"another solution than the one that you look for. Begin with {name} nearer to "
-                    f"it, or with start= near its solution."
-                    if start.ndim == 0
-                    else f"solve: {name} has gone from its start {start} to {value}: this may be "
-                    f"another solution than the one that you look for.",
+                    f"solve: {name} has gone from its start {before} to {now}: this may be another "
+                    f"solution than the one that you look for. Begin with {name} nearer to it, or "
+                    f"with start= near its solution.",
                     ResultWarning,
                     stacklevel=5,
                 )

@@ -18,7 +18,7 @@ from sciml_par.assembly.solution import Solution
 from sciml_par.assembly.system import System, gauss_newton
 from sciml_par.errors import InputError
 from sciml_par.networks.propagation.cells import Cells
-from sciml_par.problems.conditions.in_time import Before
+from sciml_par.problems.conditions.in_time import Before, StartValue
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.domain import Domain
@@ -176,7 +176,9 @@ class March:
         slab = Slab(len(self.parts), 0, domain, domain, scaled=False)
         first = whole.on_slab(domain)
         problems = [
-            first if each is None else first.starting_from(each, orders=self.orders)
+            first
+            if each is None
+            else first.starting_from(each, also=_begins(whole, each, self.orders))
             for each in before
         ]
         model, at = self._system(problems[0], domain, breaks, self._degrees)
@@ -285,7 +287,16 @@ class March:
 
 
 def _end_of(u: Solution) -> Before:
-    return lambda x, order: in_time(u.field, x, order, "float64")
+    """Return u at the end of a slab, which conditions of the next one ask for at equal points."""
+    known: dict[Any, Array] = {}
+
+    def end(x: Array, order: int) -> Array:
+        key = (x.tobytes(), order)
+        if key not in known:
+            known[key] = in_time(u.field, x, order, "float64")
+        return known[key]
+
+    return end
 
 
 def exponents_in_slab(d: int, degrees: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -308,10 +319,20 @@ def march_suits(problem: Problem) -> bool:
     begin, end = float(domain.lower[-1]), float(domain.upper[-1])
     try:
         slab = problem.on_slab(domain._between(begin, (begin + end) / 2))
-        slab.starting_from(lambda x, _: np.zeros((len(x), problem.outputs)), orders=1)
+
+        def zero(x: Array, _: int) -> Array:
+            return np.zeros((len(x), problem.outputs))
+
+        slab.starting_from(zero, also=_begins(problem, zero, 1))
     except InputError:  # as of a condition at the final time
         return False
     return True
+
+
+def _begins(problem: Problem, before: Before, orders: int) -> list[Initial]:
+    """Return conditions for all components of a slab, where an ansatz has initial values."""
+    count = 0 if problem.ansatz is None else orders
+    return [Initial(StartValue(before, q, None), order=q, name=f"begin {q}") for q in range(count)]
 
 
 def has_all_begins(problem: Problem) -> bool:

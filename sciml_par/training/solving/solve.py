@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import compare_checkpoints
+from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.slabs.march import in_slabs
 from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
@@ -65,8 +67,9 @@ def solve(
     ----------
     problem : what to solve; the same on all ranks.
     tolerance : of the relative L2 error of u over the domain, dimensionless and positive.
-    seconds : of wall time, after which no further method begins. One that has begun is not cut
-        off, and can take longer.
+    seconds : of wall time, at which a method that has begun is cut and the best solution so far is
+        returned; it can take some seconds more, as a compilation does. A signal, such as Ctrl-C,
+        ends it in the same way. The first method is not cut: without it there is no solution.
     precision : "float64" or "float32".
     seed : of points and networks.
     progress : show a line for each stage on rank 0.
@@ -123,7 +126,8 @@ def solve(
         resume=bool(resume),
         start=begin,
     )
-    with ladder.live():
+    limit = time.monotonic() + seconds
+    with ladder.live(), signals_caught(world, until=limit) as ladder.signals:
         if in_slabs(problem, world):
             why = solve_in_slabs(ladder, _climbed_otherwise, least=_LEAST[precision])
         else:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.fields.answers import on_trial
@@ -37,14 +38,9 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WindowRows:
-    """r and J of this rank's points.
+    """√w r [N] and J of this rank's points, by unknowns [N, q] and by windows.
 
-    Attributes
-    ----------
-    residuals : √w r, [N].
-    blocks : by the number of a window, the rows in which it has derivatives, [R], and these, [R, c]
-        for c weights of its output layer.
-    by_unknowns : derivatives by the problem's unknowns, [N, q].
+    blocks : by the number of a window, its rows, [R], and their derivatives by c weights, [R, c].
     """
 
     residuals: Array
@@ -230,7 +226,14 @@ class _Term:
                 return network.apply(own, x)
             return tf.transpose(jets(x, np.zeros((0, d, d)))[:, :, 0])
 
-        def jet(x: Tensor, second: Any) -> tuple[Tensor, Tensor, Tensor]:
+        def jet(x: Tensor, second: Any, *, higher: Any = ()) -> tuple[Tensor, ...]:
+            if higher:
+                raise InputError(
+                    f"LeastSquares with Windows: a residual asks for derivatives of order "
+                    f"{max(map(order_of, higher))}, and its windows have those of order two. "
+                    f"Take a network without Windows, or make the equation a system, "
+                    f"with ∂u/∂x as a further component of outputs=."
+                )
             if on_trial():
                 assert network.jet is not None
                 return network.jet(own, x, second)

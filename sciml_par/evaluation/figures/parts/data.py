@@ -84,7 +84,7 @@ class Prediction:
     u : array [n, m] or [n] (read as [n, 1])
         The prediction u(x). Values that are not finite are kept, and named in the legend.
     u_exact : array [n, m] or [n], optional
-        The exact solution u*(x) at the same points; None or all NaN where it is not known.
+        The exact solution u*(x) at the same points; None or NaN where it is not known.
     shards : tuple of Shard
         The parts it was trained on; may be empty.
     sound : bool
@@ -165,11 +165,13 @@ class Prediction:
 
     @property
     def relative_l2_error(self) -> float:
-        """‖u − u*‖₂ / ‖u*‖₂ (dimensionless), NaN where u* is not known or zero everywhere."""
-        exact = self.exact[self.inside]
-        if not self.known or not exact.any():
-            return float("nan")
-        return relative_l2_error(self.u[self.inside], exact)
+        """‖u − u*‖₂ / ‖u*‖₂ over the values u* that are known (dimensionless).
+
+        NaN if none are, or all are zero.
+        """
+        there = np.asarray(self.inside)[:, None] & ~np.isnan(self.exact)
+        exact = self.exact[there]
+        return relative_l2_error(self.u[there], exact) if exact.any() else float("nan")
 
     @property
     def dimension(self) -> int:
