@@ -120,10 +120,6 @@ class Result(OtherAttributes):
     def __repr__(self) -> str:
         return text_of(self.members, mode=self.mode)
 
-    def __call__(self, *_: Any) -> Any:
-        """Refuse: a result predicts by `predict`."""
-        raise InputError("Result is not a function of x; write result.predict(x).mean.")
-
     def _repr_html_(self) -> str:
         """Return the same as HTML, with the figure of the predictions, as notebooks show it."""
         from sciml_par.results.stored.figures import html_of  # it imports Matplotlib

@@ -19,7 +19,7 @@ BELOW = {
     "algebra": set(),
     "assembly": {"algebra", "problems", "networks", "errors"},
     "results": SIBLINGS | {"errors"},
-    "training": {"results", "assembly", *SIBLINGS, "errors"},
+    "training": {"results", "assembly", "algebra", *SIBLINGS, "errors"},
     "info": {"programs", *SIBLINGS, "errors"},
     "horovod": {"parallel", "errors"},
 }

@@ -12,24 +12,24 @@ import pytest
 from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
-    "algebra": 200,
+    "algebra": 205,
     "assembly": 816,
     "evaluation": 4_040,
     "horovod": 3_840,
     "info": 600,
-    "networks": 5_225,
+    "networks": 5_285,
     "parallel": 14_220,
-    "problems": 15_180,
+    "problems": 15_240,
     "programs": 1_180,
-    "results": 5_410,
-    "training": 25_600,
-    "other modules": 1_560,
+    "results": 5_450,
+    "training": 25_565,
+    "other modules": 1_580,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (55, 9_500),
-    "training/optimizers/least_squares/levenberg_marquardt.py": (145, 23_400),
-    "training/solving/by_polynomials.py": (314, 51_000),
+    "assembly/system.py": (54, 9_520),
+    "training/optimizers/least_squares/levenberg_marquardt.py": (145, 23_450),
+    "training/solving/by_polynomials.py": (304, 50_100),
 }
 """Files and lines that the import of a method runs."""
 

@@ -187,7 +187,6 @@ def test_what_is_not_here_is_asked_for_in_vain_with_a_sentence() -> None:
         (lambda r: r.plot("u.pong"), "one of the endings .*png.*; got 'u.pong'"),
         (lambda r: r.plot(title="u", name="u.png"), "there is no argument 'name'"),
         (lambda r: r.error(), "a value, not a function; write result.error.relative"),
-        (lambda r: r(X), r"not a function of x; write result.predict\(x\).mean"),
         (lambda r: r.evaluate(X, lambda u, x: u(x)), r"a function f\(u, x\).*got ndarray"),
         (lambda r: r.save(), r"it is called as Result.save\(directory"),
     ],

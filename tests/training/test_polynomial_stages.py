@@ -252,7 +252,7 @@ def test_a_peak_between_the_points_is_seen_and_its_cell_divided() -> None:
     solver = PolynomialSolver(problem, 0, x, None, np.zeros(0))
     stage = solver.solve(solver.on_box(10), 10, None)
     assert stage is not None
-    error = error_of(solver, stage, np.ones(50, bool), converges=True, most_operations=1e9)
+    error = error_of(solver, stage, np.ones(50, bool), fall=10.0, most_operations=1e9)
     assert not error.known
     stage = solver.solve(solver.in_windows([np.linspace(0, 1, 5)], 12), 12, stage)
     assert stage is not None and stage.misses

@@ -22,7 +22,6 @@ from sciml_par.training.loop.stops import NoProgress, TargetLoss, WallTime
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.points.adapting import RAD
 from sciml_par.training.points.points import Points
-from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.ladder import Ladder, with_error
 
 Array = npt.NDArray[Any]
@@ -80,9 +79,8 @@ def climb_by_networks(ladder: Ladder) -> str | None:
             first = with_error(first, ladder.no_time())
         width, depth, interior, _ = _shape(ladder)
         ladder.keep("network", f"{width} × {depth}, {interior:,} points", first)
-        why = None if ladder.met else climb_by_corrections(ladder)
-        if ladder.met or why:
-            return why
+        if ladder.met:
+            return None
     return "time is up"
 
 

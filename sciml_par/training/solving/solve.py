@@ -23,7 +23,6 @@ from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import compare_checkpoints
 from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.slabs.march import in_slabs
-from sciml_par.training.solving.by_corrections import climb_by_corrections
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
 from sciml_par.training.solving.by_slabs import solve_in_slabs
@@ -53,9 +52,8 @@ def solve(
     error chooses, or in windows that are divided where the residual is largest, where residuals are
     functions of u, its derivatives and unknown coefficients (`sciml_par.networks.Polynomials`);
     random features of growing number, whose output layer is solved for (`LeastSquares`), each
-    beginning with the solution before; corrections of the best solution by further features; a
-    network by `LevenbergMarquardt` whose points follow the residual, and a second one for its error
-    where features cannot tell it. Data with noise are
+    beginning with the solution before; a network by `LevenbergMarquardt` whose points follow the
+    residual, and a second one for its error where features cannot tell it. Data with noise are
     fitted by polynomials, or else a network alone, until numerical errors are a tenth of what the
     noise leaves open.
 
@@ -148,10 +146,8 @@ def _climbed_otherwise(ladder: Ladder) -> str | None:
     if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
         return climb_by_networks(ladder)
     why = climb_by_features(ladder)
-    for climb in (climb_by_corrections, climb_by_networks):
-        if why is not None or ladder.met:
-            break
-        why = climb(ladder) if ladder.left() > 0 else "time is up"
+    if why is None and not ladder.met:
+        why = climb_by_networks(ladder) if ladder.left() > 0 else "time is up"
     return why
 
 

@@ -17,7 +17,7 @@ from sciml_par.training.optimizers.least_squares.least_squares import (
     LeastSquares,
 )
 from sciml_par.training.optimizers.least_squares.on_host import threads
-from sciml_par.training.outcome.together import Ended, EndedError, check_ended, together
+from sciml_par.training.outcome.together import together
 from sciml_par.training.points.division import longest_axis
 from sciml_par.training.points.feed import Batch
 from sciml_par.training.windows.exchange import summed
@@ -37,18 +37,11 @@ class WindowedGaussNewton:
     """Solves for the output layers of one network in windows, and for unknowns (collective).
 
     base : a model in windows that the network is added to; None for the network alone.
-    ended : asked before each step. The first one raises `EndedError`, later ones are left out.
     """
 
     def __init__(
-        self,
-        stack: Stack,
-        ranks: Communicator,
-        method: LeastSquares,
-        base: Any = None,
-        ended: Ended | None = None,
+        self, stack: Stack, ranks: Communicator, method: LeastSquares, base: Any = None
     ) -> None:
-        self._ended = ended
         self._stack, self._ranks, self._method = stack, ranks, method
         self._rows = RowsOfWindows(stack, base)
         self._model: Any = stack.network.model
@@ -64,12 +57,6 @@ class WindowedGaussNewton:
         terms, last = self.terms(theta, batch), LastStep(np.zeros_like(theta), 1.0)
         for step in range(1, steps + 1):
             before = float(terms.sum())
-            try:
-                check_ended(self._ended, self._ranks)
-            except EndedError:
-                if step == 1:
-                    raise
-                break
             with threads(1):  # several would spin where cores are shared: 11 s in place of 1 s
                 direction, predicted, columns = self._direction(theta, batch)
             size = 1.0
