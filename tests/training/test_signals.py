@@ -11,16 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from trainings import quick
 
 import sciml_par.parallel as sp
 from sciml_par import solve
-from sciml_par.networks import RandomFeatures, Windows
-from sciml_par.problems import Box, Dirichlet, Interval, Problem, laplacian, poisson
-from sciml_par.training import Points, Progress
-from sciml_par.training.estimate.by_window import solve_in_windows
-from sciml_par.training.outcome.together import EndedError
+from sciml_par.problems import Box, Dirichlet, Problem, laplacian, poisson
+from sciml_par.training import Progress
 from sciml_par.training.run.signals import signals_caught
 
 small = partial(quick, points=9, steps=100_000_000)
@@ -75,29 +71,6 @@ def test_a_signal_ends_solve_with_the_best_solution_so_far() -> None:
     assert np.isfinite(result.loss) and result.mode == "data"
     said = [str(each.message) for each in caught if f"{name} has ended it" in str(each.message)]
     assert len(said) == (sp.rank() == 0)
-
-
-@pytest.mark.parametrize("asked", [0, 1, 2])
-def test_windows_end_with_the_last_step_that_was_made(asked: int) -> None:
-    calls = list[int]()
-
-    def ended() -> str | None:
-        calls.append(1)
-        return "wall time" if len(calls) > asked and sp.rank() == sp.size() - 1 else None
-
-    def reaction(u: Any, x: Any) -> Any:
-        return laplacian(u, x) + tf.exp(u(x))
-
-    problem = Problem(Interval(0, 1), reaction, conditions=[Dirichlet(0.0)])
-    windows = Windows(partial(RandomFeatures, features=20, scale=6.0), parts=3)
-    given = {"seed": 0, "precision": "float64", "world": sp.current_world(), "ended": ended}
-    if asked == 0:
-        with pytest.raises(EndedError, match="wall time has ended it"):
-            solve_in_windows(problem, windows, Points(200), **given)
-        return
-    solved = solve_in_windows(problem, windows, Points(200), **given)
-    assert len(calls) == asked + 1
-    assert (1e-6 < solved.loss < 1e-2) if asked == 1 else solved.loss < 1e-6
 
 
 @pytest.mark.ranks(most=1, reason="local")
