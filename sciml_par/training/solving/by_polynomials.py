@@ -232,8 +232,8 @@ class _Climb:
         if before.unseen.order > MOST_IN_WINDOWS:
             cells = 1
         for _ in range(_MARCHES):
-            left = ladder.left_here
-            marching = March(self.problem, ladder.drawn, target, left, orders, cells)
+            left, start = ladder.left_here, before.solution.network_values
+            marching = March(self.problem, ladder.drawn, target, left, orders, cells, start)
             ladder.doing("solving slab by slab of time")
             # One rank does it, since each step depends on the digits of the one before.
             everyone = ladder.world.communicator

@@ -72,6 +72,7 @@ class March:
     left : returns the remaining seconds.
     orders : q, the highest order of derivatives by time.
     cells : along each axis of space at first; a single one is not divided.
+    start : the network's values with which the first slab begins, x: [n, d] -> [n, m].
     """
 
     problem: Problem
@@ -80,6 +81,7 @@ class March:
     left: Callable[[], float]
     orders: int
     cells: int
+    start: Callable[[Array], Array]
     parts: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -142,7 +144,10 @@ class March:
             h = end - begin
             if h < _SHORTEST * (self._end - self._begin) or self.left() <= 0:
                 return None
-            solved = self._solved(begin, end, breaks, before)
+            try:
+                solved = self._solved(begin, end, breaks, before)
+            except np.linalg.LinAlgError:
+                solved = None
             if solved is None:
                 fall, local, tails = 0.0, math.inf, np.array([0.0, 1.0])
             else:
@@ -243,11 +248,10 @@ class March:
         """Return coefficients of the values at the begin, constant in time."""
 
         def values(x: Array) -> Array:
-            if before is None:
-                return np.zeros((len(x), self._m))
-            return before(np.column_stack([x[:, :-1], np.full(len(x), begin)]), 0)
+            at = np.column_stack([x[:, :-1], np.full(len(x), begin)])
+            return self.start(at) if before is None else before(at, 0)
 
-        if before is None:
+        if before is not None and self.problem.ansatz is not None:
             return np.zeros(np.prod(system.model.coefficients.shape))
         return system.fitted(values).ravel()
 
