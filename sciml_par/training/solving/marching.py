@@ -157,12 +157,8 @@ class March:
             change = _SAFE * (allowed / max(local, 1e-3 * allowed)) ** (1 / self._degrees[-1])
             if local <= allowed:
                 return part, breaks, ends, h * min(change, _LONGER)
-            divisible = (
-                self._d > 1
-                and self.cells > 1
-                and tails[:-1].max() > tails[-1]
-                and solved is not None
-            )
+            in_cells = solved is not None and self.cells > 1
+            divisible = in_cells and tails[:-1].max() > tails[-1]
             if divisible and fall > _FALL and (finer := self._divided(part.cells, of_cells, tails)):
                 error, used, breaks = local, breaks, finer
                 continue
