@@ -42,7 +42,7 @@ _LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
 """Points at which solutions are judged, and with all columns' values there, also of errors."""
 MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
-_FREE_POINTS, _FOR_SIZES = 300, 500
+_FREE_POINTS, _FOR_SIZES, _MOST_GAUSS = 300, 500, 64
 _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 OF_SOLUTION, OF_ERROR = (0, 1), (2, 3)
@@ -244,7 +244,7 @@ class PolynomialSolver:
                 model.cells,
                 (along,) * self._d,
                 draw=draws[1],
-                even=draws == OF_SOLUTION or not self.smooth,
+                even=along <= _MOST_GAUSS and (draws == OF_SOLUTION or not self.smooth),
             ),
         ]
 
