@@ -1,21 +1,18 @@
-"""`solve` slab after slab of time, and the points and cells that it stands on."""
+"""Long times: training and solving slab by slab, and the one result of it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.integrate import solve_ivp
+from trainings import shared
 
-from sciml_par.assembly.columns import jets_of
-from sciml_par.assembly.equations import Request
-from sciml_par.networks import Polynomials
-from sciml_par.networks.propagation.cells import Cells, Slabs
+import sciml_par.parallel as sp
+from sciml_par.errors import InputError
+from sciml_par.networks import MLP, RandomFeatures, Windows
 from sciml_par.problems import (
-    Box,
     Dirichlet,
     Initial,
     Interval,
@@ -23,130 +20,157 @@ from sciml_par.problems import (
     Time,
     derivative,
     laplacian,
-    problem_by_name,
 )
-from sciml_par.training import Result, solve
-from sciml_par.training.solving.cell_points import PointsOfTerms
+from sciml_par.training import (
+    Checkpoint,
+    LeastSquares,
+    LevenbergMarquardt,
+    Result,
+    solve,
+    train,
+)
+
+pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+
+features = partial(RandomFeatures, features=40, scale=4.0)
+by_features = partial(
+    train,
+    network=features,
+    points=100,
+    optimizer=LeastSquares(),
+    precision="float64",
+    progress=False,
+)
+by_networks = partial(
+    train,
+    network=partial(MLP, width=10, depth=2),
+    points=40,
+    optimizer=LevenbergMarquardt(),
+    steps=60,
+    precision="float64",
+    progress=False,
+)
 
 
-def _predators(t: float, y: Any) -> Any:
-    return np.array([1.1 * y[0] - 0.4 * y[0] * y[1], 0.1 * y[0] * y[1] - 0.4 * y[1]])
+def oscillator(slabs, final=12.0):
+    return Problem(
+        Time(0, final, slabs=slabs),
+        lambda u, x: derivative(u, x, 0, 0) + u(x),
+        conditions=[Initial(1.0, velocity=0.0)],
+        exact=np.cos,
+    )
 
 
-def _equation(w: Any, t: Any) -> Any:
-    x, y = w(t)[:, :1], w(t)[:, 1:]
-    rates = [1.1 * x - 0.4 * x * y, 0.1 * x * y - 0.4 * y]
-    return derivative(w, t, "t") - tf.concat(rates, axis=1)
+def heat(slabs):
+    def exact(x):
+        return np.sin(np.pi * x[:, :1]) * np.cos(x[:, 1:])
+
+    def residual(u, x):
+        s, t = tf.sin(np.pi * x[:, :1]), x[:, 1:]
+        source = s * (0.1 * np.pi**2 * tf.cos(t) - tf.sin(t))
+        return derivative(u, x, "t") - 0.1 * laplacian(u, x, over="space") - source
+
+    return Problem(
+        Interval(0, 1) * Time(0, 4, slabs=slabs),
+        residual,
+        conditions=[Initial(exact), Dirichlet(0.0, on=("left", "right"))],
+        exact=exact,
+    )
 
 
-@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
-def test_predators_over_some_periods(tmp_path: Path) -> None:
-    problem = Problem(Time(0, 30), _equation, conditions=[Initial((10.0, 5.0))], outputs=("x", "y"))
-    result = solve(problem, tolerance=1e-6, progress=False)
-    assert isinstance(result.networks[0].cells, Slabs)
-    t = np.linspace(0, 30, 301)
-    true = solve_ivp(_predators, (0, 30), [10, 5], "DOP853", t, rtol=1e-12, atol=1e-12).y.T
-    error = np.linalg.norm(result.predict(t).mean - true) / np.linalg.norm(true)
-    assert error < 1e-6 and error / 3 < result.error.relative < 3 * error
-    found = result.save(tmp_path / "predators")
-    again = Result.load(found, problem=problem)
-    np.testing.assert_allclose(again.predict(t).mean, result.predict(t).mean, rtol=1e-12)
+def relative_error(result):
+    return result.members[0].prediction.relative_l2_error
 
 
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
-def test_an_epidemic_from_one_case_in_a_thousand() -> None:
-    """Its linearized equation amplifies errors: a small residual says little."""
-
-    def infection(w: Any, t: Any) -> Any:
-        s, e, i = (w(t)[:, k : k + 1] for k in range(3))
-        rates = [-0.25 * s * i, 0.25 * s * i - 0.2 * e, 0.2 * e - 0.1 * i]
-        return derivative(w, t, "t") - tf.concat(rates, axis=1)
-
-    start = Initial((0.999, 0.001, 0.0))
-    problem = Problem(Time(0, 250), infection, conditions=[start], outputs=("S", "E", "I"))
-    result = solve(problem, tolerance=1e-6, progress=False)
-    assert result.error.relative < 1e-6
-    np.testing.assert_allclose(result.predict([250.0]).mean[0, 0], 0.107225, rtol=1e-5)
-
-
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
-def test_a_front_that_windows_follow_in_slabs() -> None:
-    width = 0.005
-
-    def front(x: Any) -> Any:
-        return 0.5 - 0.5 * np.tanh((x[:, :1] - 0.5 * x[:, 1:] - 0.25) / (4 * width))
-
-    def burgers(u: Any, x: Any) -> Any:
-        change = derivative(u, x, "t") + u(x) * derivative(u, x, "x")
-        return change - width * derivative(u, x, "x", "x")
-
-    conditions = [Dirichlet(front, on=["left", "right"]), Initial(front)]
-    domain = Interval(0, 1) * Time(0, 0.5)
-    problem = Problem(domain, burgers, conditions=conditions, exact=front)
-    result = solve(problem, tolerance=1e-4, progress=False)
-    true = result.members[0].prediction.relative_l2_error
-    assert true < 1e-4 and true / 3 < result.error.relative < 1e-4
-    cells = result.networks[0].cells
-    assert isinstance(cells, Slabs)
-    breaks = cells.parts[0].breaks[0]
-    finest = np.diff(breaks).min()
-    at_front = np.searchsorted(breaks, 0.26) - 1
-    assert np.diff(breaks)[at_front] == finest < 0.1
+def test_a_march_is_one_result_that_is_saved_and_loaded(tmp_path, capsys):
+    result = by_features(oscillator(3), progress=True)
+    assert relative_error(result) < 1e-7
+    if sp.rank() == 0:
+        lines = [each for each in capsys.readouterr().out.splitlines() if "slab" in each]
+        assert [each.split(",")[0] for each in lines] == [f"slab {k} of 3" for k in (1, 2, 3)]
+    folder = result.save(shared(tmp_path) / "saved", plots=False)
+    x = np.linspace(0, 12, 25)[:, None]
+    np.testing.assert_array_equal(Result.load(folder).predict(x).mean, result.predict(x).mean)
+    u, points = oscillator(1).field(result.networks[0]), tf.constant(x)
+    np.testing.assert_allclose(derivative(u, points, "t"), -np.sin(x), atol=1e-6)
+    with tf.GradientTape() as tape:
+        tape.watch(points)
+        values = result.networks[0](points)
+    np.testing.assert_allclose(tape.gradient(values, points), -np.sin(x), atol=1e-6)
 
 
+@pytest.mark.ranks(least=2, most=2, reason="one rank marches in other tests")
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="half a minute, and more ranks show nothing else")
-def test_burgers_with_initial_values_in_an_ansatz() -> None:
-    problem = problem_by_name("burgers")
-    result = solve(problem, tolerance=1e-5, seconds=400, progress=False)
-    true = result.members[0].prediction.relative_l2_error
-    assert true < 1e-5 and true / 3 < result.error.relative < 1e-5
+def test_the_estimated_error_is_that_of_the_whole_march():
+    """Also of slabs that are not equal."""
+    result = by_features(oscillator([2, 5, 8]), estimate=True)
+    error, x = result.error, np.linspace(0, 12, 61)[:, None]
+    assert error.known
+    true = np.cos(x) - result.predict(x).mean
+    assert 0.3 < error.relative / relative_error(result) < 3
+    assert np.linalg.norm(error.field(x) - true) < 0.7 * np.linalg.norm(true)
 
 
+@pytest.mark.ranks(least=2, most=2, reason="of points that ranks do not share")
+def test_networks_of_two_dimensions_march_on_ranks_that_share_the_points():
+    found = by_networks(heat(4), points=1_000, steps=2)
+    assert found.members[0].points >= 900
+
+
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="half a minute, and more ranks show nothing else")
-def test_a_plate_with_a_hole_is_right_in_cut_cells() -> None:
-    result = solve(problem_by_name("plate-hole"), tolerance=1e-5, seconds=300, progress=False)
-    true = result.members[0].prediction.relative_l2_error
-    assert true < 1e-5 and true / 3 < result.error.relative < 1e-5
+def test_the_heat_equation_by_features_and_by_networks():
+    assert relative_error(by_features(heat(2), network=partial(features, features=150))) < 1e-5
+    assert relative_error(by_networks(heat(2), points=150)) < 1e-2
 
 
-@pytest.mark.ranks(most=1, reason="no communication")
-def test_a_condition_has_points_on_every_face_of_every_cell() -> None:
-    problem = Problem(Box([0, 0], [1, 1]), laplacian, conditions=[Dirichlet(1.0)])
-    breaks = (0.0, 1e-6, 0.5, 1.0)  # a cell that hardly any drawn point would hit
-    rows = PointsOfTerms(problem, 0).in_cells(Cells((breaks, breaks)), (6, 6)).rows[1]
-    x, shares = rows.arrays[0].numpy(), rows.factors**2
-    for axis in (0, 1):
-        for side in (0.0, 1.0):
-            on_face = np.abs(x[:, axis] - side) < 1e-12
-            counts = np.histogram(x[on_face, 1 - axis], breaks)[0]
-            assert counts.min() >= 10
-    at_corner = (x < 1e-6).all(axis=1)
-    assert 0 < shares[at_corner].sum() < 10 * shares.sum()
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
+@pytest.mark.long
+def test_a_march_that_was_interrupted_continues_where_it_was(tmp_path):
+    folder = shared(tmp_path)
+
+    def interrupt(progress):
+        if (folder / "slab-2").exists():
+            raise ValueError("interrupted")
+
+    given = partial(by_networks, oscillator(3), checkpoint=Checkpoint(folder, every=20))
+    whole = by_networks(oscillator(3))
+    assert relative_error(whole) < 1e-3
+    with pytest.raises(Exception, match="interrupted"):
+        given(callbacks=interrupt)
+    x = np.linspace(0, 12, 25)
+    resumed = given(resume=True)
+    np.testing.assert_array_equal(resumed.predict(x).mean, whole.predict(x).mean)
 
 
-@pytest.mark.ranks(most=1, reason="no communication")
-def test_slabs_are_the_polynomials_of_each_part() -> None:
-    rng = np.random.default_rng(0)
-    slabs = [
-        ([[0, 0.3, 1], [0, 0.4]], []),
-        ([[0, 1], [0.4, 0.7]], []),
-        ([[0, 0.2, 0.5, 1], [0.7, 1]], [1]),
-    ]
-    model = Polynomials(2, 1, degree=3, slabs=slabs)
-    c = rng.normal(size=model.coefficients.shape)
-    model.coefficients.assign(c)
-    x = rng.uniform(0, 1, (200, 2))
-    x[:2, 1] = 0.4, 0.7  # the earlier slab answers
-    values, first = model(tf.constant(x)).numpy()[:, 0], 0
-    for breaks, dropped in slabs:
-        part = Polynomials(2, 1, degree=3, breaks=breaks, dropped=dropped)
-        count = len(part.cells.kept)
-        own = jets_of(part, c[first : first + count], Request(x))[0, 0]
-        inside = (x[:, 1] > breaks[1][0]) & (x[:, 1] <= breaks[1][1])
-        np.testing.assert_allclose(values[inside], own[inside], rtol=1e-12, atol=1e-12)
-        first += count
-    assert first == len(c)
-    again = Polynomials.from_config(model.get_config())
-    assert again.cells == model.cells
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
+@pytest.mark.long
+def test_after_a_slab_whose_error_is_not_known_no_other_one_is():
+    fast = Problem(
+        Time(0, 4, slabs=2),
+        lambda u, x: derivative(u, x, 0, 0) + 1e6 * u(x),
+        conditions=[Initial(1.0, velocity=0.0)],
+    )
+    result = by_features(fast, estimate=True)
+    assert not result.error.known
+    assert result.error.reason.startswith("slab 1 of 2, t from 0 to 2")
+
+
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
+@pytest.mark.long
+def test_windows_march() -> None:
+    result = by_features(oscillator(3), network=Windows(features, parts=2), points=200)
+    assert relative_error(result) < 1e-7
+
+
+@pytest.mark.ranks(most=1, reason="two ranks march in other tests")
+@pytest.mark.long
+def test_solve_marches_to_its_tolerance():
+    result = solve(oscillator(2), tolerance=1e-8, progress=False)
+    assert result.error.relative < 1e-8
+    assert relative_error(result) < 1e-8
+
+
+def test_ensembles_do_not_march():
+    with pytest.raises(InputError, match="one model"):
+        by_features(oscillator(2), mode="ensemble")

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,14 +36,14 @@ from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
-from sciml_par.training.solving.marching import (
+from sciml_par.training.solving.polynomial_error import Corrected, error_of, linearized_of
+from sciml_par.training.solving.polynomial_march import (
     CELLS,
     March,
     has_all_begins,
     march_suits,
     time_order,
 )
-from sciml_par.training.solving.polynomial_error import Corrected, error_of, linearized_of
 from sciml_par.training.solving.polynomial_stage import (
     MOST_DIMENSIONS,
     PolynomialSolver,
@@ -75,7 +75,9 @@ _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
 _SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
 """Of all the time, for windows; and rounds in which the residual falls by less than this factor,
 which in one dimension take little time, as until a layer is resolved."""
-_MARCHES, _FIRST_TARGET, _FIRST_TARGET_OF_NEXT = 3, 1.0, 0.3
+_MARCHES, _TIGHTER, _FALL_OF_MARCH = 3, 0.3, 3.0
+"""Marches at most, where errors grow by the equation; of the target that a further one needs; and
+the fall of the residual, from which the error of a march tells an order of magnitude."""
 _TIMES_AS_LONG = 10.0
 """A round and the estimate of its error, in relation to the round before."""
 
@@ -227,7 +229,7 @@ class _Climb:
 
     def in_slabs(self, before: Stage) -> None:
         """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
-        ladder, target = self.ladder, _FIRST_TARGET * self.ladder.tolerance
+        ladder, target = self.ladder, self.ladder.tolerance
         orders, cells = time_order(before.unseen), CELLS[self._d]
         if before.unseen.order > MOST_IN_WINDOWS:
             cells = 1
@@ -243,34 +245,44 @@ class _Climb:
                 ladder.say("polynomials, slabs", marching.text, math.nan, "")
                 return
             error = self._keep_march(marching)
-            if ladder.met or ladder.decided(not error.known or ladder.left() <= 0):
+            if ladder.met or ladder.left() <= 0 or not error.known:
                 return
-            target *= _FIRST_TARGET_OF_NEXT * ladder.tolerance / error.relative
+            target *= _TIGHTER * ladder.tolerance / error.relative
 
     def _keep_march(self, marching: March) -> ErrorEstimate:
         """Keep the solution of a march with its error (collective)."""
-        began, solver, ladder = time.perf_counter(), self.solver, self.ladder
-        (model, richer), (x, inside) = marching.joined(), ladder.at
-        u, both = Solution.of(self.problem, model), Solution.of(self.problem, model, richer)
-        unseen = solver.everywhere
-        seen, loss = solver.judged(u, unseen)
-        squares = squares_of(unseen.residuals(u.jets(unseen)))
-        first = squares_of(unseen.residuals(zero_jets(unseen)))
-        start = np.concatenate([u.theta, np.zeros(richer.coefficients.shape).ravel()])
-        after = solver.loss_of(unseen, both.jets(unseen), NONE)
-        last = LastStep(np.zeros_like(start), 1.0)
-        corrected = Corrected(both, start, loss, after, seen.zero_loss, last)
-        values = u(x)
-        prediction = Prediction("prediction", x, values, inside=inside)
-        error = estimate_by(
-            [corrected], self.problem, prediction, began, (), converges=loss > 9.0 * after
+        ladder = self.ladder
+        model, u, values, report, error = self._alike(partial(self._judged_march, marching))
+        agreed = report.squares, report.judged, error.without_field()
+        squares, judged, of_all = ladder.world.communicator.broadcast_object(agreed)
+        report, error = (
+            replace(report, squares=squares, judged=judged),
+            replace(of_all, evaluate=error.evaluate),
         )
-        report = Report(unseen, np.stack([first, squares]), marching.steps, seen, marching.seconds)
         result = result_of(
             model, u, values, report, error, world=ladder.world, seed=ladder.seed, sizes=self.sizes
         )
         ladder.keep("polynomials, slabs", marching.text, result)
         return error
+
+    def _judged_march(self, marching: March) -> tuple[Any, Solution, Array, Report, ErrorEstimate]:
+        """Return the model, u, its values, how it was found and its error (local)."""
+        began, solver = time.perf_counter(), self.solver
+        (model, richer), (x, inside) = marching.joined(), self.ladder.at
+        u, both = Solution.of(self.problem, model), Solution.of(self.problem, model, richer)
+        unseen = solver.everywhere
+        judged, loss = solver.judged(u, unseen)
+        jets = zero_jets(unseen), u.jets(unseen)
+        squares = np.stack([squares_of(unseen.residuals(each)) for each in jets])
+        start = np.concatenate([u.theta, np.zeros(richer.coefficients.shape).ravel()])
+        after = solver.loss_of(unseen, both.jets(unseen), NONE)
+        last = LastStep(np.zeros_like(start), 1.0)
+        corrected = Corrected(both, start, loss, after, judged.zero_loss, last)
+        values, converges = u(x), fall_of(loss, after) > _FALL_OF_MARCH
+        prediction = Prediction("prediction", x, values, inside=inside)
+        error = estimate_by([corrected], self.problem, prediction, began, (), converges=converges)
+        report = Report(unseen, squares, marching.steps, judged, marching.seconds)
+        return model, u, values, report, error
 
     def _refined(self, stage: Stage, lowest: int) -> tuple[list[Array], int]:
         found = self._alike(partial(refined, stage, smooth=self.solver.smooth))

@@ -122,7 +122,9 @@ class PointsOfTerms:
         domain = self.problem.domain
         if domain.dimension == 1 or not condition.on_boundary:
             return None
-        drawn, outward = self._drawn(k, condition, _FEWEST, draw)
+        rng = np.random.default_rng((self.seed, draw, k))
+        # At least one point on each part of the boundary, also where the condition does not hold.
+        drawn, outward = condition.draw(domain, _FEWEST, method="sobol", rng=rng)
         tolerance = 1e-6 * domain.extent
         surfaces, known = [], np.zeros(len(drawn), np.bool_)
         for surface in domain.surfaces():
@@ -133,14 +135,19 @@ class PointsOfTerms:
             surfaces += [surface] if same.any() else []
         if not known.all():
             return None
-        rng = np.random.default_rng((self.seed, draw, k))
         unit = qmc.Sobol(domain.dimension, rng=rng).random(1 << (most - 1).bit_length())
         low, high = cells.corners()
         found = []
         for surface in surfaces:
             for number, (a, b) in enumerate(zip(low, high, strict=True)):
-                at = surface.project(a + (b - a) * unit)
-                inside = at.kept & np.all((at.x >= a - tolerance) & (at.x <= b + tolerance), axis=1)
+                from_x = a + (b - a) * unit
+                at = surface.project(from_x)
+                margin = 1e-9 * (b - a) + 1e-15 * domain.extent
+                inside = at.kept & np.all((at.x >= a - margin) & (at.x <= b + margin), axis=1)
+                # Beyond an end of the surface, points are projected onto the end alone.
+                off = from_x - at.x
+                off -= np.sum(off * at.normals, axis=1, keepdims=True) * at.normals
+                inside &= np.all(np.abs(off) <= 1e-6 * (b - a), axis=1)
                 x, normals = at.x[inside], at.normals[inside]
                 holds = condition.holds_at(x, domain, normals) if len(x) else inside[:0]
                 x, normals = x[holds], normals[holds]

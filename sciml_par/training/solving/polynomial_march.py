@@ -72,7 +72,7 @@ class March:
     left : returns the remaining seconds.
     orders : q, the highest order of derivatives by time.
     cells : along each axis of space at first; a single one is not divided.
-    start : the network's values with which the first slab begins, x: [n, d] -> [n, m].
+    start : the network with whose values the next slab begins, x: [n, d] -> [n, m].
     """
 
     problem: Problem
@@ -129,6 +129,7 @@ class March:
                 break
             part, breaks, before, h = found
             self.parts.append(part)
+            self.start = self._solution.network_values
             t = part.slab.end
             spent, done = time.perf_counter() - began, (t - self._begin) / (self._end - self._begin)
             if spent > _SHARE * self.left() and spent * (1 - done) > done * self.left():
@@ -186,12 +187,12 @@ class March:
         if model.coefficients.shape.num_elements() > _MOST_COLUMNS:
             return None
         system = System(at, model)
-        theta = self._start(system, before[0], begin)
+        theta = self._start(system, begin)
         if not np.isfinite(system.residuals(theta)).all():
             return None
         steps = gauss_newton(system, theta, steps=_STEPS)
         model.coefficients.assign(steps.c)
-        u = Solution.of(problems[0], model)
+        u = self._solution = Solution.of(problems[0], model)
         higher = tuple(each + _RICHER for each in self._degrees)
         richer, fine = self._system(problems[0], domain, breaks, higher)
         base = System(fine, richer, u.jets(fine))
@@ -240,15 +241,12 @@ class March:
         )
         return model, PointsOfTerms(problem, self.seed).in_cells(model.cells, along)
 
-    def _start(self, system: System, before: Before | None, begin: float) -> Array:
-        """Return coefficients of the values at the begin, constant in time."""
+    def _start(self, system: System, begin: float) -> Array:
+        """Return coefficients of the network's values at the begin, constant in time."""
 
         def values(x: Array) -> Array:
-            at = np.column_stack([x[:, :-1], np.full(len(x), begin)])
-            return self.start(at) if before is None else before(at, 0)
+            return self.start(np.column_stack([x[:, :-1], np.full(len(x), begin)]))
 
-        if before is not None and self.problem.ansatz is not None:
-            return np.zeros(np.prod(system.model.coefficients.shape))
         return system.fitted(values).ravel()
 
     def _tails(self, model: Any, c: Array) -> Array:

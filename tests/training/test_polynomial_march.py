@@ -1,0 +1,165 @@
+"""`solve` slab after slab of time, and the points and cells that it stands on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.integrate import solve_ivp
+
+from sciml_par.assembly.columns import jets_of
+from sciml_par.assembly.equations import Request
+from sciml_par.networks import Polynomials
+from sciml_par.networks.propagation.cells import Cells, Slabs
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Initial,
+    Interval,
+    Polygon,
+    Problem,
+    Time,
+    derivative,
+    laplacian,
+    problem_by_name,
+)
+from sciml_par.training import Result, solve
+from sciml_par.training.solving.cell_points import PointsOfTerms
+
+
+def _predators(t: float, y: Any) -> Any:
+    return np.array([1.1 * y[0] - 0.4 * y[0] * y[1], 0.1 * y[0] * y[1] - 0.4 * y[1]])
+
+
+def _equation(w: Any, t: Any) -> Any:
+    x, y = w(t)[:, :1], w(t)[:, 1:]
+    rates = [1.1 * x - 0.4 * x * y, 0.1 * x * y - 0.4 * y]
+    return derivative(w, t, "t") - tf.concat(rates, axis=1)
+
+
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+def test_predators_over_some_periods(tmp_path: Path) -> None:
+    problem = Problem(Time(0, 30), _equation, conditions=[Initial((10.0, 5.0))], outputs=("x", "y"))
+    result = solve(problem, tolerance=1e-6, progress=False)
+    assert isinstance(result.networks[0].cells, Slabs)
+    t = np.linspace(0, 30, 301)
+    true = solve_ivp(_predators, (0, 30), [10, 5], "DOP853", t, rtol=1e-12, atol=1e-12).y.T
+    error = np.linalg.norm(result.predict(t).mean - true) / np.linalg.norm(true)
+    assert error < 1e-6 and error / 3 < result.error.relative < 3 * error
+    found = result.save(tmp_path / "predators")
+    again = Result.load(found, problem=problem)
+    np.testing.assert_allclose(again.predict(t).mean, result.predict(t).mean, rtol=1e-12)
+
+
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_an_epidemic_from_one_case_in_a_thousand() -> None:
+    """Its linearized equation amplifies errors: a small residual says little."""
+
+    def infection(w: Any, t: Any) -> Any:
+        s, e, i = (w(t)[:, k : k + 1] for k in range(3))
+        rates = [-0.25 * s * i, 0.25 * s * i - 0.2 * e, 0.2 * e - 0.1 * i]
+        return derivative(w, t, "t") - tf.concat(rates, axis=1)
+
+    start = Initial((0.999, 0.001, 0.0))
+    problem = Problem(Time(0, 250), infection, conditions=[start], outputs=("S", "E", "I"))
+    result = solve(problem, tolerance=1e-6, progress=False)
+    assert result.error.relative < 1e-6
+    np.testing.assert_allclose(result.predict([250.0]).mean[0, 0], 0.107225, rtol=1e-5)
+
+
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_a_front_that_windows_follow_in_slabs() -> None:
+    width = 0.005
+
+    def front(x: Any) -> Any:
+        return 0.5 - 0.5 * np.tanh((x[:, :1] - 0.5 * x[:, 1:] - 0.25) / (4 * width))
+
+    def burgers(u: Any, x: Any) -> Any:
+        change = derivative(u, x, "t") + u(x) * derivative(u, x, "x")
+        return change - width * derivative(u, x, "x", "x")
+
+    conditions = [Dirichlet(front, on=["left", "right"]), Initial(front)]
+    domain = Interval(0, 1) * Time(0, 0.5)
+    problem = Problem(domain, burgers, conditions=conditions, exact=front)
+    result = solve(problem, tolerance=1e-4, progress=False)
+    true = result.members[0].prediction.relative_l2_error
+    assert true < 1e-4 and true / 3 < result.error.relative < 1e-4
+    cells = result.networks[0].cells
+    assert isinstance(cells, Slabs)
+    breaks = cells.parts[0].breaks[0]
+    finest = np.diff(breaks).min()
+    at_front = np.searchsorted(breaks, 0.26) - 1
+    assert np.diff(breaks)[at_front] == finest < 0.1
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="half a minute, and more ranks show nothing else")
+def test_burgers_with_initial_values_in_an_ansatz() -> None:
+    problem = problem_by_name("burgers")
+    result = solve(problem, tolerance=1e-5, seconds=400, progress=False)
+    true = result.members[0].prediction.relative_l2_error
+    assert true < 1e-5 and true / 3 < result.error.relative < 1e-5
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="half a minute, and more ranks show nothing else")
+def test_a_plate_with_a_hole_is_right_in_cut_cells() -> None:
+    result = solve(problem_by_name("plate-hole"), tolerance=1e-5, seconds=300, progress=False)
+    true = result.members[0].prediction.relative_l2_error
+    assert true < 1e-5 and true / 3 < result.error.relative < 1e-5
+
+
+@pytest.mark.ranks(most=1, reason="no communication")
+def test_a_condition_has_points_on_every_face_of_every_cell() -> None:
+    problem = Problem(Box([0, 0], [1, 1]), laplacian, conditions=[Dirichlet(1.0, weight=1.0)])
+    breaks = (0.0, 1e-6, 0.5, 1.0)  # a cell that hardly any drawn point would hit
+    rows = PointsOfTerms(problem, 0).in_cells(Cells((breaks, breaks)), (6, 6)).rows[1]
+    x, shares = rows.arrays[0].numpy(), rows.factors**2
+    for axis in (0, 1):
+        for side in (0.0, 1.0):
+            on_face = np.abs(x[:, axis] - side) < 1e-12
+            counts = np.histogram(x[on_face, 1 - axis], breaks)[0]
+            assert counts.min() >= 10
+    # Two of four faces times 1e-6, over the size of the cell in relation to the largest one.
+    corner = shares[(x <= 1e-6).all(axis=1)].sum()
+    np.testing.assert_allclose(corner, (2e-6 / 4) / 2e-6, rtol=1e-2)
+
+
+@pytest.mark.ranks(most=1, reason="no communication")
+def test_ends_of_a_face_have_no_more_points_than_its_middle() -> None:
+    """A point beyond the end of an edge is nearest to the end, which is not where it belongs."""
+    corner = Polygon([[0, 0], [0, -1], [-1, -1], [-1, 1], [1, 1], [1, 0]])
+    problem = Problem(corner, laplacian, conditions=[Dirichlet(1.0)])
+    breaks = (-1.0, -0.5, 0.0, 0.5, 1.0)
+    rows = PointsOfTerms(problem, 0).in_cells(Cells((breaks, breaks)), (6, 6)).rows[1]
+    x = rows.arrays[0].numpy()
+    assert not (np.linalg.norm(x, axis=1) < 1e-9).any()
+
+
+@pytest.mark.ranks(most=1, reason="no communication")
+def test_slabs_are_the_polynomials_of_each_part() -> None:
+    rng = np.random.default_rng(0)
+    slabs = [
+        ([[0, 0.3, 1], [0, 0.4]], []),
+        ([[0, 1], [0.4, 0.7]], []),
+        ([[0, 0.2, 0.5, 1], [0.7, 1]], [1]),
+    ]
+    model = Polynomials(2, 1, degree=3, slabs=slabs)
+    c = rng.normal(size=model.coefficients.shape)
+    model.coefficients.assign(c)
+    x = rng.uniform(0, 1, (200, 2))
+    x[:2, 1] = 0.4, 0.7  # the earlier slab answers
+    values, first = model(tf.constant(x)).numpy()[:, 0], 0
+    for breaks, dropped in slabs:
+        part = Polynomials(2, 1, degree=3, breaks=breaks, dropped=dropped)
+        count = len(part.cells.kept)
+        own = jets_of(part, c[first : first + count], Request(x))[0, 0]
+        inside = (x[:, 1] > breaks[1][0]) & (x[:, 1] <= breaks[1][1])
+        np.testing.assert_allclose(values[inside], own[inside], rtol=1e-12, atol=1e-12)
+        first += count
+    assert first == len(c)
+    again = Polynomials.from_config(model.get_config())
+    assert again.cells == model.cells
