@@ -36,7 +36,12 @@ from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
-from sciml_par.training.solving.polynomial_error import Corrected, error_of, linearized_of
+from sciml_par.training.solving.polynomial_error import (
+    CONVERGES,
+    Corrected,
+    error_of,
+    linearized_of,
+)
 from sciml_par.training.solving.polynomial_march import (
     CELLS,
     March,
@@ -73,11 +78,11 @@ _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 _MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
 """Columns in all windows; and operations of the factorization of the band, some seconds."""
 _SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
-"""Of all the time, for windows; and rounds in which the residual falls by less than this factor,
-which in one dimension take little time, as until a layer is resolved."""
-_MARCHES, _TIGHTER, _FALL_OF_MARCH = 3, 0.3, 3.0
-"""Marches at most, where errors grow by the equation; of the target that a further one needs; and
-the fall of the residual, from which the error of a march tells an order of magnitude."""
+"""Of the time that is left, for windows; and rounds in which the residual falls by less than this
+factor, which in one dimension take little time, as until a layer is resolved."""
+_MARCHES, _TIGHTER = 3, 0.3
+"""Marches at most, where the equation amplifies errors; and the share of the target that a further
+march would need, if errors were proportional to it."""
 _TIMES_AS_LONG = 10.0
 """A round and the estimate of its error, in relation to the round before."""
 
@@ -196,12 +201,12 @@ class _Climb:
         ladder, domain, lowest = self.ladder, self.problem.domain, DEGREES[self._d][0]
         cells, corners = _FIRST_CELLS[self._d], zip(domain.lower, domain.upper, strict=True)
         breaks, degree = [np.linspace(a, b, cells + 1) for a, b in corners], lowest
-        best, seconds, little, fall = before, 0.0, 0, 1.0
+        best, seconds, little, fall, at_begin = before, 0.0, 0, 1.0, ladder.left()
         while little <= _MOST_WITHOUT_FALL[self._d]:
             model = self.solver.in_windows(breaks, degree)
             many = model.coefficients.shape.num_elements() > _MOST_OF_WINDOWS
             many = many or operations(model) > _MOST_OPERATIONS
-            late = ladder.left() < max(_TIMES_AS_LONG * seconds, (1 - _SHARE) * ladder.seconds)
+            late = ladder.left() < max(_TIMES_AS_LONG * seconds, (1 - _SHARE) * at_begin)
             if many and best is not before and degree > best.degree:
                 # A few cells may still be divided.
                 self.solver.smooth, lowest = False, best.degree
@@ -231,8 +236,7 @@ class _Climb:
         """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
         ladder, target = self.ladder, self.ladder.tolerance
         orders, cells = time_order(before.unseen), CELLS[self._d]
-        if before.unseen.order > MOST_IN_WINDOWS:
-            cells = 1
+        cells = cells if before.unseen.order <= MOST_IN_WINDOWS else 1
         for _ in range(_MARCHES):
             left, start = ladder.left_here, before.solution.network_values
             marching = March(self.problem, ladder.drawn, target, left, orders, cells, start)
@@ -255,10 +259,8 @@ class _Climb:
         model, u, values, report, error = self._alike(partial(self._judged_march, marching))
         agreed = report.squares, report.judged, error.without_field()
         squares, judged, of_all = ladder.world.communicator.broadcast_object(agreed)
-        report, error = (
-            replace(report, squares=squares, judged=judged),
-            replace(of_all, evaluate=error.evaluate),
-        )
+        report = replace(report, squares=squares, judged=judged)
+        error = replace(of_all, evaluate=error.evaluate)
         result = result_of(
             model, u, values, report, error, world=ladder.world, seed=ladder.seed, sizes=self.sizes
         )
@@ -278,9 +280,10 @@ class _Climb:
         after = solver.loss_of(unseen, both.jets(unseen), NONE)
         last = LastStep(np.zeros_like(start), 1.0)
         corrected = Corrected(both, start, loss, after, judged.zero_loss, last)
-        values, converges = u(x), fall_of(loss, after) > _FALL_OF_MARCH
+        values = u(x)
         prediction = Prediction("prediction", x, values, inside=inside)
-        error = estimate_by([corrected], self.problem, prediction, began, (), converges=converges)
+        of = [corrected], self.problem, prediction, began, ()
+        error = estimate_by(*of, converges=fall_of(loss, after) > CONVERGES)
         report = Report(unseen, squares, marching.steps, judged, marching.seconds)
         return model, u, values, report, error
 
@@ -317,8 +320,7 @@ class _Climb:
         self._concluded = stage
         ladder.doing("estimating the error")
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
-        most = 3 * _MOST_OPERATIONS
-        error = self._alike(partial(estimate, most_operations=most))
+        error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")

@@ -36,9 +36,7 @@ Array = npt.NDArray[np.float64]
 _RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (4, 2)
 """The degree of polynomials that tell the error: so many times as high on the box in up to three
 dimensions, and higher by so much otherwise."""
-
-
-_CONVERGES = 3.0
+CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
 
@@ -65,12 +63,7 @@ class Corrected:
 
 
 def error_of(
-    solver: PolynomialSolver,
-    stage: Stage,
-    inside: Any,
-    *,
-    fall: float,
-    most_operations: float,
+    solver: PolynomialSolver, stage: Stage, inside: Any, *, fall: float, most_operations: float
 ) -> ErrorEstimate:
     """Return the estimated error of a stage (local).
 
@@ -115,9 +108,8 @@ def error_of(
     # Beside a corner the residual falls slowly, and more where cells are divided once more.
     fall = max(fall, fall_of(corrected.before, corrected.after)) if divided else fall
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
-    error = estimate_by(
-        [corrected], solver.problem, prediction, began, (), converges=fall > _CONVERGES
-    )
+    of = [corrected], solver.problem, prediction, began, ()
+    error = estimate_by(*of, converges=fall > CONVERGES)
     return if_converged(error, corrected, (stage.x, inside), ())
 
 

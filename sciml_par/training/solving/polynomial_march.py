@@ -44,8 +44,9 @@ _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 this factor, the slab is shortened in place of it."""
 _SAFE, _SHORTER, _LONGER = 0.8, (0.2, 0.6), 2.0
 _ROUNDING = 1e-13
-_SHARE = 0.3
-"""Of the remaining time, after which a march that foreseeably does not end in it is given up."""
+_SHARE, _GROWS = 0.15, 1.5
+"""Of the remaining time, after which a march that foreseeably does not end in it is given up; and
+the growth of the last slab, from which slabs are taken to double further on."""
 _MOST_COLUMNS = 8_000
 """Of a slab."""
 
@@ -131,8 +132,10 @@ class March:
             self.parts.append(part)
             self.start = self._solution.network_values
             t = part.slab.end
-            spent, done = time.perf_counter() - began, (t - self._begin) / (self._end - self._begin)
-            if spent > _SHARE * self.left() and spent * (1 - done) > done * self.left():
+            spent, further = time.perf_counter() - began, (self._end - t) / h
+            if h > _GROWS * (t - part.slab.begin):
+                further = math.log2(1 + further)  # as where a layer at the begin has faded
+            if spent > _SHARE * self.left() and further * spent / len(self.parts) > self.left():
                 break  # other methods need the time
         self.seconds = time.perf_counter() - began
 
@@ -177,12 +180,9 @@ class March:
         domain: Domain = whole.domain._between(begin, end)  # type: ignore[attr-defined]
         slab = Slab(len(self.parts), 0, domain, domain, scaled=False)
         first = whole.on_slab(domain)
-        problems = [
-            first
-            if each is None
-            else first.starting_from(each, also=_begins(whole, each, self.orders))
-            for each in before
-        ]
+        also = [() if each is None else _begins(whole, each, self.orders) for each in before]
+        begun = zip(before, also, strict=True)
+        problems = [first if b is None else first.starting_from(b, also=a) for b, a in begun]
         model, at = self._system(problems[0], domain, breaks, self._degrees)
         if model.coefficients.shape.num_elements() > _MOST_COLUMNS:
             return None
@@ -204,9 +204,8 @@ class March:
             carried = self._system(problems[1], domain, breaks, higher)[1]
             right.append(np.concatenate([r.ravel() for r in carried.residuals(u.jets(carried))]))
         found = [d for d, _ in by_blocks(base.jacobian(terms), np.array(right), base._common)]
-        alone_c, full = (
-            -d.reshape(tuple(richer.coefficients.shape)) for d in (found[0], found[-1])
-        )
+        shape = tuple(richer.coefficients.shape)
+        alone_c, full = (-d.reshape(shape) for d in (found[0], found[-1]))
         richer.coefficients.assign(alone_c)
         x = fine.rows[0].arrays[0].numpy()
         x = x[:: max(len(x) // 4000, 1)]
@@ -216,11 +215,8 @@ class March:
         if not np.isfinite(alone).all() or not self._size:
             return None
         local = float(np.sqrt(np.mean(alone**2))) / self._size
-        of_cells: Array = np.bincount(
-            np.maximum(cell_of(model.cells, x), 0),
-            np.sum(alone**2, axis=1),
-            len(model.cells.kept),
-        ).astype(np.float64)
+        numbers, squares = np.maximum(cell_of(model.cells, x), 0), np.sum(alone**2, axis=1)
+        of_cells = np.asarray(np.bincount(numbers, squares, len(model.cells.kept)), np.float64)
         richer.coefficients.assign(full)
         both = Solution.of(problems[0], model, richer)
         part = Part(slab, model.cells, steps.c, full, steps.steps)
@@ -317,10 +313,7 @@ def march_suits(problem: Problem) -> bool:
     begin, end = float(domain.lower[-1]), float(domain.upper[-1])
     try:
         slab = problem.on_slab(domain._between(begin, (begin + end) / 2))
-
-        def zero(x: Array, _: int) -> Array:
-            return np.zeros((len(x), problem.outputs))
-
+        zero: Before = lambda x, _: np.zeros((len(x), problem.outputs))  # noqa: E731
         slab.starting_from(zero, also=_begins(problem, zero, 1))
     except InputError:  # as of a condition at the final time
         return False

@@ -238,14 +238,10 @@ class PolynomialSolver:
                 self._points.scattered(n, draw=draw) for n, draw in zip(counts, draws, strict=True)
             ]
         along = max(degree, int((many / len(model.cells.kept)) ** (1 / self._d)))
+        even = along <= _MOST_GAUSS and (draws == OF_SOLUTION or not self.smooth)
         return [
             self._points.in_cells(model.cells, self._along(degree)),
-            self._points.in_cells(
-                model.cells,
-                (along,) * self._d,
-                draw=draws[1],
-                even=along <= _MOST_GAUSS and (draws == OF_SOLUTION or not self.smooth),
-            ),
+            self._points.in_cells(model.cells, (along,) * self._d, draw=draws[1], even=even),
         ]
 
     def loss_everywhere(self, member: Any) -> float:
