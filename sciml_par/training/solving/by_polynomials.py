@@ -320,7 +320,9 @@ class _Climb:
         self._concluded = stage
         ladder.doing("estimating the error")
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
-        error = self._alike(partial(estimate, most_operations=3 * _MOST_OPERATIONS))
+        in_time = operations(stage.model) * ladder.left() / ladder.longest(stage.seconds)
+        most = max(1.0, min(3 * _MOST_OPERATIONS, in_time))
+        error = self._alike(partial(estimate, most_operations=most))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")

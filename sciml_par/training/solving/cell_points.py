@@ -24,8 +24,9 @@ _CANDIDATES = 40_000
 """Points that are drawn for a condition in cells, of which each cell keeps as many as it needs,
 where surfaces of the domain do not tell its points."""
 _SAME_DIRECTION = 0.9
-_CUT = 2
-"""As many times the points along each axis has a cell that the boundary cuts."""
+_CUT, _INSIDE = (1.25, 1.6, 2.0), 1.2
+"""So many times the points along each axis has a cell that the boundary cuts: the first number with
+which so many times the points of a whole cell lie inside, or the last."""
 _FEWEST, _LEAST_SIZE = 16, 1e-6
 _NARROW, _IN_STRIP = 0.12, 6
 """Of a cell, the part beside a smaller one in which weights change, with points of its own; and the
@@ -133,21 +134,24 @@ class PointsOfTerms:
             same &= at.kept & (np.sum(at.normals * outward, axis=1) > _SAME_DIRECTION)
             known |= same
             surfaces += [surface] if same.any() else []
-        if not known.all():
+        levels = [surface.levels(surface.names[0]) for surface in surfaces]
+        # Triangles and clouds of points know no formula, and are slow to project onto.
+        if not known.all() or None in levels:
             return None
         unit = qmc.Sobol(domain.dimension, rng=rng).random(1 << (most - 1).bit_length())
         low, high = cells.corners()
         found = []
-        for surface in surfaces:
+        for surface, of_it in zip(surfaces, levels, strict=True):
+            curved = any(level.square.any() for level in of_it or ())
             for number, (a, b) in enumerate(zip(low, high, strict=True)):
                 from_x = a + (b - a) * unit
                 at = surface.project(from_x)
                 margin = 1e-9 * (b - a) + 1e-15 * domain.extent
                 inside = at.kept & np.all((at.x >= a - margin) & (at.x <= b + margin), axis=1)
-                # Beyond an end of the surface, points are projected onto the end alone.
+                # Beyond an end of a face, points are projected onto the end alone.
                 off = from_x - at.x
                 off -= np.sum(off * at.normals, axis=1, keepdims=True) * at.normals
-                inside &= np.all(np.abs(off) <= 1e-6 * (b - a), axis=1)
+                inside &= curved | np.all(np.abs(off) <= 1e-6 * (b - a), axis=1)
                 x, normals = at.x[inside], at.normals[inside]
                 holds = condition.holds_at(x, domain, normals) if len(x) else inside[:0]
                 x, normals = x[holds], normals[holds]
@@ -196,15 +200,19 @@ class PointsOfTerms:
         share = inside.mean(axis=1)
         cut = np.flatnonzero((share < 1) & (share > 0))
         whole = np.flatnonzero(share == 1)
-        finer = tuple(_CUT * each for each in along)
         found = [(every[0][whole], every[1][whole], inside[whole], whole)]
         for axis, strip_low, strip_high, numbers in _narrow_strips(cells):
             fewer = tuple(max(_IN_STRIP, n // 2) if i == axis else n for i, n in enumerate(along))
             parts, within = self._of_cells(strip_low, strip_high, fewer, rng)
             found.append((*parts, within, numbers))
-        if len(cut):
-            parts, within = self._of_cells(low[cut], high[cut], finer, rng)
-            found.append((*parts, within, cut))
+        enough = np.power(_CUT, len(along)) * share[cut, None] >= _INSIDE
+        chosen = np.where(enough.any(axis=1), enough.argmax(axis=1), len(_CUT) - 1)
+        for place in np.unique(chosen):
+            of_place = cut[chosen == place]
+            parts, within = self._of_cells(
+                low[of_place], high[of_place], _times(along, _CUT[place]), rng
+            )
+            found.append((*parts, within, of_place))
         x = np.concatenate([p[i] for p, _, i, _ in found])
         weights = np.concatenate([w[i] for _, w, i, _ in found])
         cells_of = [np.repeat(cell, i.shape[1])[i.ravel()] for _, _, i, cell in found]
@@ -231,9 +239,13 @@ class PointsOfTerms:
 
 def outside(problem: Problem, cells: Cells, along: tuple[int, ...]) -> tuple[int, ...]:
     """Return the numbers of cells in which no point of the domain lies (local)."""
-    finer = tuple(_CUT * each for each in along)
+    finer = _times(along, _CUT[-1])
     _, inside = PointsOfTerms(problem, 0)._of_cells(*cells.corners(), finer, None)
     return tuple(int(k) for k in cells.kept[~inside.any(axis=1)])
+
+
+def _times(along: tuple[int, ...], factor: float) -> tuple[int, ...]:
+    return tuple(math.ceil(factor * each) for each in along)
 
 
 def _narrow_strips(cells: Cells) -> Iterator[tuple[int, Array, Array, Integers]]:

@@ -33,7 +33,7 @@ from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
 
-_RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (4, 2)
+_RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (2, 4)
 """The degree of polynomials that tell the error: so many times as high on the box in up to three
 dimensions, and higher by so much otherwise."""
 CONVERGES = 3.0
@@ -136,12 +136,13 @@ def _richer(solver: PolynomialSolver, stage: Stage, most_operations: float) -> t
         higher = stage.x.shape[1] <= MOST_DIMENSIONS
         degree = math.ceil(_RICHER * stage.degree) if higher else stage.degree + _RICHER_OTHERWISE
         return solver.on_box(degree), degree
+    former = [np.array(b) for b in stage.model.cells.breaks]
     breaks, degree = refined(stage, smooth=solver.smooth)
-    divided = degree == stage.degree  # a higher degree would not lower the residual at a corner
-    if not divided:
-        breaks = [np.array(b) for b in stage.model.cells.breaks]
-    for more in _RICHER_IN_WINDOWS[divided:]:
-        degree = stage.degree + more
+    # Where cells are to be divided, as at a corner, a higher degree would not lower the residual.
+    few, many = (stage.degree + more for more in _RICHER_IN_WINDOWS)
+    divided = degree == stage.degree
+    choices = [(breaks, few), (former, few)] if divided else [(former, many), (former, few)]
+    for breaks, degree in choices:
         richer = solver.in_windows(breaks, degree)
         if operations(richer) <= most_operations:
             break
