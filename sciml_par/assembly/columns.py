@@ -47,7 +47,13 @@ def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     """Yield the jets of a model's columns, window by window (local)."""
     n, count = len(request.x), len(model.cells.kept)
     d, operators = request.x.shape[1], request.operators
-    box = model.cells.slots == 1  # without weights
+    if count == model.cells.slots == 1:
+        (low,), (high,) = model.cells.supports()
+        scale = 2 / (high - low)
+        z = ((request.x - (low + high) / 2) * scale).T
+        yield Columns(np.arange(n), _products(model.exponents, z, scale, operators))
+        return
+    box = model.cells.slots == 1  # without weights, as slabs of time alone
     second = np.array([matrix_of(each, d) for each in operators if not box]).reshape(-1, d, d)
     at = Propagated.at(tf.constant(request.x), second)
     numbers, weight, inside, scale = model.cells.at(at)

@@ -52,6 +52,22 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a residual asks for, which is the same at all points.
+
+    Attributes
+    ----------
+    calls : of the field: the number of the term's array whose points it asks for, None for others,
+        and operators.
+    components, probe : as of `Rows`.
+    """
+
+    calls: tuple[tuple[int | None, tuple[Operator, ...]], ...]
+    components: int
+    probe: Array
+
+
+@dataclass(frozen=True)
 class Rows:
     """A term of the loss at its points.
 
@@ -63,8 +79,8 @@ class Rows:
     requests : the points and derivatives that it asks for, equal points together.
     calls : for each call of the field, the number of the request, and places of the operators.
     components : k, the residuals of a point.
-    probe : r at a few of the points for jets that are the same on all ranks, which tells residuals
-        apart, [n, k].
+    probe : r at a few points for jets that are the same on all ranks, which tells residuals apart,
+        [n, k].
     """
 
     term: Term
@@ -104,6 +120,8 @@ class Equations:
     problem : whose unknowns, if any, are numbers and not functions.
     arrays : of each term, as `Term.function` takes them behind u.
     factors : the root of the weight of each of their points, [n] each.
+    asked : what residuals ask for, by the names of terms, where it is known; what is found is
+        added. Where a residual asks for something else after all, it is refused.
 
     Raises
     ------
@@ -112,13 +130,20 @@ class Equations:
     """
 
     def __init__(
-        self, problem: Problem, arrays: Sequence[Sequence[Array]], factors: Sequence[Array]
+        self,
+        problem: Problem,
+        arrays: Sequence[Sequence[Array]],
+        factors: Sequence[Array],
+        asked: dict[str, Asked],
     ) -> None:
-        self.problem, self.outputs = problem, problem.network_outputs
-        self.rows = [
-            _traced(problem, term, of_term, weights)
-            for term, of_term, weights in zip(problem.terms, arrays, factors, strict=True)
-        ]
+        self.problem, self.outputs, self.rows = problem, problem.network_outputs, list[Rows]()
+        for term, of_term, weights in zip(problem.terms, arrays, factors, strict=True):
+            if not len(weights):
+                raise NotByJetsError(f"the term {term.name!r} has no points")
+            tensors = tuple(tf.constant(np.asarray(each, np.float64)) for each in of_term)
+            if term.name not in asked:
+                asked[term.name] = _traced(problem, term, tuple(t[:_PROBED] for t in tensors))
+            self.rows.append(_rows(problem, term, tensors, weights, asked[term.name]))
 
     @property
     def order(self) -> int:
@@ -218,12 +243,8 @@ def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
     return problem.field(Field(lambda x: whole(x, none)[0], jet=whole), unknowns=unknowns)
 
 
-def _traced(problem: Problem, term: Term, arrays: Sequence[Array], factors: Array) -> Rows:
+def _traced(problem: Problem, term: Term, few: tuple[Any, ...]) -> Asked:
     """Find what a residual asks for, at zeros and at random jets; refuse what depends on them."""
-    if not len(factors):
-        raise NotByJetsError(f"the term {term.name!r} has no points")
-    tensors = tuple(tf.constant(np.asarray(each, np.float64)) for each in arrays)
-    few = tuple(each[:_PROBED] for each in tensors)
     first, at_zero = _asked(problem, term, few, None)
     again, at_random = _asked(problem, term, few, np.random.default_rng(0))
     alike = len(first) == len(again) and all(
@@ -236,19 +257,31 @@ def _traced(problem: Problem, term: Term, arrays: Sequence[Array], factors: Arra
     if any(len(each.x) != n for each in first):
         raise NotByJetsError("points that are not those of the rows")
     _refuse_coupling(problem, term, few, at_random)
-    calls, requests, places = first, list[Request](), []
-    if n < len(factors):
-        calls, _ = _asked(problem, term, tensors, None)
-    keys: dict[bytes, int] = {}
-    for each in calls:
-        number = keys.setdefault(each.x.tobytes(), len(requests))
+    places = [[k for k, own in enumerate(few) if np.array_equal(own, each.x)] for each in first]
+    calls = (
+        (own[0] if own else None, each.operators) for own, each in zip(places, first, strict=True)
+    )
+    return Asked(tuple(calls), int(at_zero.shape[1]), at_random.numpy())
+
+
+def _rows(
+    problem: Problem, term: Term, arrays: tuple[Any, ...], factors: Array, asked: Asked
+) -> Rows:
+    """Return a term at its points with the requests that it has there."""
+    if any(place is None for place, _ in asked.calls):
+        points = [each.x for each in _asked(problem, term, arrays, None)[0]]
+    else:
+        points = [arrays[place].numpy() for place, _ in asked.calls]  # type: ignore[index]
+    requests, places, keys = list[Request](), [], dict[bytes, int]()
+    for x, (_, operators) in zip(points, asked.calls, strict=True):
+        number = keys.setdefault(x.tobytes(), len(requests))
         if number == len(requests):
-            requests.append(Request(each.x))
-        known = tuple(dict.fromkeys((*requests[number].operators, *each.operators)))
+            requests.append(Request(x))
+        known = tuple(dict.fromkeys((*requests[number].operators, *operators)))
         requests[number] = replace(requests[number], operators=known)
-        places.append((number, tuple(map(known.index, each.operators))))
-    k = int(at_zero.shape[1])
-    return Rows(term, tensors, factors, tuple(requests), tuple(places), k, at_random.numpy())
+        places.append((number, tuple(map(known.index, operators))))
+    of_all = asked.components, asked.probe
+    return Rows(term, arrays, factors, tuple(requests), tuple(places), *of_all)
 
 
 def _asked(

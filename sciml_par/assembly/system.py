@@ -73,11 +73,6 @@ class System:
             found.append(row)
         return found
 
-    def residuals(self, theta: Array) -> Array:
-        """Return all rows at θ, [N] (local)."""
-        found = self.equations.residuals(self.jets(theta), self.split(theta)[1])
-        return np.concatenate([r.ravel() for r in found])
-
     def linearized(self, theta: Array) -> list[Linearized]:
         """Return the terms at θ with their derivatives (local)."""
         return self.equations.linearized(self.jets(theta), self.split(theta)[1])
@@ -91,7 +86,7 @@ class System:
 
         fixed : unknowns do not move; of one window.
         """
-        r = _flat(terms)
+        r = np.concatenate([term.residuals.ravel() for term in terms])
         if fixed and self.unknowns:
             d, left = by_orthogonal_factors(self.dense(terms)[: -self.unknowns], r)
             return np.concatenate([d, np.zeros(self.unknowns)]), left
@@ -194,10 +189,6 @@ def _add_products(block: Array, at: Any, factors: Array, jets: Array) -> None:
             block[:, at] += phi * f
 
 
-def _flat(terms: Sequence[Linearized]) -> Array:
-    return np.concatenate([term.residuals.ravel() for term in terms])
-
-
 @dataclass(frozen=True)
 class Solved:
     """Coefficients after Gauss–Newton steps.
@@ -205,6 +196,7 @@ class Solved:
     Attributes
     ----------
     c, p : of the model, [K, M, m], and of unknowns, [q].
+    before, residuals : √w r of the terms at the start and with them, [k, n] each.
     loss : the sum of squares with them.
     steps : how many were made.
     direction, size : the last step, θ − size · direction; a size of 0 was not made. A direction of
@@ -213,6 +205,8 @@ class Solved:
 
     c: Array
     p: Array
+    before: list[Array]
+    residuals: list[Array]
     loss: float
     steps: int
     direction: Array
@@ -229,30 +223,33 @@ def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = Fals
     fixed : unknowns do not move.
     """
     terms = system.linearized(theta)
-    r = _flat(terms)
-    loss, size, d, number = float(r @ r), 1.0, np.zeros_like(theta), 0
-    while number < steps:
-        (d, foreseen), size, before = system.step(terms, fixed=fixed), 1.0, loss
-        if system.unknowns and before - foreseen < _NO_GAIN * before:
+    before = residuals = [term.residuals for term in terms]
+    loss, size, d, number = _squares(before), 1.0, np.zeros_like(theta), 0
+    while number < steps and np.isfinite(loss):
+        (d, foreseen), size, former = system.step(terms, fixed=fixed), 1.0, loss
+        if system.unknowns and former - foreseen < _NO_GAIN * former:
             d = np.zeros_like(d)
             break
         while size > _LEAST_SIZE:
             moved = theta - size * d
             terms = system.linearized(moved)
-            r = _flat(terms)
-            loss = float(r @ r)
-            if loss < before:
+            loss = _squares([term.residuals for term in terms])
+            if loss < former:
                 break
             size /= 2
         else:
-            loss, size = before, 0.0
+            loss, size = former, 0.0
             break
-        theta, number = moved, number + 1
+        theta, number, residuals = moved, number + 1, [term.residuals for term in terms]
         if system.unknowns or size < 1.0:
             continue
         if loss < _AS_FORESEEN * foreseen:
             d = np.zeros_like(d)
             break
-        if loss > _LITTLE_GAIN * before:
+        if loss > _LITTLE_GAIN * former:
             break
-    return Solved(*system.split(theta), loss, number, d, size)
+    return Solved(*system.split(theta), before, residuals, loss, number, d, size)
+
+
+def _squares(residuals: Sequence[Array]) -> float:
+    return float(sum(np.vdot(r, r) for r in residuals))

@@ -404,6 +404,14 @@ class Problem(OtherAttributes, ByName):
         other._terms = tuple(terms)
         return other
 
+    def without_slabs(self) -> Self:
+        """Return the problem on its whole time, which no slabs divide (local)."""
+        if len(self.domain.slabs) == 1:
+            return self
+        other, ends = copy.copy(self), (self.domain.lower[-1], self.domain.upper[-1])
+        other._domain = self.domain._between(*map(float, ends))  # type: ignore[attr-defined]
+        return other
+
     def on_slab(
         self, slab: Domain, *, scaled_box: tuple[FloatArray, FloatArray] | None = None
     ) -> Self:

@@ -13,23 +13,23 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 205,
-    "assembly": 816,
+    "assembly": 851,
     "evaluation": 4_040,
     "horovod": 3_840,
     "info": 600,
     "networks": 5_285,
     "parallel": 14_220,
-    "problems": 15_240,
+    "problems": 15_245,
     "programs": 1_180,
     "results": 5_450,
-    "training": 25_565,
+    "training": 25_475,
     "other modules": 1_580,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (54, 9_520),
-    "training/optimizers/least_squares/levenberg_marquardt.py": (145, 23_450),
-    "training/solving/by_polynomials.py": (304, 50_100),
+    "assembly/system.py": (54, 9_560),
+    "training/optimizers/least_squares/levenberg_marquardt.py": (145, 23_455),
+    "training/solving/by_polynomials.py": (304, 50_110),
 }
 """Files and lines that the import of a method runs."""
 

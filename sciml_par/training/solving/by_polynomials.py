@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.assembly.columns import MOST_IN_WINDOWS
-from sciml_par.assembly.equations import NONE, Equations
+from sciml_par.assembly.equations import NONE, Asked, Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.errors import ResultWarning, TrainingError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -35,7 +35,7 @@ from sciml_par.training.preparation.consistency import check_consistency
 from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
-from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of
+from sciml_par.training.solving.ladder import NO_FURTHER, USEFUL, Ladder, fall_of
 from sciml_par.training.solving.polynomial_error import (
     CONVERGES,
     Corrected,
@@ -75,14 +75,17 @@ residual that contains errors of data."""
 _NUMERICAL = ("LinAlgError", "NotByJetsError")
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
-_MOST_OF_WINDOWS, _MOST_OPERATIONS = 25_000, 4e10
-"""Columns in all windows; and operations of the factorization of the band, some seconds."""
+_MOST_OF_WINDOWS, _MOST_OPERATIONS, _TRIED = 25_000, 2e11, 4e10
+"""Columns in all windows; and operations of the factorization of the band, some seconds, and those
+with which a higher degree is tried that has not proved itself."""
 _SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
 """Of the time that is left, for windows; and rounds in which the residual falls by less than this
 factor, which in one dimension take little time, as until a layer is resolved."""
 _MARCHES, _TIGHTER = 3, 0.3
 """Marches at most, where the equation amplifies errors; and the share of the target that a further
 march would need, if errors were proportional to it."""
+_SMALL, _LATE = 1e-3, "further windows of polynomials would take longer than the time that is left"
+"""An error, below which polynomials alone go on."""
 _TIMES_AS_LONG = 10.0
 """A round and the estimate of its error, in relation to the round before."""
 
@@ -97,13 +100,13 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     suited = everyone.attempt(lambda: _suited(ladder))
     if any(everyone.allgather_object(suited is None)) or suited is None:
         return None
-    problem, sizes, equations = suited
+    problem, sizes, points, equations = suited
     if everyone.size > 1:
         x, start = equations.rows[0].arrays[0].numpy(), ladder.start
         described = describe_equations(ladder.problem, equations.rows, ladder.precision)
         described["start"] = "nothing" if start is None else of_array(start(x))
         check_consistency(described, everyone)
-    climb = _Climb(ladder, problem, sizes)
+    climb = _Climb(ladder, problem, sizes, points.asked)
     try:
         best = climb.on_box()
         if best is not None and not ladder.met and march_suits(problem):
@@ -119,11 +122,13 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
             warnings.warn(said, ResultWarning, stacklevel=5)
     if not ladder.problem.unknowns:
         ladder.everywhere = climb.solver.loss_everywhere
-    return "time is up" if ladder.best is not None and ladder.left() <= 0 else None
+    if ladder.best is not None and ladder.left() <= 0:
+        return "time is up"
+    return (climb.late or NO_FURTHER) if climb.known and not ladder.met else None
 
 
-def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], Equations] | None:
-    """Return a problem with its weights, sizes of residuals, and equations; None for others."""
+def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, Equations] | None:
+    """Return a problem with its weights, sizes of residuals, its points and equations, or None."""
     problem = ladder.problem
     if problem.unknown_functions or holds_out(problem) or ladder.precision != "float64":
         return None
@@ -132,14 +137,15 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], Equations] | Non
     sample = weighed.domain.sample(20, seed=0)
     if not weighed.domain.contains(sample).all():
         return None
+    points = PointsOfTerms(weighed, 0)
     try:
         with tf.GradientTape() as tape:
-            equations = PointsOfTerms(weighed, 0).scattered(200, draw=0)
+            equations = points.scattered(200, draw=0)
     except Exception:  # another method says what is wrong with a residual
         return None
     if tape.watched_variables():  # which would not be trained, as the other methods say
         return None
-    return weighed, changes.sizes(weighed), equations
+    return weighed, changes.sizes(weighed), points, equations
 
 
 def _suits_windows(problem: Problem, stage: Stage) -> bool:
@@ -155,15 +161,24 @@ class _Climb:
     ladder: Ladder
     problem: Problem
     sizes: dict[str, float]
+    asked: dict[str, Asked]
 
     def __post_init__(self) -> None:
         ladder = self.ladder
         x, self._inside = ladder.at
         self._d = self.problem.domain.dimension
         begin = initial_unknowns(self.problem.unknowns, ladder.seed)
-        self.solver = PolynomialSolver(self.problem, ladder.drawn, x, ladder.start, begin)
+        of = self.problem, ladder.drawn, x, ladder.start, begin, self.asked
+        self.solver = PolynomialSolver(*of)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
+        self.late: str | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the error of the best result is known and small (collective)."""
+        best = self.ladder.best
+        return self.ladder.decided(best is not None and best.error.relative < _SMALL)
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
@@ -205,8 +220,13 @@ class _Climb:
         while little <= _MOST_WITHOUT_FALL[self._d]:
             model = self.solver.in_windows(breaks, degree)
             many = model.coefficients.shape.num_elements() > _MOST_OF_WINDOWS
-            many = many or operations(model) > _MOST_OPERATIONS
-            late = ladder.left() < max(_TIMES_AS_LONG * seconds, (1 - _SHARE) * at_begin)
+            left = ladder.left()
+            proved = degree == lowest or best is not before and best.degree > lowest
+            many = many or operations(model) > (_MOST_OPERATIONS if proved else _TRIED)
+            # Where the error is known, other methods do not come nearer.
+            kept = 0.0 if self.known else (1 - _SHARE) * at_begin
+            late = ladder.decided(left < max(_TIMES_AS_LONG * seconds, kept))
+            self.late = _LATE if late else None
             if many and best is not before and degree > best.degree:
                 # A few cells may still be divided.
                 self.solver.smooth, lowest = False, best.degree
@@ -321,7 +341,7 @@ class _Climb:
         ladder.doing("estimating the error")
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
         in_time = operations(stage.model) * ladder.left() / ladder.longest(stage.seconds)
-        most = max(1.0, min(3 * _MOST_OPERATIONS, in_time))
+        most = max(1.0, min(_MOST_OPERATIONS, in_time))
         error = self._alike(partial(estimate, most_operations=most))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.

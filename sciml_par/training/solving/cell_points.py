@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
-from sciml_par.assembly.equations import Equations
+from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.problem import Problem
@@ -41,10 +41,12 @@ class PointsOfTerms:
     ----------
     problem : with the weights of its terms.
     seed : of scattered points.
+    asked : what their residuals ask for, as far as it is known; see `Equations`.
     """
 
     problem: Problem
     seed: int
+    asked: dict[str, Asked] = field(default_factory=dict)
 
     def scattered(self, interior: int, *, draw: int) -> Equations:
         """Use Sobol's points, and half as many for each condition, all of equal weight (local).
@@ -61,7 +63,8 @@ class PointsOfTerms:
                 else condition.completed(self._drawn(k, condition, n, draw), self.problem.domain)
             )
             found.append((arrays, self._even(arrays[0], term)))
-        return Equations(self.problem, *zip(*found, strict=True))
+        arrays, factors = zip(*found, strict=True)
+        return Equations(self.problem, arrays, factors, self.asked)
 
     def in_cells(
         self, cells: Cells, along: tuple[int, ...], *, draw: int = 0, even: bool = True
@@ -93,7 +96,8 @@ class PointsOfTerms:
             else:
                 factors = self._even(arrays[0], term)
             found.append((arrays, factors))
-        return Equations(self.problem, *zip(*found, strict=True))
+        arrays, factors = zip(*found, strict=True)
+        return Equations(self.problem, arrays, factors, self.asked)
 
     def _given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""
@@ -143,7 +147,12 @@ class PointsOfTerms:
         found = []
         for surface, of_it in zip(surfaces, levels, strict=True):
             curved = any(level.square.any() for level in of_it or ())
-            for number, (a, b) in enumerate(zip(low, high, strict=True)):
+            middle = (low + high) / 2
+            away, far = (
+                np.linalg.norm(v, axis=1) for v in (surface.project(middle).x - middle, high - low)
+            )
+            for number in np.flatnonzero((away <= far) | curved):
+                a, b = low[number], high[number]
                 from_x = a + (b - a) * unit
                 at = surface.project(from_x)
                 margin = 1e-9 * (b - a) + 1e-15 * domain.extent

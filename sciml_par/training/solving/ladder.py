@@ -51,7 +51,7 @@ _LIMITED = (
 )
 HIDDEN = 100.0
 """Times the squares of residuals at some points, from which there is something between these."""
-_NO_FURTHER = "no method makes the residual at unseen points fall any further"
+NO_FURTHER = "no method makes the residual at unseen points fall any further"
 
 
 @dataclass
@@ -302,7 +302,7 @@ class Ladder:
             why = _LIMITED if self.limited_by_data else "the tolerance is met"
         elif self.signal:
             why = f"{self.signal} has ended it"
-        text = f"{str(self.best.error).rstrip('.')}; {why or _NO_FURTHER}"
+        text = f"{str(self.best.error).rstrip('.')}; {why or NO_FURTHER}"
         if self.world.communicator.rank > 0:
             return self.best
         if self.shown:

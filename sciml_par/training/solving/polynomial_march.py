@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
 from sciml_par.algebra.banded import by_blocks
-from sciml_par.assembly.equations import Equations
+from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.assembly.solution import Solution
 from sciml_par.assembly.system import System, gauss_newton
 from sciml_par.errors import InputError
@@ -93,6 +93,8 @@ class March:
         alone = self._d > 1 and self.cells == 1
         self._degrees = _DEGREES_ALONE[self._d] if alone else _DEGREES[self._d]
         self._size = self.seconds = 0.0
+        # In the first slab, and in others, which begin with conditions of their own.
+        self._asked: tuple[dict[str, Asked], dict[str, Asked]] = {}, {}
 
     @property
     def ended(self) -> bool:
@@ -183,25 +185,25 @@ class March:
         also = [() if each is None else _begins(whole, each, self.orders) for each in before]
         begun = zip(before, also, strict=True)
         problems = [first if b is None else first.starting_from(b, also=a) for b, a in begun]
-        model, at = self._system(problems[0], domain, breaks, self._degrees)
+        asked = self._asked[before[0] is None]
+        model, at = self._system(problems[0], domain, breaks, self._degrees, asked)
         if model.coefficients.shape.num_elements() > _MOST_COLUMNS:
             return None
         system = System(at, model)
-        theta = self._start(system, begin)
-        if not np.isfinite(system.residuals(theta)).all():
+        steps = gauss_newton(system, self._start(system, begin), steps=_STEPS)
+        if not math.isfinite(steps.loss):
             return None
-        steps = gauss_newton(system, theta, steps=_STEPS)
         model.coefficients.assign(steps.c)
         u = self._solution = Solution.of(problems[0], model)
         higher = tuple(each + _RICHER for each in self._degrees)
-        richer, fine = self._system(problems[0], domain, breaks, higher)
+        richer, fine = self._system(problems[0], domain, breaks, higher, asked)
         base = System(fine, richer, u.jets(fine))
         zero = np.zeros(richer.coefficients.shape).ravel()
         terms = base.linearized(zero)
         right = [np.concatenate([term.residuals.ravel() for term in terms])]
         if before[1] is not None:
             # The same equations from another begin, in which errors of slabs before go on.
-            carried = self._system(problems[1], domain, breaks, higher)[1]
+            carried = self._system(problems[1], domain, breaks, higher, asked)[1]
             right.append(np.concatenate([r.ravel() for r in carried.residuals(u.jets(carried))]))
         found = [d for d, _ in by_blocks(base.jacobian(terms), np.array(right), base._common)]
         shape = tuple(richer.coefficients.shape)
@@ -224,7 +226,12 @@ class March:
         return part, ends, local, of_cells, self._tails(model, steps.c)
 
     def _system(
-        self, problem: Problem, domain: Domain, breaks: Sequence[Array], degrees: tuple[int, ...]
+        self,
+        problem: Problem,
+        domain: Domain,
+        breaks: Sequence[Array],
+        degrees: tuple[int, ...],
+        asked: dict[str, Asked],
     ) -> tuple[Any, Equations]:
         box = domain.lower, domain.upper
         sides = (*(tuple(map(float, b)) for b in breaks), (float(box[0][-1]), float(box[1][-1])))
@@ -235,7 +242,7 @@ class March:
         model = self._networks.Polynomials(
             self._d, self._m, exponents=exponents, breaks=sides, dropped=dropped, box=box
         )
-        return model, PointsOfTerms(problem, self.seed).in_cells(model.cells, along)
+        return model, PointsOfTerms(problem, self.seed, asked).in_cells(model.cells, along)
 
     def _start(self, system: System, begin: float) -> Array:
         """Return coefficients of the network's values at the begin, constant in time."""
@@ -308,7 +315,7 @@ def march_suits(problem: Problem) -> bool:
     evolves = INITIAL in domain._time_faces[0] and domain.dimension in _DEGREES
     if not evolves or problem.scaled_box is not None or not hasattr(domain, "_between"):
         return False
-    if problem.unknowns or statistical_terms(problem) or len(domain.slabs) > 1:
+    if problem.unknowns or statistical_terms(problem):
         return False
     begin, end = float(domain.lower[-1]), float(domain.upper[-1])
     try:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.assembly.equations import Equations
+from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
 from sciml_par.networks.propagation.cells import Cells
@@ -51,7 +51,7 @@ OF_SOLUTION, OF_ERROR = (0, 1), (2, 3)
 
 @dataclass(frozen=True)
 class Stage:
-    """A solution by polynomials: squares of the terms at its begin, [T], and u at x: [k, d].
+    """A solution by polynomials, and u at x: [k, d].
 
     `loss` is the one at unseen points without data that have errors.
     """
@@ -59,7 +59,6 @@ class Stage:
     model: Any
     degree: int
     system: System
-    begin: Array
     steps: Solved
     unseen: Equations
     judged: AtOtherPoints
@@ -87,11 +86,6 @@ class Stage:
         """u at the points of the evaluation, [k, m]."""
         return self.solution(self.x)
 
-    @cached_property
-    def residuals(self) -> list[Array]:
-        """Those of each term at the points of the solution, [k, n]."""
-        return self.system.equations.residuals(self.system.jets(self.theta), self.steps.p)
-
     @property
     def misses(self) -> bool:
         """Whether residuals are far larger between the points of the solution than there."""
@@ -105,9 +99,9 @@ class Stage:
     @property
     def report(self) -> Report:
         """How it was found."""
-        squares = np.stack([self.begin, squares_of(self.residuals)])
-        equations = self.system.equations
-        return Report(equations, squares, self.steps.steps, self.judged, self.seconds)
+        steps, equations = self.steps, self.system.equations
+        squares = np.stack([squares_of(steps.before), squares_of(steps.residuals)])
+        return Report(equations, squares, steps.steps, self.judged, self.seconds)
 
 
 def squares_of(residuals: Sequence[Array]) -> Array:
@@ -125,6 +119,7 @@ class PolynomialSolver:
     x : the points of the evaluation, [k, d].
     start : u at x: [n, d] -> [n, m], to begin with.
     unknowns : their parameters to begin with, [q].
+    asked : see `PointsOfTerms`.
     """
 
     def __init__(
@@ -134,11 +129,12 @@ class PolynomialSolver:
         x: Array,
         start: Callable[[Array], Array] | None,
         unknowns: Array,
+        asked: dict[str, Asked],
     ) -> None:
         self.problem, self.x = problem, x
         self._start, self._unknowns = start, unknowns
         self.smooth = True
-        self._points, data = PointsOfTerms(problem, seed), statistical_terms(problem)
+        self._points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d = problem.domain.dimension
@@ -166,11 +162,7 @@ class PolynomialSolver:
         began = time.perf_counter()
         at, unseen = self.equations(model, degree)
         system = System(at, model)
-        begin = self._begin(system, like)
-        residuals = at.residuals(system.jets(begin), system.split(begin)[1])
-        if not all(np.isfinite(r).all() for r in residuals):
-            return None
-        squares, begins = squares_of(residuals), [begin]
+        begins = [begin := self._begin(system, like)]
         if like is None and system.unknowns:
             observed = any(isinstance(each, Observations) for each in self.problem.conditions)
             # Without data there may be many solutions; the start says which one is sought.
@@ -179,12 +171,14 @@ class PolynomialSolver:
             begins += [self._data_first(system, begin)] if observed else []
         ends = [gauss_newton(system, each, steps=_MOST_STEPS) for each in begins]
         steps = min(ends, key=lambda each: each.loss)
+        if not math.isfinite(steps.loss):
+            return None
         model.coefficients.assign(steps.c)
         seen, loss = self.judged(Solution.of(self.problem, model, p=steps.p), unseen)
         if not math.isfinite(seen.zero_loss):  # as where the equation is singular at u = 0
-            seen = replace(seen, zero_loss=float(squares.sum()))
+            seen = replace(seen, zero_loss=float(squares_of(steps.before).sum()))
         seconds = time.perf_counter() - began
-        return Stage(model, degree, system, squares, steps, unseen, seen, loss, self.x, seconds)
+        return Stage(model, degree, system, steps, unseen, seen, loss, self.x, seconds)
 
     def _data_first(self, system: System, theta: Array) -> Array:
         """Return θ after steps in which equations weigh little, then more and more.

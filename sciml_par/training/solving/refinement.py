@@ -46,7 +46,7 @@ def refined(stage: Stage, *, smooth: bool) -> tuple[list[Array], int]:
     top = c[:, total >= degree - 1].max(axis=1)
     rough = large & (top >= _ROUGH * c[:, np.abs(total - degree / 2) <= 1].max(axis=1))
     if stage.misses:
-        own, at_own = _squares_at_points(stage.system.equations, stage.residuals, noisy)
+        own, at_own = _squares_at_points(stage.system.equations, stage.steps.residuals, noisy)
         seen = np.bincount(np.maximum(cell_of(cells, own), 0), at_own, len(cells.kept))
         missing = large & (residual > MISSED * seen)
         rough, smooth = rough | missing, smooth and not missing.any()

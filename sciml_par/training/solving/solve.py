@@ -22,10 +22,8 @@ from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.resume import compare_checkpoints
 from sciml_par.training.run.signals import signals_caught
-from sciml_par.training.slabs.march import in_slabs
 from sciml_par.training.solving.by_features import climb_by_features
 from sciml_par.training.solving.by_networks import climb_by_networks
-from sciml_par.training.solving.by_slabs import solve_in_slabs
 from sciml_par.training.solving.ladder import Ladder
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
@@ -57,9 +55,8 @@ def solve(
     fitted by polynomials, or else a network alone, until numerical errors are a tenth of what the
     noise leaves open.
 
-    On a domain with slabs of time, such as `Time(0, 100, slabs=50)`, each slab is solved so, to an
-    equal share of the tolerance and of the remaining time, from the end of the one before. The
-    error of the result includes what slabs hand on.
+    Slabs of time that a domain has, such as `Time(0, 100, slabs=50)`, are those of `train`; here
+    the estimated error chooses others.
 
     Parameters
     ----------
@@ -113,7 +110,7 @@ def solve(
     compare_checkpoints(checkpoint, resume, world.communicator)
     world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
     ladder = Ladder(
-        problem,
+        problem.without_slabs(),
         tolerance,
         seconds,
         precision,
@@ -126,23 +123,17 @@ def solve(
     )
     limit = time.monotonic() + seconds
     with ladder.live(), signals_caught(world, until=limit) as ladder.signals:
-        if in_slabs(problem, world):
-            why = solve_in_slabs(ladder, _climbed_otherwise, least=_LEAST[precision])
-        else:
-            why = _climbed(ladder)
+        why = _climbed(ladder)
     return ladder.end(why)
 
 
 def _climbed(ladder: Ladder) -> str | None:
-    """Solve by polynomials, then by other methods (collective); why that ended, if it is known."""
+    """Solve by one method after another (collective); why that ended, if there was a reason."""
     # It imports TensorFlow, which is not to be there before `init`.
     polynomials: Any = import_module("sciml_par.training.solving.by_polynomials")
-    why = polynomials.climb_by_polynomials(ladder)
-    return why if why is not None or ladder.met else _climbed_otherwise(ladder)
-
-
-def _climbed_otherwise(ladder: Ladder) -> str | None:
-    """Solve by one method after another (collective); why that ended, if there was a reason."""
+    why: str | None = polynomials.climb_by_polynomials(ladder)
+    if why is not None or ladder.met:
+        return why
     if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
         return climb_by_networks(ladder)
     why = climb_by_features(ladder)
