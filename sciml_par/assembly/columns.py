@@ -83,11 +83,17 @@ def _products(exponents: Integers, z: Array, scale: Array, operators: Sequence[O
     ]
 
     def product(axes: Axes) -> Array:
-        found = np.ones((count, k))
+        # Derivatives of low degrees are zero, and T_0 = 1: of many variables few are in a product.
+        rows = np.flatnonzero(np.all([exponents[:, i] >= axes.count(i) for i in range(d)], axis=0))
+        found, part = np.zeros((count, k)), np.ones((len(rows), k))
         for i in range(d):
-            order = axes.count(i)
-            if order or exponents[:, i].any():
-                found *= tables[i][order][exponents[:, i]]
+            order, e = axes.count(i), exponents[rows, i]
+            some = np.flatnonzero(e)
+            if order or 2 * len(some) > len(e):
+                part *= tables[i][order][e]
+            elif len(some):
+                part[some] *= tables[i][0][e[some]]
+        found[rows] = part
         return found
 
     jets = np.zeros((1 + d + len(operators), count, k))

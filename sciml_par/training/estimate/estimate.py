@@ -59,6 +59,14 @@ ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
 
 
+class Opened(Protocol):
+    """A solution with its parameters."""
+
+    @property
+    def end(self) -> Any: ...  # noqa: D102
+    def solution(self, theta: Any = None) -> Any: ...  # noqa: D102
+
+
 class Corrected(Stepped, Protocol):
     """A solution with a correction; see `Solved` for the attributes."""
 
@@ -105,13 +113,8 @@ def estimate_error(
             error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
             known = Correction(corrected[0], found[0], free) if q >= KNOWN else None
             return replace(error, evaluate=known)
-        error = estimate_by(
-            corrected, problem, prediction, began, free.components, converges=converges
-        )
-        if error.evaluate is not None and free.components:
-            error = replace(error, evaluate=Correction(corrected[0], found[0], free))
-        names = tuple(problem.output_names[each] for each in free.components)
-        return replace(error, undetermined=names)
+        of = corrected, problem, prediction, began, free
+        return estimate_by(*of, converges=converges, opened=found[0])
     except EndedError as error:
         seconds = time.perf_counter() - began
         return ErrorEstimate.not_known(m, f"its estimate was cut: {error}", seconds=seconds)
@@ -202,12 +205,17 @@ def estimate_by(
     problem: Problem,
     prediction: Prediction,
     began: float,
-    free: Sequence[int],
+    free: Free | None,
     *,
     converges: bool,
+    opened: Opened | None = None,
 ) -> ErrorEstimate:
-    """Return the estimate that corrections give, the best first, or why the error is not known."""
-    solved = found[0]
+    """Return the estimate that corrections give, the best first, or why the error is not known.
+
+    opened : the solution to which the free functions can be added.
+    """
+    solved, components = found[0], () if free is None else free.components
+    names = tuple(problem.output_names[each] for each in components)
     q, inside = _reliability(solved), prediction.inside
     if inside is None:
         inside = np.ones(len(prediction.x), np.bool_)
@@ -215,15 +223,15 @@ def estimate_by(
     at_rounding = q < SURE and solved.before <= ROUNDING**2 * solved.of_zero
     # Near a layer that no point sees, the residual falls a little and then no further.
     doubtful = q < KNOWN or (q < SURE and not converges and own_error > _ALIKE)
-    correction = Correction(solved)
+    correction = Correction(solved, opened if components else None, free)
     corrected = correction.corrected(prediction.x)
     # Of the prediction itself, whose rounding in single precision the correction does not see.
     e = corrected - prediction.u
     seconds = time.perf_counter() - began
     means = problem.means(prediction.x[inside])
-    relative, absolute = sizes_of(means * e[inside], means * corrected[inside], free)
+    relative, absolute = sizes_of(means * e[inside], means * corrected[inside], components)
     share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
-    step = step_size(solved, prediction.x[inside], free) if solved.last.size < 1.0 else 0.0
+    step = step_size(solved, prediction.x[inside], components) if solved.last.size < 1.0 else 0.0
     why = None
     if not solved.of_zero > 0 or not math.isfinite(relative):
         why = OF_ZERO
@@ -232,7 +240,8 @@ def estimate_by(
     elif doubtful and not at_rounding:
         why = _reason(problem, q)
     if why is not None:
-        return ErrorEstimate.not_known(problem.outputs, why, reliability=q, seconds=seconds)
+        error = ErrorEstimate.not_known(problem.outputs, why, reliability=q, seconds=seconds)
+        return replace(error, undetermined=names)
     factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
     return ErrorEstimate(
         factor * relative,
@@ -243,6 +252,7 @@ def estimate_by(
         unknowns=correction.of_unknowns(problem),
         seconds=seconds,
         at_rounding=at_rounding,
+        undetermined=names,
         evaluate=correction,
     )
 
@@ -252,7 +262,7 @@ class Correction:
     """e(x), the difference of the fields with the parameters before and after the step."""
 
     solved: Corrected
-    open: Solved | None = None
+    open: Opened | None = None
     free: Free | None = None
     """Of `open`, what functions can be added to: quantities that these change are not known."""
 

@@ -60,22 +60,22 @@ def free_functions(solved: Solved, communicator: Communicator) -> Free:
             values = _values_by_parameters(solved, x, factor.shape[1])
             smooth = smooth_functions(solved.setup.problem, x)
             changes = partial(_changes, solved, x=x)
-            parts = _free_parts(factor, values, smooth, _outputs(solved), changes)
-            found, added, fitted = parts
-            return Free(found, *(solved.method.spread(c.T) for c in (added, fitted)))
+            found, *added = free_of(factor, values, smooth, _outputs(solved), changes)
+            return Free(found, *map(solved.method.spread, added))
 
     return communicator.on_root(free_on_root)
 
 
 def free_of(
     factor: Array, values: Array, smooth: Array, outputs: int, changes: Callable[[Array], Array]
-) -> tuple[int, ...]:
+) -> Free:
     """Return the components of which a smooth function has a large free share (local).
 
     factor : R of J, [q, q]; values : φ_j at points, [n k, q]; smooth : g there, [n k, K k];
     changes : gives the size of the change of each component of u, c: [q, K] -> [K, m].
     """
-    return _free_parts(factor, values, smooth, outputs, changes)[0]
+    found, added, fitted = _free_parts(factor, values, smooth, outputs, changes)
+    return Free(found, added.T, fitted.T)
 
 
 def _free_parts(

@@ -41,6 +41,7 @@ from sciml_par.training.solving.polynomial_error import (
     Corrected,
     error_of,
     linearized_of,
+    opened,
 )
 from sciml_par.training.solving.polynomial_march import (
     CELLS,
@@ -62,9 +63,9 @@ from sciml_par.training.weights.of_noise import statistical_terms
 Array = npt.NDArray[np.float64]
 T = TypeVar("T")
 
-_DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12)}
+_DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18)}
 _DEGREES_OTHERWISE = (3, 4, 6, 8, 10, 12)
-_MOST_COLUMNS = 1_400
+_MOST_COLUMNS = 4_000
 _FALL, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 5.0, 4
 """A stage after which the residual at unseen points has not fallen by the first factor is the last,
 but not before the polynomials can resolve some oscillations. By the second factor it must have
@@ -106,7 +107,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         described = describe_equations(ladder.problem, equations.rows, ladder.precision)
         described["start"] = "nothing" if start is None else of_array(start(x))
         check_consistency(described, everyone)
-    climb = _Climb(ladder, problem, sizes, points.asked)
+    climb, best = _Climb(ladder, problem, sizes, points.asked), None
     try:
         best = climb.on_box()
         if best is not None and not ladder.met and march_suits(problem):
@@ -124,7 +125,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         ladder.everywhere = climb.solver.loss_everywhere
     if ladder.best is not None and ladder.left() <= 0:
         return "time is up"
-    return (climb.late or NO_FURTHER) if climb.known and not ladder.met else None
+    windowed = best is not None and _suits_windows(ladder.problem, best)
+    return (climb.late or NO_FURTHER) if windowed and climb.known and not ladder.met else None
 
 
 def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, Equations] | None:
@@ -187,16 +189,17 @@ class _Climb:
             model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
             memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns
-            many = memory > _MOST_COLUMNS
-            if many or best is not None and ladder.left() <= 0:
+            growth = 1.0 if best is None else (columns / best.theta.size) ** 3
+            seconds = 0.0 if best is None else ladder.longest(best.seconds)
+            late = best is not None and ladder.left() < growth * seconds
+            if memory > _MOST_COLUMNS or ladder.decided(late):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
             if stage is None:
                 return None
             asked = best is None and not has_all_begins(self.problem)
-            open_ = asked and self._alike(partial(self.solver.is_undetermined, stage))
-            if ladder.decided(open_):
+            if asked and not self._determines(stage):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
             fall = math.inf if best is None else _fall(best, stage)
@@ -210,6 +213,17 @@ class _Climb:
         if best is not None and (not _suits_windows(self.problem, best) or ladder.left() <= 0):
             self._conclude_once(best)
         return best
+
+    def _determines(self, stage: Stage) -> bool:
+        """Return whether a component of u is determined, and keep what is open (collective)."""
+        ladder = self.ladder
+        free = self._alike(partial(self.solver.open_functions, stage))
+        free = ladder.world.communicator.broadcast_object(free)
+        if free is None or len(free.components) == self.problem.outputs:
+            return False
+        self.solver.free, self.solver.opened = free, opened(stage)
+        ladder.free = self.solver.open_names
+        return True
 
     def in_windows(self, before: Stage) -> None:
         """Solve in windows, which are refined where the residual is largest."""
@@ -259,7 +273,8 @@ class _Climb:
         cells = cells if before.unseen.order <= MOST_IN_WINDOWS else 1
         for _ in range(_MARCHES):
             left, start = ladder.left_here, before.solution.network_values
-            marching = March(self.problem, ladder.drawn, target, left, orders, cells, start)
+            of = self.problem, ladder.drawn, target, left, orders, cells, start
+            marching = March(*of, [*self.solver.open_names])
             ladder.doing("solving slab by slab of time")
             # One rank does it, since each step depends on the digits of the one before.
             everyone = ladder.world.communicator
@@ -302,8 +317,9 @@ class _Climb:
         corrected = Corrected(both, start, loss, after, judged.zero_loss, last)
         values = u(x)
         prediction = Prediction("prediction", x, values, inside=inside)
-        of = [corrected], self.problem, prediction, began, ()
-        error = estimate_by(*of, converges=fall_of(loss, after) > CONVERGES)
+        of = [corrected], self.problem, prediction, began, solver.free
+        converges = fall_of(loss, after) > CONVERGES
+        error = estimate_by(*of, converges=converges, opened=solver.opened)
         report = Report(unseen, squares, marching.steps, judged, marching.seconds)
         return model, u, values, report, error
 

@@ -34,8 +34,9 @@ from sciml_par.training.weights.of_noise import statistical_terms
 Array = npt.NDArray[np.float64]
 
 _RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (2, 4)
+_MOST_COLUMNS = 3_000
 """The degree of polynomials that tell the error: so many times as high on the box in up to three
-dimensions, and higher by so much otherwise."""
+dimensions up to so many columns, and higher by so much otherwise."""
 CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
@@ -62,6 +63,12 @@ class Corrected:
         return self.corrected if theta is None else self.corrected.at(theta)
 
 
+def opened(stage: Stage) -> Corrected:
+    """Return a stage as a solution to which free functions can be added (local)."""
+    theta = stage.theta
+    return Corrected(stage.solution, theta, 0.0, 0.0, 0.0, LastStep(np.zeros_like(theta), 0.0))
+
+
 def error_of(
     solver: PolynomialSolver, stage: Stage, inside: Any, *, fall: float, most_operations: float
 ) -> ErrorEstimate:
@@ -86,7 +93,7 @@ def error_of(
             fall=fall_of(stage.judged.zero_loss, stage.judged.validation_loss),
             seconds=time.perf_counter() - began,
             precision="float64",
-            free={},
+            free=solver.open_names,
             unknowns={n: (u, both.unknowns[n]) for n, u in solution.unknowns.items()},
         )
     of_correction = Solution.of(solver.problem, richer, p=p).jets(unseen)
@@ -108,9 +115,9 @@ def error_of(
     # Beside a corner the residual falls slowly, and more where cells are divided once more.
     fall = max(fall, fall_of(corrected.before, corrected.after)) if divided else fall
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
-    of = [corrected], solver.problem, prediction, began, ()
-    error = estimate_by(*of, converges=fall > CONVERGES)
-    return if_converged(error, corrected, (stage.x, inside), ())
+    of = [corrected], solver.problem, prediction, began, solver.free
+    error = estimate_by(*of, converges=fall > CONVERGES, opened=solver.opened)
+    return if_converged(error, corrected, (stage.x, inside), [*solver.open_names])
 
 
 def linearized_of(stage: Stage) -> Linearized | None:
@@ -134,8 +141,14 @@ def _richer(solver: PolynomialSolver, stage: Stage, most_operations: float) -> t
     """Return polynomials of a higher degree or in smaller windows, and the degree."""
     if math.prod(stage.model.cells.shape) == 1:
         higher = stage.x.shape[1] <= MOST_DIMENSIONS
-        degree = math.ceil(_RICHER * stage.degree) if higher else stage.degree + _RICHER_OTHERWISE
-        return solver.on_box(degree), degree
+        degree = stage.degree + _RICHER_OTHERWISE
+        richer = solver.on_box(degree)
+        while higher and degree < math.ceil(_RICHER * stage.degree):
+            model = solver.on_box(degree + 1)
+            if model.coefficients.shape.num_elements() > _MOST_COLUMNS:
+                break
+            richer, degree = model, degree + 1
+        return richer, degree
     former = [np.array(b) for b in stage.model.cells.breaks]
     breaks, degree = refined(stage, smooth=solver.smooth)
     # Where cells are to be divided, as at a corner, a higher degree would not lower the residual.

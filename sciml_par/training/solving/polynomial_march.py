@@ -26,6 +26,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.training.outcome.evaluate import in_time
 from sciml_par.training.slabs.divide import Slab
 from sciml_par.training.solving.cell_points import PointsOfTerms, cell_of, outside
+from sciml_par.training.solving.polynomial_stage import operations
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
@@ -47,8 +48,8 @@ _ROUNDING = 1e-13
 _SHARE, _GROWS = 0.15, 1.5
 """Of the remaining time, after which a march that foreseeably does not end in it is given up; and
 the growth of the last slab, from which slabs are taken to double further on."""
-_MOST_COLUMNS = 8_000
-"""Of a slab."""
+_MOST_COLUMNS, _MOST_OPERATIONS = 8_000, 2e11
+"""Of a slab; and of the factorization that tells its error."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class March:
     orders : q, the highest order of derivatives by time.
     cells : along each axis of space at first; a single one is not divided.
     start : the network with whose values the next slab begins, x: [n, d] -> [n, m].
+    free : components that the problem does not determine, as a pressure up to a constant.
     """
 
     problem: Problem
@@ -83,6 +85,7 @@ class March:
     orders: int
     cells: int
     start: Callable[[Array], Array]
+    free: Sequence[int] = ()
     parts: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,6 +96,8 @@ class March:
         alone = self._d > 1 and self.cells == 1
         self._degrees = _DEGREES_ALONE[self._d] if alone else _DEGREES[self._d]
         self._size = self.seconds = 0.0
+        free = self.free if self._m == self.problem.outputs else ()
+        self._kept = np.setdiff1d(np.arange(self._m), free)
         # In the first slab, and in others, which begin with conditions of their own.
         self._asked: tuple[dict[str, Asked], dict[str, Asked]] = {}, {}
 
@@ -186,8 +191,13 @@ class March:
         begun = zip(before, also, strict=True)
         problems = [first if b is None else first.starting_from(b, also=a) for b, a in begun]
         asked = self._asked[before[0] is None]
-        model, at = self._system(problems[0], domain, breaks, self._degrees, asked)
-        if model.coefficients.shape.num_elements() > _MOST_COLUMNS:
+        higher = tuple(each + _RICHER for each in self._degrees)
+        (model, at), (richer, fine) = (
+            self._system(problems[0], domain, breaks, degrees, asked)
+            for degrees in (self._degrees, higher)
+        )
+        many = model.coefficients.shape.num_elements() > _MOST_COLUMNS
+        if many or operations(richer) > _MOST_OPERATIONS:
             return None
         system = System(at, model)
         steps = gauss_newton(system, self._start(system, begin), steps=_STEPS)
@@ -195,8 +205,6 @@ class March:
             return None
         model.coefficients.assign(steps.c)
         u = self._solution = Solution.of(problems[0], model)
-        higher = tuple(each + _RICHER for each in self._degrees)
-        richer, fine = self._system(problems[0], domain, breaks, higher, asked)
         base = System(fine, richer, u.jets(fine))
         zero = np.zeros(richer.coefficients.shape).ravel()
         terms = base.linearized(zero)
@@ -211,8 +219,9 @@ class March:
         richer.coefficients.assign(alone_c)
         x = fine.rows[0].arrays[0].numpy()
         x = x[:: max(len(x) // 4000, 1)]
-        alone = Solution.of(problems[0], richer).network_values(x)
-        values = u.network_values(x)
+        alone, values = (
+            each.network_values(x)[:, self._kept] for each in (Solution.of(problems[0], richer), u)
+        )
         self._size = max(self._size, float(np.sqrt(np.mean(values**2))))
         if not np.isfinite(alone).all() or not self._size:
             return None
@@ -254,7 +263,7 @@ class March:
 
     def _tails(self, model: Any, c: Array) -> Array:
         """Return the largest coefficients of the highest degrees, of space axes and of time."""
-        exponents, size = model.exponents, np.abs(c).max(axis=2)
+        exponents, size = model.exponents, np.abs(c[:, :, self._kept]).max(axis=2)
         degrees = [*[self._degrees[0]] * (self._d - 1), self._degrees[-1]]
         high = [exponents[:, axis] >= degree - 1 for axis, degree in enumerate(degrees)]
         return np.array([size[:, rows].max() for rows in high])

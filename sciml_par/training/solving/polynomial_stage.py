@@ -20,7 +20,8 @@ from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.predict import kept_weights
-from sciml_par.training.estimate.uniqueness import free_of, smooth_functions
+from sciml_par.training.estimate.estimate import Opened
+from sciml_par.training.estimate.uniqueness import Free, free_of, smooth_functions
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
@@ -134,10 +135,18 @@ class PolynomialSolver:
         self.problem, self.x = problem, x
         self._start, self._unknowns = start, unknowns
         self.smooth = True
+        self.free: Free | None = None
+        self.opened: Opened | None = None
         self._points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d = problem.domain.dimension
+
+    @property
+    def open_names(self) -> dict[int, str]:
+        """The components that are not determined, with their names."""
+        components = () if self.free is None else self.free.components
+        return {each: self.problem.output_names[each] for each in components}
 
     def on_box(self, degree: int) -> Any:
         """Return polynomials on the box, with coefficients of zero."""
@@ -278,10 +287,10 @@ class PolynomialSolver:
             begin[0, 0] = np.nan_to_num(found)
         return begin
 
-    def is_undetermined(self, stage: Stage) -> bool:
-        """Return whether functions are free, or u = 0 is the solution, of which others tell."""
+    def open_functions(self, stage: Stage) -> Free | None:
+        """Return functions that can be added to u; None where others tell, as if u = 0 solves."""
         if not stage.judged.zero_loss > 0.0:
-            return True
+            return None
         system, solution = stage.system, stage.solution
         factor = system.triangle(system.linearized(stage.theta))
         x = self.problem.domain.sample(_FREE_POINTS, seed=0, method="sobol")
@@ -292,7 +301,7 @@ class PolynomialSolver:
             return np.array([np.linalg.norm(means * (v - u), axis=0) for v in moved])
 
         smooth = smooth_functions(self.problem, x)
-        return bool(free_of(factor, system.values(x), smooth, system.outputs, changes))
+        return free_of(factor, system.values(x), smooth, system.outputs, changes)
 
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:
