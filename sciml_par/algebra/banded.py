@@ -14,7 +14,8 @@ from sciml_par.algebra.dense import conjugate_gradients, triangle
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_DAMPING, _SHIFT = 1e-12, 1e-12
+_DAMPING, _SHIFT, _SHIFT_IF_SINGULAR = 1e-12, 1e-12, 1e-6
+"""The last: by less, rounding along what is open would outweigh what the rows tell."""
 _ITERATIONS, _ENOUGH = 40, 1e-15
 
 
@@ -45,6 +46,8 @@ def by_blocks(
     blocks: Sequence[Block],
     right: Array,
     common: Mapping[tuple[int, int], tuple[Integers, Integers]],
+    *,
+    singular: bool = False,
 ) -> list[tuple[Array, Array]]:
     """Return argmin_d |Σ_k B_kᵀ d_k − r| for the columns B_k of windows, and r − Σ_k B_kᵀ d_k.
 
@@ -52,6 +55,7 @@ def by_blocks(
     around a unit matrix; its Cholesky factor preconditions conjugate gradients on the rows.
 
     right : the right sides r, [R, N].
+    singular : whether the rows leave functions open, as a constant.
     """
     import scipy.linalg as sl
 
@@ -77,7 +81,7 @@ def by_blocks(
     for first, gram in zip(offsets, grams, strict=False):
         for j in range(len(gram)):
             ab[: len(gram) - j, first + j] = gram[j:, j]
-    ab[0] += _SHIFT
+    ab[0] += _SHIFT_IF_SINGULAR if singular else _SHIFT
     for (k, other), (a, b) in common.items():
         gram = unit[other][:, b] @ unit[k][:, a].T
         below = offsets[other] - offsets[k] + np.arange(len(gram))[:, None]

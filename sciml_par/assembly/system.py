@@ -36,12 +36,18 @@ class System:
     model : with `columns` and `coefficients`, such as `sciml_par.networks.Polynomials`.
     base : the jets of a known field that is added to the columns' one, [Q, m, n] for each request
         of each term; by default zero.
+    singular : whether functions can be added to u, as a constant, which no row tells.
     """
 
     def __init__(
-        self, equations: Equations, model: Any, base: Sequence[Sequence[Array]] | None = None
+        self,
+        equations: Equations,
+        model: Any,
+        base: Sequence[Sequence[Array]] | None = None,
+        *,
+        singular: bool = False,
     ) -> None:
-        self.equations, self.model, self.base = equations, model, base
+        self.equations, self.model, self.base, self.singular = equations, model, base, singular
         self.columns = [
             [list(columns_at(model, request)) for request in rows.requests]
             for rows in equations.rows
@@ -96,10 +102,14 @@ class System:
             return solve(self.dense(terms), r)
         # With J = [A B]: what A leaves of r is reduced by what it leaves of B.
         right = np.vstack([r, self._by_unknowns(terms)])
-        solved = by_blocks(self.jacobian(terms), right, self._common)
+        solved = self.reduced(terms, right)
         changes, lefts = (np.stack(parts) for parts in zip(*solved, strict=True))
         dp, left = by_orthogonal_factors(lefts[1:], lefts[0])
         return np.concatenate([changes[0] - dp @ changes[1:], dp]), left
+
+    def reduced(self, terms: Sequence[Linearized], right: Array) -> list[tuple[Array, Array]]:
+        """Return argmin_d |J d − r| and what is left for each right side, in windows (local)."""
+        return by_blocks(self.jacobian(terms), right, self._common, singular=self.singular)
 
     def dense(self, terms: Sequence[Linearized]) -> Array:
         """Return Jᵀ: [K M m + q, N] (local)."""

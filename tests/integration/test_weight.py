@@ -12,8 +12,8 @@ import pytest
 from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
-    "algebra": 205,
-    "assembly": 851,
+    "algebra": 209,
+    "assembly": 867,
     "evaluation": 4_040,
     "horovod": 3_840,
     "info": 600,
@@ -22,14 +22,14 @@ LINES = {
     "problems": 15_245,
     "programs": 1_180,
     "results": 5_450,
-    "training": 25_475,
+    "training": 25_380,
     "other modules": 1_580,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (54, 9_560),
+    "assembly/system.py": (54, 9_580),
     "training/optimizers/least_squares/levenberg_marquardt.py": (145, 23_455),
-    "training/solving/by_polynomials.py": (304, 50_110),
+    "training/solving/by_polynomials.py": (304, 50_185),
 }
 """Files and lines that the import of a method runs."""
 

@@ -17,15 +17,18 @@ from sciml_par.assembly.solution import zero_jets
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.networks import Polynomials, RandomFeatures
 from sciml_par.problems import (
+    Ball,
     Box,
     Condition,
     Dirichlet,
     Interval,
+    Neumann,
     Periodic,
     Problem,
     Residual,
     derivative,
     distance_to,
+    gradient,
     impose_dirichlet,
     laplacian,
 )
@@ -315,6 +318,51 @@ def test_components_of_different_units_are_determined() -> None:
     result = solve(problem, tolerance=1e-6, progress=False)
     check(result, 1e-6)
     assert not result.error.undetermined
+
+
+def test_polynomials_go_on_where_a_component_is_open() -> None:
+    def equation(u: Any, x: Any, f: Any) -> Any:
+        of_w, of_p = laplacian(u["w"], x) + u["w"](x) ** 3 - f, gradient(u["p"], x)
+        return tf.concat([of_w, of_p[:, :1] - tf.cos(x[:, :1]), of_p[:, 1:] - 2.0], axis=1)
+
+    problem = Problem(
+        SQUARE,
+        Residual(equation, data=source),
+        outputs=("w", "p"),
+        conditions=[Dirichlet(wave, component="w")],
+    )
+    result = solve(problem, tolerance=1e-6, progress=False)
+    assert isinstance(result.networks[0], Polynomials)
+    x = SQUARE.sample(500, seed=1)
+    error = np.linalg.norm(result.predict(x).mean[:, :1] - wave(x)) / np.linalg.norm(wave(x))
+    assert result.error.undetermined == ("p",)
+    assert error < 2 * result.error.relative < 2e-6
+
+
+def test_a_velocity_is_known_where_its_potential_is_open() -> None:
+    def velocity(x: Any) -> Any:
+        a, b = x[:, :1], x[:, 1:]
+        return np.concatenate([-np.sin(a) * np.cosh(b), np.cos(a) * np.sinh(b)], axis=1)
+
+    sides = [("left", 0, -1), ("right", 0, 1), ("bottom", 1, -1), ("top", 1, 1)]
+    conditions = [
+        Neumann(partial(lambda x, i, sign: sign * velocity(x)[:, i : i + 1], i=i, sign=sign), on=on)
+        for on, i, sign in sides
+    ]
+    domain = SQUARE - Ball([0.5, 1.0], 0.2)
+    inward = Neumann(
+        lambda x: np.sum(velocity(x) * ([0.5, 1.0] - x), axis=1)[:, None] / 0.2, on="surface"
+    )
+    problem = Problem(domain, laplacian, conditions=[*conditions, inward])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultWarning)
+        result = solve(problem, tolerance=1e-6, progress=False)
+    assert isinstance(result.networks[0], Polynomials)
+    assert "do not determine" in result.error.reason
+    x = domain.sample(500, seed=1)
+    found = result.evaluate(gradient, x)
+    error = np.sqrt(np.mean((found.mean - velocity(x)) ** 2))
+    assert error < 2 * np.sqrt(np.mean(np.square(found.error))) < 1e-5
 
 
 def test_no_other_method_begins_when_time_is_up() -> None:

@@ -108,11 +108,6 @@ def estimate_error(
         )
         free = free_functions(found[0], world.communicator)
         corrected: list[Corrected] = [*found] if better is None else [better()]
-        if len(free.components) == m:
-            seconds, q = time.perf_counter() - began, _reliability(corrected[0])
-            error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
-            known = Correction(corrected[0], found[0], free) if q >= KNOWN else None
-            return replace(error, evaluate=known)
         of = corrected, problem, prediction, began, free
         return estimate_by(*of, converges=converges, opened=found[0])
     except EndedError as error:
@@ -224,6 +219,10 @@ def estimate_by(
     # Near a layer that no point sees, the residual falls a little and then no further.
     doubtful = q < KNOWN or (q < SURE and not converges and own_error > _ALIKE)
     correction = Correction(solved, opened if components else None, free)
+    if len(components) == problem.outputs:
+        seconds, m = time.perf_counter() - began, problem.outputs
+        error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
+        return replace(error, evaluate=correction if q >= KNOWN else None)
     corrected = correction.corrected(prediction.x)
     # Of the prediction itself, whose rounding in single precision the correction does not see.
     e = corrected - prediction.u

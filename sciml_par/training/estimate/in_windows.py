@@ -81,7 +81,6 @@ def corrected_in_windows(
     setup: MemberSetup,
     kept: Array,
     points: Any,
-    solved_by: LeastSquares | None,
     *,
     seed: int,
     world: World,
@@ -98,9 +97,8 @@ def corrected_in_windows(
     richer = {**inner, "features": int(factor * inner["features"])}
     given = inner["scale"]
     richer["scale"] = None if given is None else factor**0.5 * given
-    method = LeastSquares() if solved_by is None else LeastSquares(solver=solved_by.solver)
     check_ended(ended, world.communicator)
-    prepared = _prepared(setup, richer, points, method, seed=seed, world=world)
+    prepared = _prepared(setup, richer, points, LeastSquares(), seed=seed, world=world)
     solver, batch, stack, unseen = prepared
     check_ended(ended, world.communicator)
     start = stack.parameters[0].copy()

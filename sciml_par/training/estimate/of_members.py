@@ -101,9 +101,7 @@ def _estimated(
     if start is None and getattr(setup.network.model, "has_random_features", False):
         # It imports TensorFlow, which is not to be there before `init`.
         in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
-        correct = partial(
-            in_windows.corrected_in_windows, setup, kept, ready.points, ready.solved_by
-        )
+        correct = partial(in_windows.corrected_in_windows, setup, kept, ready.points)
         corrected: list[Any] = []
 
         def better() -> Any:

@@ -23,7 +23,14 @@ from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_functions
 from sciml_par.training.optimizers.keep import Keep
 from sciml_par.training.outcome.together import EndedError
-from sciml_par.training.solving.ladder import USEFUL, Ladder, fall_of, useless_text, with_error
+from sciml_par.training.solving.ladder import (
+    UNDECIDED,
+    USEFUL,
+    Ladder,
+    fall_of,
+    useless_text,
+    with_error,
+)
 
 _KINDS: tuple[Kind, ...] = tuple(
     (activation, scale) for activation in ("sin", "tanh") for scale in (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -172,7 +179,7 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
         return "no other method can tell more"
     # Further methods lower the residual of what is determined, such as the gradient.
     ends = none and ladder.decided(share <= ladder.tolerance)
-    return "no other method can decide between these" if ends else None
+    return UNDECIDED if ends else None
 
 
 def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:

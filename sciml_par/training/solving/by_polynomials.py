@@ -35,7 +35,7 @@ from sciml_par.training.preparation.consistency import check_consistency
 from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
-from sciml_par.training.solving.ladder import NO_FURTHER, USEFUL, Ladder, fall_of
+from sciml_par.training.solving.ladder import NO_FURTHER, UNDECIDED, USEFUL, Ladder, fall_of
 from sciml_par.training.solving.polynomial_error import (
     CONVERGES,
     Corrected,
@@ -110,9 +110,9 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb, best = _Climb(ladder, problem, sizes, points.asked), None
     try:
         best = climb.on_box()
-        if best is not None and not ladder.met and march_suits(problem):
+        if best is not None and not climb.done and march_suits(problem):
             climb.in_slabs(best)
-        if best is not None and _suits_windows(ladder.problem, best) and not ladder.met:
+        if best is not None and _suits_windows(ladder.problem, best) and not climb.done:
             climb.in_windows(best)
         if best is not None and ladder.best is None and ladder.left() <= 0:
             climb.keep(best, ladder.no_time(), "polynomials")
@@ -126,7 +126,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     if ladder.best is not None and ladder.left() <= 0:
         return "time is up"
     windowed = best is not None and _suits_windows(ladder.problem, best)
-    return (climb.late or NO_FURTHER) if windowed and climb.known and not ladder.met else None
+    ends = climb.why == UNDECIDED or windowed and climb.known and not ladder.met
+    return (climb.why or NO_FURTHER) if ends else None
 
 
 def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, Equations] | None:
@@ -174,13 +175,18 @@ class _Climb:
         self.solver = PolynomialSolver(*of)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
-        self.late: str | None = None
+        self.why: str | None = None
 
     @property
     def known(self) -> bool:
         """Whether the error of the best result is known and small (collective)."""
         best = self.ladder.best
         return self.ladder.decided(best is not None and best.error.relative < _SMALL)
+
+    @property
+    def done(self) -> bool:
+        """Whether the tolerance is met, or no error can be known (collective)."""
+        return self.why == UNDECIDED or self.ladder.met
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
@@ -199,7 +205,7 @@ class _Climb:
             if stage is None:
                 return None
             asked = best is None and not has_all_begins(self.problem)
-            if asked and not self._determines(stage):
+            if asked and not self._finds_open(stage):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
             fall = math.inf if best is None else _fall(best, stage)
@@ -214,12 +220,12 @@ class _Climb:
             self._conclude_once(best)
         return best
 
-    def _determines(self, stage: Stage) -> bool:
-        """Return whether a component of u is determined, and keep what is open (collective)."""
+    def _finds_open(self, stage: Stage) -> bool:
+        """Keep which functions can be added to u; whether that can be told (collective)."""
         ladder = self.ladder
         free = self._alike(partial(self.solver.open_functions, stage))
         free = ladder.world.communicator.broadcast_object(free)
-        if free is None or len(free.components) == self.problem.outputs:
+        if free is None:
             return False
         self.solver.free, self.solver.opened = free, opened(stage)
         ladder.free = self.solver.open_names
@@ -240,7 +246,7 @@ class _Climb:
             # Where the error is known, other methods do not come nearer.
             kept = 0.0 if self.known else (1 - _SHARE) * at_begin
             late = ladder.decided(left < max(_TIMES_AS_LONG * seconds, kept))
-            self.late = _LATE if late else None
+            self.why = _LATE if late else None
             if many and best is not before and degree > best.degree:
                 # A few cells may still be divided.
                 self.solver.smooth, lowest = False, best.degree
@@ -331,6 +337,9 @@ class _Climb:
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
         promising, fall = False, 1.0
+        share = self.ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
+        # Of solutions that differ by what is open, no error is known.
+        ends = self.ladder.decided(self.solver.all_open and share <= self.ladder.tolerance)
         if before is not None and self._noisy:
             # Errors of the data may leave more open than the tolerance, which a result tells.
             promising = stage.steps.steps > 0
@@ -339,9 +348,10 @@ class _Climb:
             foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
             near = foreseen <= _NEAR * self.ladder.tolerance
             promising = near and fall >= _FALL_FOR_ERROR
-        if self.ladder.decided(certain or promising):
+        if self.ladder.decided(certain or promising or ends):
             self._conclude_once(stage, fall)
-        return self._concluded is stage and self.ladder.met
+        self.why = UNDECIDED if ends else None
+        return self._concluded is stage and (ends or self.ladder.met)
 
     def _conclude_once(self, stage: Stage, fall: float = 1.0) -> None:
         """Make a result of a stage with its error, unless its residual is still large.

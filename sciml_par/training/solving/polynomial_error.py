@@ -81,7 +81,8 @@ def error_of(
     began, solution = time.perf_counter(), stage.solution
     richer, degree = _richer(solver, stage, most_operations)
     at, unseen = solver.equations(richer, degree, OF_ERROR)
-    system, jets = System(at, richer, solution.jets(at)), solution.jets(unseen)
+    singular, jets = bool(solver.open_names), solution.jets(unseen)
+    system = System(at, richer, solution.jets(at), singular=singular)
     start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
     c, p = system.split(start - system.step(system.linearized(start))[0])
     richer.coefficients.assign(c)
@@ -117,6 +118,8 @@ def error_of(
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
     of = [corrected], solver.problem, prediction, began, solver.free
     error = estimate_by(*of, converges=fall > CONVERGES, opened=solver.opened)
+    if solver.all_open:
+        return error
     return if_converged(error, corrected, (stage.x, inside), [*solver.open_names])
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
-from sciml_par.algebra.banded import by_blocks
 from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.assembly.solution import Solution
 from sciml_par.assembly.system import System, gauss_newton
@@ -199,13 +198,13 @@ class March:
         many = model.coefficients.shape.num_elements() > _MOST_COLUMNS
         if many or operations(richer) > _MOST_OPERATIONS:
             return None
-        system = System(at, model)
+        system = System(at, model, singular=bool(self.free))
         steps = gauss_newton(system, self._start(system, begin), steps=_STEPS)
         if not math.isfinite(steps.loss):
             return None
         model.coefficients.assign(steps.c)
         u = self._solution = Solution.of(problems[0], model)
-        base = System(fine, richer, u.jets(fine))
+        base = System(fine, richer, u.jets(fine), singular=bool(self.free))
         zero = np.zeros(richer.coefficients.shape).ravel()
         terms = base.linearized(zero)
         right = [np.concatenate([term.residuals.ravel() for term in terms])]
@@ -213,7 +212,7 @@ class March:
             # The same equations from another begin, in which errors of slabs before go on.
             carried = self._system(problems[1], domain, breaks, higher, asked)[1]
             right.append(np.concatenate([r.ravel() for r in carried.residuals(u.jets(carried))]))
-        found = [d for d, _ in by_blocks(base.jacobian(terms), np.array(right), base._common)]
+        found = [d for d, _ in base.reduced(terms, np.array(right))]
         shape = tuple(richer.coefficients.shape)
         alone_c, full = (-d.reshape(shape) for d in (found[0], found[-1]))
         richer.coefficients.assign(alone_c)

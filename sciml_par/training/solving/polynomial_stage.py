@@ -148,6 +148,11 @@ class PolynomialSolver:
         components = () if self.free is None else self.free.components
         return {each: self.problem.output_names[each] for each in components}
 
+    @property
+    def all_open(self) -> bool:
+        """Whether all components are."""
+        return len(self.open_names) == self.problem.outputs
+
     def on_box(self, degree: int) -> Any:
         """Return polynomials on the box, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
@@ -170,7 +175,7 @@ class PolynomialSolver:
         """
         began = time.perf_counter()
         at, unseen = self.equations(model, degree)
-        system = System(at, model)
+        system = System(at, model, singular=bool(self.open_names))
         begins = [begin := self._begin(system, like)]
         if like is None and system.unknowns:
             observed = any(isinstance(each, Observations) for each in self.problem.conditions)

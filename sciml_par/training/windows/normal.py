@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.optimizers.least_squares.least_squares import PETSC, LeastSquares
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.together import together
 from sciml_par.training.windows.bases import Basis, basis_of
 from sciml_par.training.windows.exchange import exchanged, summed
-from sciml_par.training.windows.petsc_solver import PetscSolver
 from sciml_par.training.windows.rows import WindowRows
 from sciml_par.training.windows.strip_layout import Layout, Strips, pairs_of
 from sciml_par.training.windows.strip_solver import StripSolver
@@ -52,8 +51,7 @@ class NormalEquations:
             counts[k] = len(self._bases[k].pivots)
         self._layout = Layout(self._strips, summed(counts, ranks).astype(int))
         blocks = self._blocks_of_owners()
-        solver = PetscSolver if method.solver == PETSC else StripSolver
-        self._solver = solver(self._strips, self._layout, blocks, ranks)
+        self._solver = StripSolver(self._strips, self._layout, blocks, ranks)
         self._border = self._of_unknowns()
 
     @property
@@ -71,8 +69,6 @@ class NormalEquations:
         for _ in range(_REFINEMENTS):
             more, more_z = self._solved(r - self._times(y, z))
             y, z = y + more, z + more_z
-        if isinstance(self._solver, PetscSolver):
-            self._solver.free()
         parts = self._layout.split(y)
         weights = np.zeros((len(self._strips.owner_of_window), self._columns))
         for k in self._owned():

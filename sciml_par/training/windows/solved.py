@@ -14,7 +14,6 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.optimizers.keep import Keep
-from sciml_par.training.optimizers.least_squares.least_squares import PETSC
 from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.points.points import Points
 from sciml_par.training.preparation.preparation import Preparation
@@ -34,7 +33,6 @@ def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation
     alone = ready.settings.mode == DATA and len(ready.stacks) == 1
     asked = alone and in_windows(ready.stacks[0], ready.phases)
     if not all(everyone.allgather_object(asked)):
-        everyone.attempt(lambda: _refuse_petsc(ready))
         return ready
     (stack,), (phase,) = ready.stacks, ready.phases
     everyone.attempt(lambda: _check(ready))
@@ -63,18 +61,6 @@ def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation
     )
 
 
-def _with_petsc(ready: Preparation) -> bool:
-    return any(getattr(phase.optimizer, "solver", None) == PETSC for phase in ready.phases)
-
-
-def _refuse_petsc(ready: Preparation) -> None:
-    if _with_petsc(ready):
-        raise InputError(
-            "train: LeastSquares(solver='petsc') is for a network in Windows that all ranks train, "
-            "as the only optimizer; leave out solver=."
-        )
-
-
 def _check(ready: Preparation) -> None:
     """Raise where steps would have other points or other weights."""
     (stack,), points = ready.stacks, Points.of(ready.points)
@@ -92,5 +78,3 @@ def _check(ready: Preparation) -> None:
         )
     if not np.isfinite(stack.parameters).all():
         raise InputError("train: the initial weights of the network are not finite.")
-    if _with_petsc(ready):
-        import_module("sciml_par.training.windows.petsc_solver").load_petsc()

@@ -24,13 +24,11 @@ from sciml_par.training.optimizers.least_squares.orthogonal_factors import (
     OrthogonalFactors,
     unpacked,
 )
-from sciml_par.training.optimizers.least_squares.solvers import check_solver
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
 
-STRIPS, PETSC = "strips", "petsc"
 LEAST_GAIN = 0.99
 """A step that leaves more than this share of the loss is the last one."""
 
@@ -80,9 +78,6 @@ class LeastSquares(Optimizer):
         out; columns of J have length one. At least the rounding of the training's precision is
         taken.
     halvings : how often a step is halved before the method gives up.
-    solver : of the equations of a network in `Windows`: "strips", Cholesky factors strip by strip,
-        or "petsc", the direct solver of a PETSc with which petsc4py is installed; see
-        docs/windows.md.
 
     Raises
     ------
@@ -101,13 +96,11 @@ class LeastSquares(Optimizer):
     _: KW_ONLY
     cutoff: float = 1e-14
     halvings: int = 10
-    solver: str = STRIPS
 
     def __post_init__(self) -> None:
         name = type(self).__name__
         check_fraction(name, cutoff=self.cutoff)
         check_count(name, "halvings", self.halvings)
-        check_solver(name, self.solver, (STRIPS, PETSC))
 
     def cutoff_in(self, dtype: Any) -> float:
         """Return the cut-off in a precision, whose rounding it is at least."""
