@@ -404,6 +404,11 @@ class Problem(OtherAttributes, ByName):
         other._terms = tuple(terms)
         return other
 
+    @property
+    def holds_out(self) -> bool:
+        """Whether values are held out, by which the best weights are chosen."""
+        return any(condition.held_out is not None for condition in self.conditions)
+
     def without_slabs(self) -> Self:
         """Return the problem on its whole time, which no slabs divide (local)."""
         if len(self.domain.slabs) == 1:

@@ -15,13 +15,12 @@ from sciml_par.results.uncertainty import Uncertainty
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE
 from sciml_par.training.arguments.settings import BEST
-from sciml_par.training.checkpoints.checkpoint import Checkpoint
-from sciml_par.training.checkpoints.resume import begin_from, compare_checkpoints, points_before
-from sciml_par.training.estimate.estimate import Correction
+from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
+from sciml_par.training.checkpoints.resume import begin_from, points_before
+from sciml_par.training.estimate.by_correction import Correction
 from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
 from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.growth import GrowthWatcher, check_grow
-from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
 from sciml_par.training.outcome.outcome import Outcome, outcomes_of
@@ -29,11 +28,12 @@ from sciml_par.training.preparation.consistency import common_domain
 from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
 from sciml_par.training.run.holdout import HoldoutWatcher
-from sciml_par.training.run.meeting import Meeting, Watcher, failure_text
+from sciml_par.training.run.meeting import Meeting, failure_text
 from sciml_par.training.run.progress import Reporter
 from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import signals_caught
+from sciml_par.training.run.watcher import Watcher
 from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
 from sciml_par.training.uncertainty.resampling import resampled
 from sciml_par.training.uncertainty.retraining import Retraining
@@ -80,7 +80,7 @@ def train_once(
         growing = GrowthWatcher(ready, arguments, world, saver)
         # Before callbacks and checkpoints, which see what the training continues with.
         judging = [HoldoutWatcher(ready.stops.progress, ready.group)]
-        if not any(holds_out(stack.problem) for stack in ready.stacks):
+        if not any(stack.problem.holds_out for stack in ready.stacks):
             judging = []
         watchers = [growing, *judging, CallbackWatcher(called, everyone), *saver]
         _run(ready, meeting, signals, watchers, everyone, progress=progress)

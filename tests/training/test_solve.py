@@ -31,8 +31,7 @@ from sciml_par.problems import (
     problem_by_name,
 )
 from sciml_par.training import Checkpoint
-from sciml_par.training.solving import by_polynomials
-from sciml_par.training.solving import solve as module
+from sciml_par.training.solving import by_features, by_polynomials
 
 pytestmark = pytest.mark.beside
 
@@ -269,7 +268,7 @@ def test_where_zero_is_the_solution_there_is_no_relative_error():
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(by_polynomials, "climb_by_polynomials", lambda ladder: None)
-    monkeypatch.setattr(module, "climb_by_features", lambda ladder: None)  # for more time
+    monkeypatch.setattr(by_features, "climb_by_features", lambda ladder: None)  # for more time
     options = {"tolerance": 1e-13, "progress": False}
     checkpoint = Checkpoint(tmp_path / "run")
     with pytest.raises(InputError, match="no checkpoint"):

@@ -11,6 +11,7 @@ from sciml_par._checks import checked_integer
 from sciml_par._files import checked_path
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.stored.folder import CHECKPOINT
 
 AUTO = "auto"
@@ -70,3 +71,15 @@ def check_checkpoint(checkpoint: Any, resume: Any) -> None:
             f"train: resume={resume!r} needs checkpoint=Checkpoint(folder) with the folder of the "
             f"training that continues."
         )
+
+
+def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
+    """Check that both can be used, and are the same on all ranks (collective)."""
+    world.attempt(lambda: check_checkpoint(checkpoint, resume))
+    everyone = world.allgather_object(f"checkpoint={checkpoint!r}, resume={resume!r}")
+    for rank, theirs in enumerate(everyone):
+        if theirs != everyone[0]:
+            raise InputError(
+                f"train: expected the same checkpoint and resume on every rank; got {everyone[0]} "
+                f"on rank 0, and {theirs} on rank {rank}."
+            )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from sciml_par._text import listed
 from sciml_par.errors import InputError
@@ -11,25 +10,13 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.results.growth import Growth
 from sciml_par.results.stored.folder import CHECKPOINT, claim_folder
 from sciml_par.training.checkpoints import checkpoint_file
-from sciml_par.training.checkpoints.checkpoint import Checkpoint, check_checkpoint
+from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.checkpoints.checkpoint_content import check_identity, restore, stored_terms
 from sciml_par.training.checkpoints.checkpoint_file import Content
 from sciml_par.training.checkpoints.checkpoint_watcher import CheckpointWatcher
 from sciml_par.training.checkpoints.stored_terms import difference
 from sciml_par.training.preparation.preparation import Preparation
 from sciml_par.training.run.meeting import Meeting
-
-
-def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
-    """Check that both can be used, and are the same on all ranks (collective)."""
-    world.attempt(lambda: check_checkpoint(checkpoint, resume))
-    everyone = world.allgather_object(f"checkpoint={checkpoint!r}, resume={resume!r}")
-    for rank, theirs in enumerate(everyone):
-        if theirs != everyone[0]:
-            raise InputError(
-                f"train: expected the same checkpoint and resume on every rank; got {everyone[0]} "
-                f"on rank 0, and {theirs} on rank {rank}."
-            )
 
 
 def points_before(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +14,27 @@ import numpy.typing as npt
 from sciml_par._text import one_line
 from sciml_par.errors import SciMLParError
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
+from sciml_par.results.error_estimate import SURE, ErrorEstimate
+from sciml_par.training.estimate.by_correction import Corrected, estimate_by, reliability_of
 from sciml_par.training.estimate.candidates import Candidates, Kind
-from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
 from sciml_par.training.estimate.side_by_side import (
     Solved,
+    columns_of,
     in_order,
     solve_side_by_side,
 )
-from sciml_par.training.estimate.two_solutions import sizes_of
-from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_functions
+from sciml_par.training.estimate.uniqueness import Free, free_of, smooth_functions
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.outcome.evaluate import in_time
+from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.together import Ended, EndedError
 
 Array = npt.NDArray[Any]
 
+_POINTS = 300
+"""At which it is asked whether functions are free."""
 KINDS: tuple[Kind, ...] = (
     *(("sin", scale) for scale in (3.0, 6.0, 12.0, 24.0)),
     *(("tanh", scale) for scale in (2.0, 4.0, 8.0)),
@@ -41,43 +44,9 @@ _FEATURES = (300, 800)
 _MOST_COLUMNS = 2_400
 """Features times components of u, at most: about 0.1 GB for the derivatives of the residuals."""
 _BEST_KINDS = 2
-_STEEPER = 1.5
 _SEED = 977
-MOST_DIMENSIONS = 3
-_MARGIN = 10.0
-_CAUTION = 3.0
-"""The relative error of a correction is at least this multiple of 1/q, and at most of 1/q^½."""
-_ALIKE = 0.5
-"""The relative difference up to which two corrections are called alike."""
 _CONVERGENCE = 1.5
 """The factor by which more features must lower the residual, where it falls by less than `SURE`."""
-_UNCHANGED, _JUDGED = 1e-3, 200
-"""The change of a quantity by free functions, relative to that by others, up to which it is
-determined, and the points at which that is judged."""
-OF_ZERO = "u = 0 satisfies the equation and all conditions."
-ROUNDING = 1e-10
-"""A residual of less than this share of that of u = 0 is at rounding in double precision."""
-
-
-class Opened(Protocol):
-    """A solution with its parameters."""
-
-    @property
-    def end(self) -> Any: ...  # noqa: D102
-    def solution(self, theta: Any = None) -> Any: ...  # noqa: D102
-
-
-class Corrected(Stepped, Protocol):
-    """A solution with a correction; see `Solved` for the attributes."""
-
-    @property
-    def before(self) -> float: ...  # noqa: D102
-    @property
-    def after(self) -> float: ...  # noqa: D102
-    @property
-    def of_zero(self) -> float: ...  # noqa: D102
-    @property
-    def start(self) -> Any: ...  # noqa: D102
 
 
 def estimate_error(
@@ -154,11 +123,11 @@ def _corrections(
     few, many = _FEATURES
     first = solved(KINDS, few)
     best = first[0]
-    if _reliability(best) >= SURE:
+    if reliability_of(best) >= SURE:
         return first, True
     richer = solved([KINDS[each.number] for each in first[:_BEST_KINDS]], many)
     converges = richer[0].after * _CONVERGENCE**2 < best.after
-    return max(first, richer, key=lambda found: _reliability(found[0])), converges
+    return max(first, richer, key=lambda found: reliability_of(found[0])), converges
 
 
 def _obstacle(problem: Problem) -> str | None:
@@ -173,156 +142,6 @@ def _obstacle(problem: Problem) -> str | None:
             f"mode=Ensemble(members=2)."
         )
     return None
-
-
-def _reliability(solved: Corrected) -> float:
-    """Return the factor q by which the residual at unseen points has fallen."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        q = float(np.sqrt(np.float64(solved.before) / np.float64(solved.after)))
-    return q if math.isfinite(q) else 0.0
-
-
-def _own_error(found: Sequence[Corrected], x: Array) -> float:
-    """Return the relative error of the best correction, as far as q and the second one tell."""
-    q = _reliability(found[0])
-    if not q > 0:
-        return math.inf
-    apart = math.inf
-    if len(found) > 1 and _reliability(found[1]) >= KNOWN:
-        first, second = (Correction(each)(x) for each in found[:2])
-        size = max(float(np.linalg.norm(first)), np.finfo(np.float64).tiny)
-        apart = float(np.linalg.norm(first - second)) / size
-    return max(_CAUTION / q, min(_CAUTION / math.sqrt(q), apart))
-
-
-def estimate_by(
-    found: Sequence[Corrected],
-    problem: Problem,
-    prediction: Prediction,
-    began: float,
-    free: Free | None,
-    *,
-    converges: bool,
-    opened: Opened | None = None,
-) -> ErrorEstimate:
-    """Return the estimate that corrections give, the best first, or why the error is not known.
-
-    opened : the solution to which the free functions can be added.
-    """
-    solved, components = found[0], () if free is None else free.components
-    names = tuple(problem.output_names[each] for each in components)
-    q, inside = _reliability(solved), prediction.inside
-    if inside is None:
-        inside = np.ones(len(prediction.x), np.bool_)
-    own_error = _own_error(found, prediction.x[inside])
-    at_rounding = q < SURE and solved.before <= ROUNDING**2 * solved.of_zero
-    # Near a layer that no point sees, the residual falls a little and then no further.
-    doubtful = q < KNOWN or (q < SURE and not converges and own_error > _ALIKE)
-    correction = Correction(solved, opened if components else None, free)
-    if len(components) == problem.outputs:
-        seconds, m = time.perf_counter() - began, problem.outputs
-        error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
-        return replace(error, evaluate=correction if q >= KNOWN else None)
-    corrected = correction.corrected(prediction.x)
-    # Of the prediction itself, whose rounding in single precision the correction does not see.
-    e = corrected - prediction.u
-    seconds = time.perf_counter() - began
-    means = problem.means(prediction.x[inside])
-    relative, absolute = sizes_of(means * e[inside], means * corrected[inside], components)
-    share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
-    step = step_size(solved, prediction.x[inside], components) if solved.last.size < 1.0 else 0.0
-    why = None
-    if not solved.of_zero > 0 or not math.isfinite(relative):
-        why = OF_ZERO
-    elif step > (LARGE if doubtful else relative) and not at_rounding:
-        why = reason_of(step)
-    elif doubtful and not at_rounding:
-        why = _reason(problem, q)
-    if why is not None:
-        error = ErrorEstimate.not_known(problem.outputs, why, reliability=q, seconds=seconds)
-        return replace(error, undetermined=names)
-    factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
-    return ErrorEstimate(
-        factor * relative,
-        factor * absolute,
-        q,
-        own_error=own_error,
-        values=np.where(np.isnan(absolute), math.nan, e),
-        unknowns=correction.of_unknowns(problem),
-        seconds=seconds,
-        at_rounding=at_rounding,
-        undetermined=names,
-        evaluate=correction,
-    )
-
-
-@dataclass(frozen=True)
-class Correction:
-    """e(x), the difference of the fields with the parameters before and after the step."""
-
-    solved: Corrected
-    open: Opened | None = None
-    free: Free | None = None
-    """Of `open`, what functions can be added to: quantities that these change are not known."""
-
-    def __call__(self, x: Array) -> Array:
-        """Return e at x: [n, d] -> [n, m]."""
-        return self.corrected(x) - self.solved.solution(self.solved.start)(x)
-
-    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
-        """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k]."""
-        before, after = self.solved.solution(self.solved.start), self.solved.solution()
-        e = after.quantity(f, x) - before.quantity(f, x)
-        return e if self._determines(f, x[:: len(x) // _JUDGED + 1]) else np.full_like(e, math.nan)
-
-    def _determines(self, f: Callable[..., Any], x: Array) -> bool:
-        """Return whether free functions change f(u, x) far less than other ones of their size."""
-        if self.open is None or self.free is None:
-            return True
-        theta, solution = self.open.end, self.open.solution
-        u = solution(theta).quantity(f, x)
-        free, usual = (
-            [np.linalg.norm(solution(theta + each).quantity(f, x) - u) for each in changes]
-            for changes in (self.free.changes, self.free.usual)
-        )
-        return not max(free, default=0.0) > _UNCHANGED * max(usual)
-
-    def corrected(self, x: Array) -> Array:
-        """Return u + e at x: [n, d] -> [n, m]."""
-        return self.solved.solution()(x)
-
-    @property
-    def suitable(self) -> tuple[list[Kind], int]:
-        """Kinds and number of features that resolve it."""
-        solved: Any = self.solved
-        features = solved.setup.network.model.correction
-        kinds = [(features.activation, factor * features.scale) for factor in (1.0, _STEEPER)]
-        return kinds, features.width
-
-    def in_time(self, x: Array, order: int) -> Array:
-        """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
-        u = self.solved.solution()
-        return in_time(u.field, x, order, u.theta.dtype.name)
-
-    def of_unknowns(self, problem: Problem) -> dict[str, Any]:
-        """Return the size of the change of each unknown, by name."""
-        start, end = (
-            self.solved.solution(each).unknowns for each in (self.solved.start, self.solved.end)
-        )
-        return {name: np.abs(end[name] - start[name]) for name in problem.unknowns}
-
-
-def _reason(problem: Problem, q: float) -> str:
-    d = problem.domain.dimension
-    if d > MOST_DIMENSIONS:
-        why = f"they hardly resolve a solution of {d} coordinates"
-    else:
-        why = (
-            "the solution is too rough for them somewhere, as at a shock, a layer or a corner, or "
-            "the solution is already as exact as they can be"
-        )
-    fall = f"falls by a factor of {q:.1f} only" if q >= 1 else "does not fall"
-    return f"with more polynomials or features the residual at unseen points {fall}; {why}."
 
 
 def _in_double_precision(model: Any) -> Any:
@@ -342,3 +161,48 @@ def _doubled(config: Any) -> Any:
     if isinstance(config, list | tuple):
         return type(config)(map(_doubled, config))
     return "float64" if config == "float32" else config
+
+
+def free_functions(solved: Solved, communicator: Communicator) -> Free:
+    """Return the functions that can be added to a solution without a residual (collective).
+
+    With J the derivatives of all residuals by the c_j of u = Σ c_j φ_j, and g smooth functions,
+
+        min |J c|² + δ² |Σ c_j φ_j − g|²        δ small
+
+    has Σ c_j φ_j ≈ 0 if the solution is unique, and otherwise the part of g that is free. What
+    counts is the change of u, which a constant in a stream function does not make.
+    """
+    x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
+    factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
+
+    def free_on_root() -> Free:
+        with threads(1):
+            values = _values_by_parameters(solved, x, factor.shape[1])
+            smooth = smooth_functions(solved.setup.problem, x)
+            changes = partial(_changes, solved, x=x)
+            found, *added = free_of(factor, values, smooth, _outputs(solved), changes)
+            return Free(found, *map(solved.method.spread, added))
+
+    return communicator.on_root(free_on_root)
+
+
+def _changes(solved: Solved, c: Array, x: Array) -> Array:
+    """Return by how much u changes in each component for changes c: [q, K] -> [K, m]."""
+    u, means = solved.solution()(x), solved.setup.problem.means(x)
+    changed = [solved.solution(solved.end + row)(x) for row in solved.method.spread(c.T)]
+    return np.array([np.linalg.norm(means * (each - u), axis=0) for each in changed])
+
+
+def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:
+    """Return the derivatives of the network's outputs at x by the parameters solved for."""
+    columns = columns_of(solved.setup.network.model, x)
+    (n, count), m = columns.shape, _outputs(solved)
+    found = np.zeros((n, m, q))
+    for output in range(m):
+        found[:, output, output : count * m : m] = columns
+    return found.reshape(n * m, q)
+
+
+def _outputs(solved: Solved) -> int:
+    return int(solved.setup.network.model.output_size)

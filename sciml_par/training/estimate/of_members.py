@@ -17,7 +17,8 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.arguments.settings import BEST
-from sciml_par.training.estimate.estimate import KINDS, Correction, estimate_error
+from sciml_par.training.estimate.by_correction import Correction
+from sciml_par.training.estimate.estimate import KINDS, estimate_error
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.outcome import Outcome

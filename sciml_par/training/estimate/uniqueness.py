@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.problem import Problem
-from sciml_par.training.estimate.side_by_side import Solved, columns_of
-from sciml_par.training.optimizers.least_squares.on_host import threads
 
 Array = npt.NDArray[Any]
 
@@ -22,7 +18,6 @@ _NOTHING = 1e-10
 """The residual of a component on which nothing depends, relative to the largest one."""
 _FREE = 0.3
 """The share of a smooth function from which it is called free."""
-_POINTS = 300
 
 UNDETERMINED = (
     "the equation and its conditions do not determine the solution: functions can be added to u "
@@ -40,30 +35,6 @@ class Free(NamedTuple):
     components: tuple[int, ...]
     changes: Array
     usual: Array
-
-
-def free_functions(solved: Solved, communicator: Communicator) -> Free:
-    """Return the functions that can be added to a solution without a residual (collective).
-
-    With J the derivatives of all residuals by the c_j of u = Σ c_j φ_j, and g smooth functions,
-
-        min |J c|² + δ² |Σ c_j φ_j − g|²        δ small
-
-    has Σ c_j φ_j ≈ 0 if the solution is unique, and otherwise the part of g that is free. What
-    counts is the change of u, which a constant in a stream function does not make.
-    """
-    x = solved.setup.problem.domain.sample(_POINTS, seed=0, method="sobol")
-    factor = solved.method.factor(solved.end, solved.batch)[:, :-1]
-
-    def free_on_root() -> Free:
-        with threads(1):
-            values = _values_by_parameters(solved, x, factor.shape[1])
-            smooth = smooth_functions(solved.setup.problem, x)
-            changes = partial(_changes, solved, x=x)
-            found, *added = free_of(factor, values, smooth, _outputs(solved), changes)
-            return Free(found, *map(solved.method.spread, added))
-
-    return communicator.on_root(free_on_root)
 
 
 def free_of(
@@ -105,23 +76,6 @@ def _free_parts(
     return tuple(map(int, components)), found[:, (shares > _FREE).any(axis=1)], fitted
 
 
-def _changes(solved: Solved, c: Array, x: Array) -> Array:
-    """Return by how much u changes in each component for changes c: [q, K] -> [K, m]."""
-    u, means = solved.solution()(x), solved.setup.problem.means(x)
-    changed = [solved.solution(solved.end + row)(x) for row in solved.method.spread(c.T)]
-    return np.array([np.linalg.norm(means * (each - u), axis=0) for each in changed])
-
-
-def _values_by_parameters(solved: Solved, x: Array, q: int) -> Array:
-    """Return the derivatives of the network's outputs at x by the parameters solved for."""
-    columns = columns_of(solved.setup.network.model, x)
-    (n, count), m = columns.shape, _outputs(solved)
-    found = np.zeros((n, m, q))
-    for output in range(m):
-        found[:, output, output : count * m : m] = columns
-    return found.reshape(n * m, q)
-
-
 def smooth_functions(problem: Problem, x: Array) -> Array:
     """Return smooth functions for each output of the network at x, [n m, K]."""
     domain, m = problem.domain, problem.network_outputs
@@ -129,7 +83,3 @@ def smooth_functions(problem: Problem, x: Array) -> Array:
     t = (x - lower) / (upper - lower)
     scalar = np.column_stack([np.ones(len(x)), t - 0.5, np.cos(np.pi * t), np.cos(2 * np.pi * t)])
     return np.einsum("nk,ij->nikj", scalar, np.eye(m)).reshape(len(x) * m, -1)
-
-
-def _outputs(solved: Solved) -> int:
-    return int(solved.setup.network.model.output_size)

@@ -11,7 +11,6 @@ from typing import Any
 from sciml_par._compiled_function import release_dropped
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.problems.problem import Problem
 from sciml_par.training.loop.loop import Loop, compiles_collectives
 from sciml_par.training.loss.known import LinearJacobian, WindowJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
@@ -24,11 +23,6 @@ from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss
 from sciml_par.training.weights.weighting import Weighting
 
 _MOST = 8  # computations; a training may have one for each of its phases, whole and in parts
-
-
-def holds_out(problem: Problem) -> bool:
-    """Return whether values are held out, by which the best weights are chosen."""
-    return any(condition.held_out is not None for condition in problem.conditions)
 
 
 def loop_for(
@@ -105,7 +99,7 @@ def _make(
         communicator=group,
         weighting=weighting,
         programs=programs.functions,
-        holds_out=holds_out(stack.problem),
+        holds_out=stack.problem.holds_out,
     )
 
 

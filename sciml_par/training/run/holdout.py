@@ -15,11 +15,11 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknown_arguments import with_part
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loop.loop import RUNNING
-from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.loop.stops import NoProgress
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import Stack
-from sciml_par.training.run.meeting import Meeting, Watcher
+from sciml_par.training.run.meeting import Meeting
+from sciml_par.training.run.watcher import Watcher
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,7 +55,7 @@ class HoldoutWatcher(Watcher):
     def met(self, meeting: Meeting) -> str | None:
         course, at = meeting.course, (meeting.worked, meeting.course.step)
         regular = _next_after(max(0, course.step - 1)) == course.step or course.step == 0
-        due = holds_out(course.stack.problem) and (regular or course.finished)
+        due = course.stack.problem.holds_out and (regular or course.finished)
         if not due or self._judged == at or course.needs_preparation:
             return None
         self._judged = at

@@ -12,7 +12,7 @@ from sciml_par.problems.conditions.in_time import Before
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
-from sciml_par.training.estimate.estimate import Correction
+from sciml_par.training.estimate.by_correction import Correction
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.outcome.evaluate import in_time
 from sciml_par.training.slabs.divide import Slab

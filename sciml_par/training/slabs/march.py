@@ -16,8 +16,7 @@ from sciml_par.results.result import Result
 from sciml_par.results.stored.keras_models import copy_with, flat_weights
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import as_mode
-from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
-from sciml_par.training.checkpoints.resume import compare_checkpoints
+from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint, compare_checkpoints
 from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.phases import as_phases

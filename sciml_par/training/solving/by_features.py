@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.training.estimate.by_correction import MOST_DIMENSIONS, OF_ZERO
 from sciml_par.training.estimate.candidates import Candidates, Kind
 from sciml_par.training.estimate.convergence import if_converged
-from sciml_par.training.estimate.estimate import (
-    MOST_DIMENSIONS,
-    OF_ZERO,
-    ROUNDING,
-    estimate_error,
-)
-from sciml_par.training.estimate.side_by_side import Solved, in_order
-from sciml_par.training.estimate.two_solutions import Difference
-from sciml_par.training.estimate.uniqueness import UNDETERMINED, free_functions
+from sciml_par.training.estimate.estimate import estimate_error, free_functions
+from sciml_par.training.estimate.side_by_side import Solved, in_order, solve_side_by_side
+from sciml_par.training.estimate.uniqueness import UNDETERMINED
 from sciml_par.training.optimizers.keep import Keep
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.together import EndedError
 from sciml_par.training.solving.ladder import (
     UNDECIDED,
@@ -57,6 +53,7 @@ _MANY = 1_000
 """From this number of features on, only one kind of them estimates the error of fewer."""
 _MOST_SEARCHED = 300
 """Up to this number of features, features of all kinds are tried if the best kind tells nothing."""
+_TOO_MANY = "features that would tell it are too many; give solve more seconds for networks."
 _RICHER = {40: 300, 100: 300}
 """Numbers of features that estimate the error of fewer; 1.9 times as many otherwise."""
 
@@ -130,7 +127,7 @@ def _stage(
 ) -> tuple[_Stage, list[Kind]]:
     """Solve for all candidates; return the best of them, and their kinds in order (collective)."""
     former = None if best is None else best.solved
-    solved = ladder.solved(candidates, former, cut=best is not None)
+    solved = _solved(ladder, candidates, former, cut=best is not None)
     first, *_ = in_order(solved)
     fall = 1.0 if best is None else fall_of(best.solved.after, first.after)
     stage = _Stage(first, candidates, fall)
@@ -143,6 +140,29 @@ def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
     (activation, scale), *others = kinds
     wanted = [(activation, _STEEPER * scale), (activation, scale), *others]
     return tuple(wanted[: min(count, _MOST_KINDS)])
+
+
+def _solved(
+    ladder: Ladder, candidates: Candidates, like: Solved | None = None, *, cut: bool = True
+) -> list[Solved]:
+    """Solve for all candidates, beginning with a solution (collective).
+
+    `EndedError` if that is to be `cut` and a rank is asked to end.
+    """
+    ladder.doing(f"solving for {candidates.features:,} random features")
+    found = solve_side_by_side(
+        ladder.problem,
+        candidates,
+        steps=LeastSquares.default_steps,
+        seed=ladder.seed,
+        precision=ladder.precision,
+        world=ladder.world,
+        like=like,
+        start=ladder.start,
+        ended=ladder.ended if cut else None,
+    )
+    ladder.most_steps = max(ladder.most_steps, *(each.steps for each in found))
+    return found
 
 
 def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
@@ -159,10 +179,7 @@ def _conclude(ladder: Ladder, stage: _Stage) -> str | None:
     error = None if zero or useless else _by_richer(ladder, stage)
     if zero or useless or none and error is None:
         error = ErrorEstimate.not_known(m, why)
-    doubtful = error is None or not error.known or error.at_rounding
-    if ladder.decided(doubtful and not (none or zero or useless) and ladder.left() > 0):
-        error = _by_second(ladder, stage)
-    error = ladder.no_time() if error is None else error
+    error = ErrorEstimate.not_known(m, _TOO_MANY) if error is None else error
     error = if_converged(error, found, ladder.at, free)
     theta = tuple(map(float, found.end))
     result = ladder.run(
@@ -212,34 +229,3 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
     search = features <= _MOST_SEARCHED and not (error.known or error.at_rounding)
     search &= ladder.left() > len(_KINDS) * ladder.longest(error.seconds)
     return estimate() if ladder.decided(search) else error
-
-
-def _by_second(ladder: Ladder, stage: _Stage) -> ErrorEstimate:
-    """Return the error by a solution with other features of the same kind (collective)."""
-    began, first, fall = time.perf_counter(), stage.solved, stage.fall
-    other = replace(stage.candidates, kinds=[stage.kind], drawn=ladder.drawn + 1)
-    try:
-        (second,) = ladder.solved(other, first)
-    except EndedError:
-        return ladder.no_time()
-    seconds = ladder.longest(time.perf_counter() - began)
-    if fall < KNOWN and first.after > ROUNDING**2 * first.of_zero:
-        # Both may have the same error, as near a layer that no point sees.
-        why = (
-            f"more random features lower the residual at unseen points by a factor of {fall:.1f} "
-            f"only; the solution is too rough for them somewhere, as at a shock, a layer or a "
-            f"corner."
-        )
-        return ErrorEstimate.not_known(
-            ladder.problem.outputs, why, reliability=fall, seconds=seconds
-        )
-    of_both = [solved.solution().unknowns for solved in (first, second)]
-    e = Difference.of(first.solution(), second.solution(), (first.after, second.after), 1.0)
-    return e.estimate(
-        ladder.at,
-        fall=fall,
-        seconds=seconds,
-        precision=ladder.precision,
-        free=ladder.free,
-        unknowns={name: (of_both[0][name], of_both[1][name]) for name in of_both[0]},
-    )

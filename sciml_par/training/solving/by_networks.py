@@ -16,7 +16,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.results.result import Result
-from sciml_par.training.estimate.estimate import MOST_DIMENSIONS
+from sciml_par.training.estimate.by_correction import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.loop.stops import NoProgress, TargetLoss, WallTime
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt

@@ -23,9 +23,8 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.training.estimate.estimate import ROUNDING, estimate_by
+from sciml_par.training.estimate.by_correction import ROUNDING, estimate_by
 from sciml_par.training.identity.fingerprint import of_array
-from sciml_par.training.loop.loop_cache import holds_out
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.optimizers.phases import Phase
@@ -82,13 +81,14 @@ with which a higher degree is tried that has not proved itself."""
 _SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
 """Of the time that is left, for windows; and rounds in which the residual falls by less than this
 factor, which in one dimension take little time, as until a layer is resolved."""
-_MARCHES, _TIGHTER = 3, 0.3
-"""Marches at most, where the equation amplifies errors; and the share of the target that a further
-march would need, if errors were proportional to it."""
+_MARCHES, _OF_SLABS, _TIGHTER = 3, 0.5, 0.3
+"""Marches at most, where the equation amplifies errors; the share of the tolerance that slabs may
+add; and the share of the target that a further march would need, if errors were proportional."""
 _SMALL, _LATE = 1e-3, "further windows of polynomials would take longer than the time that is left"
 """An error, below which polynomials alone go on."""
-_TIMES_AS_LONG = 10.0
-"""A round and the estimate of its error, in relation to the round before."""
+_TIMES_AS_LONG, _GROWS = 10.0, 1.5
+"""A round and the estimate of its error, in relation to the round before, where no estimate was
+made yet; and how much longer each takes than the one before."""
 
 
 def climb_by_polynomials(ladder: Ladder) -> str | None:
@@ -133,7 +133,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
 def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, Equations] | None:
     """Return a problem with its weights, sizes of residuals, its points and equations, or None."""
     problem = ladder.problem
-    if problem.unknown_functions or holds_out(problem) or ladder.precision != "float64":
+    if problem.unknown_functions or problem.holds_out or ladder.precision != "float64":
         return None
     changes = ProblemChanges(None, [Phase(LeastSquares(), 1)])
     weighed = changes.weigh(problem)
@@ -176,6 +176,7 @@ class _Climb:
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
         self.why: str | None = None
+        self._as_long = _TIMES_AS_LONG
 
     @property
     def known(self) -> bool:
@@ -245,7 +246,7 @@ class _Climb:
             many = many or operations(model) > (_MOST_OPERATIONS if proved else _TRIED)
             # Where the error is known, other methods do not come nearer.
             kept = 0.0 if self.known else (1 - _SHARE) * at_begin
-            late = ladder.decided(left < max(_TIMES_AS_LONG * seconds, kept))
+            late = ladder.decided(left < max(self._as_long * seconds, kept))
             self.why = _LATE if late else None
             if many and best is not before and degree > best.degree:
                 # A few cells may still be divided.
@@ -274,7 +275,7 @@ class _Climb:
 
     def in_slabs(self, before: Stage) -> None:
         """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
-        ladder, target = self.ladder, self.ladder.tolerance
+        ladder, target = self.ladder, _OF_SLABS * self.ladder.tolerance
         orders, cells = time_order(before.unseen), CELLS[self._d]
         cells = cells if before.unseen.order <= MOST_IN_WINDOWS else 1
         for _ in range(_MARCHES):
@@ -369,6 +370,7 @@ class _Climb:
         in_time = operations(stage.model) * ladder.left() / ladder.longest(stage.seconds)
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
         error = self._alike(partial(estimate, most_operations=most))
+        self._as_long = _GROWS * (1 + ladder.longest(error.seconds / stage.seconds))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")

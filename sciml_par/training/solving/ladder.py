@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from sciml_par._tensorflow import import_module
 from sciml_par._terminal import console, prints_to_terminal
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, ResultWarning, TrainingError
@@ -26,14 +27,10 @@ from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import SIGNALS, Member
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
-from sciml_par.training.estimate.candidates import Candidates
-from sciml_par.training.estimate.estimate import ROUNDING
-from sciml_par.training.estimate.side_by_side import Solved, solve_side_by_side
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.estimate.by_correction import ROUNDING
 from sciml_par.training.outcome.evaluate import points_of
 from sciml_par.training.outcome.together import EndedError
 from sciml_par.training.run.signals import SignalWatcher
-from sciml_par.training.train import train
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[Any]
@@ -176,28 +173,6 @@ class Ladder:
         why = "no time was left to estimate it; give solve more seconds."
         return ErrorEstimate.not_known(self.problem.outputs, why)
 
-    def solved(
-        self, candidates: Candidates, like: Solved | None = None, *, cut: bool = True
-    ) -> list[Solved]:
-        """Solve for all candidates, beginning with a solution (collective).
-
-        `EndedError` if that is to be `cut` and a rank is asked to end.
-        """
-        self.doing(f"solving for {candidates.features:,} random features")
-        found = solve_side_by_side(
-            self.problem,
-            candidates,
-            steps=LeastSquares.default_steps,
-            seed=self.seed,
-            precision=self.precision,
-            world=self.world,
-            like=like,
-            start=self.start,
-            ended=self.ended if cut else None,
-        )
-        self.most_steps = max(self.most_steps, *(each.steps for each in found))
-        return found
-
     def run(
         self, *, seed: int | None = None, part: str | None = None, **arguments: Any
     ) -> Result | None:
@@ -209,8 +184,10 @@ class Ladder:
             folder = Path(self.checkpoint.folder) / part
             arguments["checkpoint"] = replace(self.checkpoint, folder=folder)
             arguments["resume"] = AUTO if self.resume else False
+        # Polynomials need nothing of a training, which takes half a second to import.
+        training: Any = import_module("sciml_par.training.train")
         return self._tried(
-            lambda: train(
+            lambda: training.train(
                 self.problem,
                 seed=self.seed if seed is None else seed,
                 precision=self.precision,

@@ -15,8 +15,8 @@ from sciml_par.assembly.system import System
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.linearized import Linearized
+from sciml_par.training.estimate.by_correction import estimate_by
 from sciml_par.training.estimate.convergence import if_converged
-from sciml_par.training.estimate.estimate import estimate_by
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep
 from sciml_par.training.solving.ladder import fall_of

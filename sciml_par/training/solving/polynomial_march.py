@@ -168,9 +168,9 @@ class March:
             if local <= allowed:
                 return part, breaks, ends, h * min(change, _LONGER)
             in_cells = solved is not None and self.cells > 1
-            divisible = in_cells and tails[:-1].max() > tails[-1]
-            if divisible and fall > _FALL and (finer := self._divided(part.cells, of_cells, tails)):
-                error, used, breaks = local, breaks, finer
+            if in_cells and tails[:-1].max() > tails[-1] and fall > _FALL:
+                error, used = local, breaks
+                breaks = self._divided(part.cells, of_cells, tails, allowed)
                 continue
             # Cells gained nothing, or the time is what is not resolved.
             breaks = used if fall <= _FALL else breaks
@@ -226,12 +226,12 @@ class March:
             return None
         local = float(np.sqrt(np.mean(alone**2))) / self._size
         numbers, squares = np.maximum(cell_of(model.cells, x), 0), np.sum(alone**2, axis=1)
-        of_cells = np.asarray(np.bincount(numbers, squares, len(model.cells.kept)), np.float64)
+        of_cells = np.bincount(numbers, squares, len(model.cells.kept)) / len(x) / self._size**2
         richer.coefficients.assign(full)
         both = Solution.of(problems[0], model, richer)
         part = Part(slab, model.cells, steps.c, full, steps.steps)
         ends = _end_of(u), _end_of(both)
-        return part, ends, local, of_cells, self._tails(model, steps.c)
+        return part, ends, local, of_cells, self._tails(model, steps.c, richer, alone_c)
 
     def _system(
         self,
@@ -260,16 +260,30 @@ class March:
 
         return system.fitted(values).ravel()
 
-    def _tails(self, model: Any, c: Array) -> Array:
-        """Return the largest coefficients of the highest degrees, of space axes and of time."""
-        exponents, size = model.exponents, np.abs(c[:, :, self._kept]).max(axis=2)
-        degrees = [*[self._degrees[0]] * (self._d - 1), self._degrees[-1]]
-        high = [exponents[:, axis] >= degree - 1 for axis, degree in enumerate(degrees)]
-        return np.array([size[:, rows].max() for rows in high])
+    def _tails(self, model: Any, c: Array, richer: Any, e: Array) -> Array:
+        """Return which axes need more: of space by the highest coefficients of u, and of time.
 
-    def _divided(self, cells: Cells, of_cells: Array, tails: Array) -> list[Array] | None:
-        """Return breaks in space, of which cells with large errors are divided."""
-        large = of_cells >= _LARGE**2 * of_cells.max()
+        The last number is larger than the others if degrees of time that u does not have make up
+        more of its error than those of space.
+        """
+        size = np.abs(c[:, :, self._kept]).max(axis=2)
+        high = [model.exponents[:, axis] >= self._degrees[0] - 1 for axis in range(self._d - 1)]
+        tails = [size[:, rows].max() for rows in high]
+        of_error = np.sum(e[:, :, self._kept] ** 2, axis=(0, 2))
+        space, time = richer.exponents[:, :-1].sum(axis=1), richer.exponents[:, -1]
+        of_time, of_space = (
+            float(np.sqrt(of_error[rows].sum()))
+            for rows in (time > self._degrees[-1], space > self._degrees[0])
+        )
+        return np.array([*tails, max(tails, default=1.0) * of_time / max(of_space, 1e-300)])
+
+    def _divided(self, cells: Cells, of_cells: Array, tails: Array, allowed: float) -> list[Array]:
+        """Return breaks in space, of which cells with large errors are divided.
+
+        of_cells : squares of the relative error by cells, whose sum is to be `allowed`².
+        """
+        share = allowed**2 / len(of_cells)
+        large = of_cells >= min(_LARGE**2 * of_cells.max(), max(share, 1e-6 * of_cells.max()))
         places, breaks = np.unravel_index(cells.kept[large], cells.shape), []
         for axis, b in enumerate(map(np.asarray, cells.breaks[:-1])):
             middle = ((b[1:] + b[:-1]) / 2)[np.unique(places[axis])]

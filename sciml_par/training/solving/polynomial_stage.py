@@ -20,7 +20,7 @@ from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.predict import kept_weights
-from sciml_par.training.estimate.estimate import Opened
+from sciml_par.training.estimate.by_correction import Opened
 from sciml_par.training.estimate.uniqueness import Free, free_of, smooth_functions
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions

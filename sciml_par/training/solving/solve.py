@@ -19,11 +19,8 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
-from sciml_par.training.checkpoints.checkpoint import Checkpoint
-from sciml_par.training.checkpoints.resume import compare_checkpoints
+from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
 from sciml_par.training.run.signals import signals_caught
-from sciml_par.training.solving.by_features import climb_by_features
-from sciml_par.training.solving.by_networks import climb_by_networks
 from sciml_par.training.solving.ladder import Ladder
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
@@ -129,17 +126,22 @@ def solve(
 
 def _climbed(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
-    # It imports TensorFlow, which is not to be there before `init`.
-    polynomials: Any = import_module("sciml_par.training.solving.by_polynomials")
-    why: str | None = polynomials.climb_by_polynomials(ladder)
+    why = _stage("polynomials")(ladder)
     if why is not None or ladder.met:
         return why
     if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
-        return climb_by_networks(ladder)
-    why = climb_by_features(ladder)
+        return _stage("networks")(ladder)
+    why = _stage("features")(ladder)
     if why is None and not ladder.met:
-        why = climb_by_networks(ladder) if ladder.left() > 0 else "time is up"
+        why = _stage("networks")(ladder) if ladder.left() > 0 else "time is up"
     return why
+
+
+def _stage(name: str) -> Callable[[Ladder], str | None]:
+    """Return what climbs by a method; its import takes time, and a TensorFlow after `init`."""
+    module: Any = import_module(f"sciml_par.training.solving.by_{name}")
+    climb: Callable[[Ladder], str | None] = getattr(module, f"climb_by_{name}")
+    return climb
 
 
 def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:

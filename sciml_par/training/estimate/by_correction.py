@@ -1,0 +1,208 @@
+"""The error that a correction tells: e = the difference of two solutions, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
+from sciml_par.training.estimate.candidates import Kind
+from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
+from sciml_par.training.estimate.two_solutions import sizes_of
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free
+from sciml_par.training.outcome.evaluate import in_time
+
+Array = npt.NDArray[Any]
+
+MOST_DIMENSIONS = 3
+_MARGIN = 10.0
+_CAUTION = 3.0
+"""The relative error of a correction is at least this multiple of 1/q, and at most of 1/q^½."""
+_ALIKE = 0.5
+"""The relative difference up to which two corrections are called alike."""
+_UNCHANGED, _JUDGED = 1e-3, 200
+"""The change of a quantity by free functions, relative to that by others, up to which it is
+determined, and the points at which that is judged."""
+OF_ZERO = "u = 0 satisfies the equation and all conditions."
+ROUNDING = 1e-10
+"""A residual of less than this share of that of u = 0 is at rounding in double precision."""
+_STEEPER = 1.5
+
+
+class Opened(Protocol):
+    """A solution with its parameters."""
+
+    @property
+    def end(self) -> Any: ...  # noqa: D102
+    def solution(self, theta: Any = None) -> Any: ...  # noqa: D102
+
+
+class Corrected(Stepped, Protocol):
+    """A solution with a correction; see `Solved` for the attributes."""
+
+    @property
+    def before(self) -> float: ...  # noqa: D102
+    @property
+    def after(self) -> float: ...  # noqa: D102
+    @property
+    def of_zero(self) -> float: ...  # noqa: D102
+    @property
+    def start(self) -> Any: ...  # noqa: D102
+
+
+def reliability_of(solved: Corrected) -> float:
+    """Return the factor q by which the residual at unseen points has fallen."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = float(np.sqrt(np.float64(solved.before) / np.float64(solved.after)))
+    return q if math.isfinite(q) else 0.0
+
+
+def _own_error(found: Sequence[Corrected], x: Array) -> float:
+    """Return the relative error of the best correction, as far as q and the second one tell."""
+    q = reliability_of(found[0])
+    if not q > 0:
+        return math.inf
+    apart = math.inf
+    if len(found) > 1 and reliability_of(found[1]) >= KNOWN:
+        first, second = (Correction(each)(x) for each in found[:2])
+        size = max(float(np.linalg.norm(first)), np.finfo(np.float64).tiny)
+        apart = float(np.linalg.norm(first - second)) / size
+    return max(_CAUTION / q, min(_CAUTION / math.sqrt(q), apart))
+
+
+def estimate_by(
+    found: Sequence[Corrected],
+    problem: Problem,
+    prediction: Prediction,
+    began: float,
+    free: Free | None,
+    *,
+    converges: bool,
+    opened: Opened | None = None,
+) -> ErrorEstimate:
+    """Return the estimate that corrections give, the best first, or why the error is not known.
+
+    opened : the solution to which the free functions can be added.
+    """
+    solved, components = found[0], () if free is None else free.components
+    names = tuple(problem.output_names[each] for each in components)
+    q, inside = reliability_of(solved), prediction.inside
+    if inside is None:
+        inside = np.ones(len(prediction.x), np.bool_)
+    own_error = _own_error(found, prediction.x[inside])
+    at_rounding = q < SURE and solved.before <= ROUNDING**2 * solved.of_zero
+    # Near a layer that no point sees, the residual falls a little and then no further.
+    doubtful = q < KNOWN or (q < SURE and not converges and own_error > _ALIKE)
+    correction = Correction(solved, opened if components else None, free)
+    if len(components) == problem.outputs:
+        seconds, m = time.perf_counter() - began, problem.outputs
+        error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
+        return replace(error, evaluate=correction if q >= KNOWN else None)
+    corrected = correction.corrected(prediction.x)
+    # Of the prediction itself, whose rounding in single precision the correction does not see.
+    e = corrected - prediction.u
+    seconds = time.perf_counter() - began
+    means = problem.means(prediction.x[inside])
+    relative, absolute = sizes_of(means * e[inside], means * corrected[inside], components)
+    share = math.sqrt(solved.before / solved.of_zero) if solved.of_zero > 0 else math.nan
+    step = step_size(solved, prediction.x[inside], components) if solved.last.size < 1.0 else 0.0
+    why = None
+    if not solved.of_zero > 0 or not math.isfinite(relative):
+        why = OF_ZERO
+    elif step > (LARGE if doubtful else relative) and not at_rounding:
+        why = reason_of(step)
+    elif doubtful and not at_rounding:
+        why = _reason(problem, q)
+    if why is not None:
+        error = ErrorEstimate.not_known(problem.outputs, why, reliability=q, seconds=seconds)
+        return replace(error, undetermined=names)
+    factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
+    return ErrorEstimate(
+        factor * relative,
+        factor * absolute,
+        q,
+        own_error=own_error,
+        values=np.where(np.isnan(absolute), math.nan, e),
+        unknowns=correction.of_unknowns(problem),
+        seconds=seconds,
+        at_rounding=at_rounding,
+        undetermined=names,
+        evaluate=correction,
+    )
+
+
+@dataclass(frozen=True)
+class Correction:
+    """e(x), the difference of the fields with the parameters before and after the step."""
+
+    solved: Corrected
+    open: Opened | None = None
+    free: Free | None = None
+    """Of `open`, what functions can be added to: quantities that these change are not known."""
+
+    def __call__(self, x: Array) -> Array:
+        """Return e at x: [n, d] -> [n, m]."""
+        return self.corrected(x) - self.solved.solution(self.solved.start)(x)
+
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return f(u + e, x) − f(u, x) at x: [n, d] -> [n, k]."""
+        before, after = self.solved.solution(self.solved.start), self.solved.solution()
+        e = after.quantity(f, x) - before.quantity(f, x)
+        return e if self._determines(f, x[:: len(x) // _JUDGED + 1]) else np.full_like(e, math.nan)
+
+    def _determines(self, f: Callable[..., Any], x: Array) -> bool:
+        """Return whether free functions change f(u, x) far less than other ones of their size."""
+        if self.open is None or self.free is None:
+            return True
+        theta, solution = self.open.end, self.open.solution
+        u = solution(theta).quantity(f, x)
+        free, usual = (
+            [np.linalg.norm(solution(theta + each).quantity(f, x) - u) for each in changes]
+            for changes in (self.free.changes, self.free.usual)
+        )
+        return not max(free, default=0.0) > _UNCHANGED * max(usual)
+
+    def corrected(self, x: Array) -> Array:
+        """Return u + e at x: [n, d] -> [n, m]."""
+        return self.solved.solution()(x)
+
+    @property
+    def suitable(self) -> tuple[list[Kind], int]:
+        """Kinds and number of features that resolve it."""
+        solved: Any = self.solved
+        features = solved.setup.network.model.correction
+        kinds = [(features.activation, factor * features.scale) for factor in (1.0, _STEEPER)]
+        return kinds, features.width
+
+    def in_time(self, x: Array, order: int) -> Array:
+        """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
+        u = self.solved.solution()
+        return in_time(u.field, x, order, u.theta.dtype.name)
+
+    def of_unknowns(self, problem: Problem) -> dict[str, Any]:
+        """Return the size of the change of each unknown, by name."""
+        start, end = (
+            self.solved.solution(each).unknowns for each in (self.solved.start, self.solved.end)
+        )
+        return {name: np.abs(end[name] - start[name]) for name in problem.unknowns}
+
+
+def _reason(problem: Problem, q: float) -> str:
+    d = problem.domain.dimension
+    if d > MOST_DIMENSIONS:
+        why = f"they hardly resolve a solution of {d} coordinates"
+    else:
+        why = (
+            "the solution is too rough for them somewhere, as at a shock, a layer or a corner, or "
+            "the solution is already as exact as they can be"
+        )
+    fall = f"falls by a factor of {q:.1f} only" if q >= 1 else "does not fall"
+    return f"with more polynomials or features the residual at unseen points {fall}; {why}."
