@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
@@ -51,8 +50,6 @@ _SHARE = 0.4
 _MOST_KINDS = 3
 _MANY = 1_000
 """From this number of features on, only one kind of them estimates the error of fewer."""
-_MOST_SEARCHED = 300
-"""Up to this number of features, features of all kinds are tried if the best kind tells nothing."""
 _TOO_MANY = "features that would tell it are too many; give solve more seconds for networks."
 _RICHER = {40: 300, 100: 300}
 """Numbers of features that estimate the error of fewer; 1.9 times as many otherwise."""
@@ -209,23 +206,17 @@ def _by_richer(ladder: Ladder, stage: _Stage) -> ErrorEstimate | None:
     kinds: list[Kind] = [(activation, _STEEPER * scale)]
     if number < _MANY:
         kinds.append(stage.kind)
-    x, inside = ladder.at
-    found = stage.solved
+    if ladder.left() <= 0:
+        return ladder.no_time()
+    (x, inside), found = ladder.at, stage.solved
     found.assign()
-    estimate = partial(
-        estimate_error,
+    return estimate_error(
         found.setup.problem,
         found.setup,
         found.end,
         Prediction("prediction", x, found.solution()(x), inside=inside),
         seed=ladder.seed,
         world=ladder.world,
+        suitable=(kinds, number),
         ended=ladder.ended,
     )
-    if ladder.left() <= 0:
-        return ladder.no_time()
-    error = estimate(suitable=(kinds, number))
-    # Where this kind does no better, as near a corner, another one may.
-    search = features <= _MOST_SEARCHED and not (error.known or error.at_rounding)
-    search &= ladder.left() > len(_KINDS) * ladder.longest(error.seconds)
-    return estimate() if ladder.decided(search) else error

@@ -196,17 +196,14 @@ class _Climb:
             model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
             memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns
-            growth = 1.0 if best is None else (columns / best.theta.size) ** 3
-            seconds = 0.0 if best is None else ladder.longest(best.seconds)
-            late = best is not None and ladder.left() < growth * seconds
-            if memory > _MOST_COLUMNS or ladder.decided(late):
+            longer = -math.inf if best is None else (columns / best.theta.size) ** 3 * best.seconds
+            if memory > _MOST_COLUMNS or ladder.left() < ladder.longest(longer):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
             if stage is None:
                 return None
-            asked = best is None and not has_all_begins(self.problem)
-            if asked and not self._finds_open(stage):
+            if best is None and not (has_all_begins(self.problem) or self._finds_open(stage)):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
             fall = math.inf if best is None else _fall(best, stage)
@@ -340,7 +337,8 @@ class _Climb:
         promising, fall = False, 1.0
         share = self.ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
         # Of solutions that differ by what is open, no error is known.
-        ends = self.ladder.decided(self.solver.all_open and share <= self.ladder.tolerance)
+        ends = len(self.solver.open_names) == self.problem.outputs
+        ends = self.ladder.decided(ends and share <= self.ladder.tolerance)
         if before is not None and self._noisy:
             # Errors of the data may leave more open than the tolerance, which a result tells.
             promising = stage.steps.steps > 0

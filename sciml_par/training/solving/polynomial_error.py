@@ -118,7 +118,7 @@ def error_of(
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
     of = [corrected], solver.problem, prediction, began, solver.free
     error = estimate_by(*of, converges=fall > CONVERGES, opened=solver.opened)
-    if solver.all_open:
+    if len(solver.open_names) == solver.problem.outputs:
         return error
     return if_converged(error, corrected, (stage.x, inside), [*solver.open_names])
 

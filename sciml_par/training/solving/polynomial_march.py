@@ -129,7 +129,7 @@ class March:
         before: tuple[Before | None, Before | None] = None, None
         while t < self._end:
             # No sliver is left for the last slab.
-            last = self._end - t <= 1.01 * h
+            last, at_begin = self._end - t <= 1.01 * h, time.perf_counter()
             h = self._end - t if last else min(h, (self._end - t) / 2)
             found = self._slab(t, self._end if last else t + h, breaks, before)
             if found is None:
@@ -138,10 +138,12 @@ class March:
             self.parts.append(part)
             self.start = self._solution.network_values
             t = part.slab.end
-            spent, further = time.perf_counter() - began, (self._end - t) / h
+            now, further = time.perf_counter(), (self._end - t) / h
             if h > _GROWS * (t - part.slab.begin):
                 further = math.log2(1 + further)  # as where a layer at the begin has faded
-            if spent > _SHARE * self.left() and further * spent / len(self.parts) > self.left():
+            # The first slabs also find their lengths and cells.
+            each = min((now - began) / len(self.parts), now - at_begin)
+            if now - began > _SHARE * self.left() and further * each > self.left():
                 break  # other methods need the time
         self.seconds = time.perf_counter() - began
 
@@ -170,7 +172,7 @@ class March:
             in_cells = solved is not None and self.cells > 1
             if in_cells and tails[:-1].max() > tails[-1] and fall > _FALL:
                 error, used = local, breaks
-                breaks = self._divided(part.cells, of_cells, tails, allowed)
+                breaks = self._divided(part.cells, of_cells / allowed**2, tails)
                 continue
             # Cells gained nothing, or the time is what is not resolved.
             breaks = used if fall <= _FALL else breaks
@@ -277,13 +279,13 @@ class March:
         )
         return np.array([*tails, max(tails, default=1.0) * of_time / max(of_space, 1e-300)])
 
-    def _divided(self, cells: Cells, of_cells: Array, tails: Array, allowed: float) -> list[Array]:
+    def _divided(self, cells: Cells, of_cells: Array, tails: Array) -> list[Array]:
         """Return breaks in space, of which cells with large errors are divided.
 
-        of_cells : squares of the relative error by cells, whose sum is to be `allowed`².
+        of_cells : squares of the error by cells, whose sum is to be 1.
         """
-        share = allowed**2 / len(of_cells)
-        large = of_cells >= min(_LARGE**2 * of_cells.max(), max(share, 1e-6 * of_cells.max()))
+        most = of_cells.max()
+        large = of_cells >= min(_LARGE**2 * most, max(1 / len(of_cells), 1e-6 * most))
         places, breaks = np.unravel_index(cells.kept[large], cells.shape), []
         for axis, b in enumerate(map(np.asarray, cells.breaks[:-1])):
             middle = ((b[1:] + b[:-1]) / 2)[np.unique(places[axis])]

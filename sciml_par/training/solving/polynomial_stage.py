@@ -148,11 +148,6 @@ class PolynomialSolver:
         components = () if self.free is None else self.free.components
         return {each: self.problem.output_names[each] for each in components}
 
-    @property
-    def all_open(self) -> bool:
-        """Whether all components are."""
-        return len(self.open_names) == self.problem.outputs
-
     def on_box(self, degree: int) -> Any:
         """Return polynomials on the box, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
