@@ -69,9 +69,9 @@ _FALL, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 5.0, 4
 """A stage after which the residual at unseen points has not fallen by the first factor is the last,
 but not before the polynomials can resolve some oscillations. By the second factor it must have
 fallen for an estimate of the error to be made, whose residual will hardly fall by more."""
-_NEAR, _USEFUL_WITH_NOISE = 2.0, 0.5
-"""Times the tolerance, of the foreseen error of which an estimate is made; and as `USEFUL`, of a
-residual that contains errors of data."""
+_NEAR, _IF_NOT_KNOWN, _USEFUL_WITH_NOISE = 2.0, 10.0, 0.5
+"""Times the tolerance, of the foreseen error of which an estimate is made; by how much less it must
+be after one that was not known; and as `USEFUL`, of a residual that contains errors of data."""
 _NUMERICAL = ("LinAlgError", "NotByJetsError")
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
@@ -176,7 +176,7 @@ class _Climb:
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
         self.why: str | None = None
-        self._as_long = _TIMES_AS_LONG
+        self._as_long, self._times = _TIMES_AS_LONG, 1.0
 
     @property
     def known(self) -> bool:
@@ -334,7 +334,7 @@ class _Climb:
 
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
-        promising, fall = False, 1.0
+        promising, fall, foreseen = False, 1.0, math.inf
         share = self.ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
         # Of solutions that differ by what is open, no error is known.
         ends = len(self.solver.open_names) == self.problem.outputs
@@ -345,15 +345,21 @@ class _Climb:
         elif before is not None:
             fall = _fall(before, stage)
             foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
-            near = foreseen <= _NEAR * self.ladder.tolerance
-            promising = near and fall >= _FALL_FOR_ERROR
+            # In windows a smaller fall will do, as at a corner, if what was foreseen came true.
+            trusted = (
+                1.0 if fall >= _FALL_FOR_ERROR else self._times if stage.windows > 1 else math.inf
+            )
+            promising = foreseen * trusted <= _NEAR * self.ladder.tolerance
         if self.ladder.decided(certain or promising or ends):
-            self._conclude_once(stage, fall)
+            error = self._conclude_once(stage, fall)
+            if error is not None:
+                known = error.relative / foreseen if error.known else _IF_NOT_KNOWN * self._times
+                self._times = max(known, 1.0)
         self.why = UNDECIDED if ends else None
         return self._concluded is stage and (ends or self.ladder.met)
 
-    def _conclude_once(self, stage: Stage, fall: float = 1.0) -> None:
-        """Make a result of a stage with its error, unless its residual is still large.
+    def _conclude_once(self, stage: Stage, fall: float = 1.0) -> ErrorEstimate | None:
+        """Make a result of a stage, and return its error, unless its residual is still large.
 
         fall : of the residual since the stage before, which shows whether polynomials converge.
         """
@@ -361,7 +367,7 @@ class _Climb:
         share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
         useful = share <= (_USEFUL_WITH_NOISE if self._noisy else USEFUL)
         if stage is self._concluded or not ladder.decided(useful):
-            return
+            return None
         self._concluded = stage
         ladder.doing("estimating the error")
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
@@ -372,6 +378,7 @@ class _Climb:
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")
+        return of_all
 
     def keep(self, stage: Stage, error: ErrorEstimate, method: str) -> None:
         """Keep a stage with its error, if it is the best."""
@@ -384,7 +391,6 @@ class _Climb:
 
     def _alike(self, action: Callable[[], T]) -> T:
         """Do what all ranks do alike: what fails on one fails on all."""
-
         return self.ladder.world.communicator.attempt(partial(self._limited, action))
 
     def _limited(self, action: Callable[[], T]) -> T:

@@ -164,14 +164,10 @@ def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
                 f"solve: expected start to be a number, {m} numbers (one for each component), a "
                 f"function of x or a Result; got {start!r}."
             ) from error
-        begin = partial(_constant, constant)
+        begin = lambda x: np.tile(constant, (len(x), 1))  # noqa: E731
     if not np.isfinite(begin(problem.domain.sample(5, seed=0))).all():
         raise InputError("solve: start is not finite everywhere in the domain.")
     return begin
-
-
-def _constant(values: Any, x: Any) -> Any:
-    return np.tile(values, (len(x), 1))
 
 
 def _check_folder(checkpoint: Checkpoint | None, resume: bool | str) -> None:
