@@ -334,7 +334,7 @@ class _Climb:
 
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
-        promising, fall, foreseen = False, 1.0, math.inf
+        promising, little, fall, foreseen = False, False, 1.0, math.inf
         share = self.ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
         # Of solutions that differ by what is open, no error is known.
         ends = len(self.solver.open_names) == self.problem.outputs
@@ -346,17 +346,18 @@ class _Climb:
             fall = _fall(before, stage)
             foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
             # In windows a smaller fall will do, as at a corner, if what was foreseen came true.
-            trusted = (
-                1.0 if fall >= _FALL_FOR_ERROR else self._times if stage.windows > 1 else math.inf
-            )
-            promising = foreseen * trusted <= _NEAR * self.ladder.tolerance
+            little = fall < _FALL_FOR_ERROR
+            times = (self._times if stage.windows > 1 else math.inf) if little else 1.0
+            promising = foreseen * times <= _NEAR * self.ladder.tolerance
         if self.ladder.decided(certain or promising or ends):
             error = self._conclude_once(stage, fall)
             if error is not None:
                 known = error.relative / foreseen if error.known else _IF_NOT_KNOWN * self._times
                 self._times = max(known, 1.0)
-        self.why = UNDECIDED if ends else None
-        return self._concluded is stage and (ends or self.ladder.met)
+        self.why, best = UNDECIDED if ends else None, self.ladder.best
+        # An order of magnitude is to be clearly below the tolerance.
+        rough = little and best and best.error.relative > self.ladder.tolerance / _NEAR
+        return self._concluded is stage and (ends or not rough and self.ladder.met)
 
     def _conclude_once(self, stage: Stage, fall: float = 1.0) -> ErrorEstimate | None:
         """Make a result of a stage, and return its error, unless its residual is still large.
