@@ -81,9 +81,10 @@ with which a higher degree is tried that has not proved itself."""
 _SHARE, _LITTLE_FALL, _MOST_WITHOUT_FALL = 0.25, 1.5, {1: 4, 2: 1, 3: 1}
 """Of the time that is left, for windows; and rounds in which the residual falls by less than this
 factor, which in one dimension take little time, as until a layer is resolved."""
-_MARCHES, _OF_SLABS, _TIGHTER = 3, 0.5, 0.3
-"""Marches at most, where the equation amplifies errors; the share of the tolerance that slabs may
-add; and the share of the target that a further march would need, if errors were proportional."""
+_MARCHES, _RESOLVED, _TIGHTER = 3, 1e-4, 0.3
+"""Marches at most, where the equation amplifies errors; the most that slabs may add, since what one
+does not resolve troubles the next; and the share of the target that a further march would need, if
+errors were proportional to it."""
 _SMALL, _LATE = 1e-3, "further windows of polynomials would take longer than the time that is left"
 """An error, below which polynomials alone go on."""
 _TIMES_AS_LONG, _GROWS = 10.0, 1.5
@@ -272,7 +273,7 @@ class _Climb:
 
     def in_slabs(self, before: Stage) -> None:
         """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
-        ladder, target = self.ladder, _OF_SLABS * self.ladder.tolerance
+        ladder, target = self.ladder, min(self.ladder.tolerance, _RESOLVED)
         orders, cells = time_order(before.unseen), CELLS[self._d]
         cells = cells if before.unseen.order <= MOST_IN_WINDOWS else 1
         for _ in range(_MARCHES):

@@ -44,9 +44,10 @@ _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 this factor, the slab is shortened in place of it."""
 _SAFE, _SHORTER, _LONGER = 0.8, (0.2, 0.6), 2.0
 _ROUNDING = 1e-13
-_SHARE, _GROWS = 0.15, 1.5
-"""Of the remaining time, after which a march that foreseeably does not end in it is given up; and
-the growth of the last slab, from which slabs are taken to double further on."""
+_SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
+"""Of the remaining time, after which a march is given up that foreseeably takes so many times as
+long, from half of the time on one that takes longer; and the growth of the last slab, from which
+slabs are taken to double further on."""
 _MOST_COLUMNS, _MOST_OPERATIONS = 8_000, 2e11
 """Of a slab; and of the factorization that tells its error."""
 
@@ -143,7 +144,9 @@ class March:
                 further = math.log2(1 + further)  # as where a layer at the begin has faded
             # The first slabs also find their lengths and cells.
             each = min((now - began) / len(self.parts), now - at_begin)
-            if now - began > _SHARE * self.left() and further * each > self.left():
+            spent, left = now - began, self.left()
+            # Beside a front the first slabs are short, and the next ones may be longer.
+            if spent > _SHARE * left and further * each > (_PATIENCE if spent < left else 1) * left:
                 break  # other methods need the time
         self.seconds = time.perf_counter() - began
 
@@ -172,7 +175,7 @@ class March:
             in_cells = solved is not None and self.cells > 1
             if in_cells and tails[:-1].max() > tails[-1] and fall > _FALL:
                 error, used = local, breaks
-                breaks = self._divided(part.cells, of_cells / allowed**2, tails)
+                breaks = self._divided(part.cells, of_cells, tails)
                 continue
             # Cells gained nothing, or the time is what is not resolved.
             breaks = used if fall <= _FALL else breaks
@@ -228,12 +231,12 @@ class March:
             return None
         local = float(np.sqrt(np.mean(alone**2))) / self._size
         numbers, squares = np.maximum(cell_of(model.cells, x), 0), np.sum(alone**2, axis=1)
-        of_cells = np.bincount(numbers, squares, len(model.cells.kept)) / len(x) / self._size**2
+        of_cells = np.asarray(np.bincount(numbers, squares, len(model.cells.kept)), np.float64)
         richer.coefficients.assign(full)
         both = Solution.of(problems[0], model, richer)
         part = Part(slab, model.cells, steps.c, full, steps.steps)
         ends = _end_of(u), _end_of(both)
-        return part, ends, local, of_cells, self._tails(model, steps.c, richer, alone_c)
+        return part, ends, local, of_cells, self._tails(model, steps.c)
 
     def _system(
         self,
@@ -262,30 +265,16 @@ class March:
 
         return system.fitted(values).ravel()
 
-    def _tails(self, model: Any, c: Array, richer: Any, e: Array) -> Array:
-        """Return which axes need more: of space by the highest coefficients of u, and of time.
-
-        The last number is larger than the others if degrees of time that u does not have make up
-        more of its error than those of space.
-        """
-        size = np.abs(c[:, :, self._kept]).max(axis=2)
-        high = [model.exponents[:, axis] >= self._degrees[0] - 1 for axis in range(self._d - 1)]
-        tails = [size[:, rows].max() for rows in high]
-        of_error = np.sum(e[:, :, self._kept] ** 2, axis=(0, 2))
-        space, time = richer.exponents[:, :-1].sum(axis=1), richer.exponents[:, -1]
-        of_time, of_space = (
-            float(np.sqrt(of_error[rows].sum()))
-            for rows in (time > self._degrees[-1], space > self._degrees[0])
-        )
-        return np.array([*tails, max(tails, default=1.0) * of_time / max(of_space, 1e-300)])
+    def _tails(self, model: Any, c: Array) -> Array:
+        """Return the largest coefficients of the highest degrees, of space axes and of time."""
+        exponents, size = model.exponents, np.abs(c[:, :, self._kept]).max(axis=2)
+        degrees = [*[self._degrees[0]] * (self._d - 1), self._degrees[-1]]
+        high = [exponents[:, axis] >= degree - 1 for axis, degree in enumerate(degrees)]
+        return np.array([size[:, rows].max() for rows in high])
 
     def _divided(self, cells: Cells, of_cells: Array, tails: Array) -> list[Array]:
-        """Return breaks in space, of which cells with large errors are divided.
-
-        of_cells : squares of the error by cells, whose sum is to be 1.
-        """
-        most = of_cells.max()
-        large = of_cells >= min(_LARGE**2 * most, max(1 / len(of_cells), 1e-6 * most))
+        """Return breaks in space, of which cells with large errors are divided."""
+        large = of_cells >= _LARGE**2 * of_cells.max()
         places, breaks = np.unravel_index(cells.kept[large], cells.shape), []
         for axis, b in enumerate(map(np.asarray, cells.breaks[:-1])):
             middle = ((b[1:] + b[:-1]) / 2)[np.unique(places[axis])]
