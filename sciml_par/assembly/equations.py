@@ -257,11 +257,9 @@ def _traced(problem: Problem, term: Term, few: tuple[Any, ...]) -> Asked:
     if any(len(each.x) != n for each in first):
         raise NotByJetsError("points that are not those of the rows")
     _refuse_coupling(problem, term, few, at_random)
-    places = [[k for k, own in enumerate(few) if np.array_equal(own, each.x)] for each in first]
-    calls = (
-        (own[0] if own else None, each.operators) for own, each in zip(places, first, strict=True)
-    )
-    return Asked(tuple(calls), int(at_zero.shape[1]), at_random.numpy())
+    known = [[k for k, own in enumerate(few) if np.array_equal(own, each.x)] for each in first]
+    calls = tuple((own[0] if own else None, first[k].operators) for k, own in enumerate(known))
+    return Asked(calls, int(at_zero.shape[1]), at_random.numpy())
 
 
 def _rows(
@@ -272,6 +270,8 @@ def _rows(
         points = [each.x for each in _asked(problem, term, arrays, None)[0]]
     else:
         points = [arrays[place].numpy() for place, _ in asked.calls]  # type: ignore[index]
+    if len(points) != len(asked.calls):
+        raise NotByJetsError("requests that depend on the points")
     requests, places, keys = list[Request](), [], dict[bytes, int]()
     for x, (_, operators) in zip(points, asked.calls, strict=True):
         number = keys.setdefault(x.tobytes(), len(requests))

@@ -37,9 +37,9 @@ class Time(Interval):
     name : str
         Of the coordinate.
     slabs : int or sequence of numbers
-        Into how many slabs of equal duration `sciml_par.train` and `sciml_par.solve` divide the
-        time, or the increasing inner times between them. They solve slab by slab, each from the end
-        of the one before.
+        Into how many slabs of equal duration `sciml_par.train` divides the time, or the increasing
+        inner times between them. It solves slab by slab, each from the end of the one before;
+        `sciml_par.solve` chooses slabs of its own.
 
     Raises
     ------

@@ -60,6 +60,6 @@ def reason_of(size: float) -> str:
     """Return why no error is known after a last step of this size, relative to u."""
     return (
         f"{NOT_CONVERGED}: the linearized equation turns the remaining residual into a change of u "
-        f"by {size:.1g} of its size, and the step there does not lower the residual; divide the "
-        f"time into slabs, or begin nearer to the solution by start=."
+        f"by {size:.1g} of its size, and the step there does not lower the residual; begin "
+        f"nearer to the solution by start=, or train(problem, …) on slabs of time."
     )
