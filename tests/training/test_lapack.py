@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -78,6 +79,19 @@ def test_threads_are_those_from_before_afterwards() -> None:
         assert set(blas()) == {1}
         second.__exit__(None, None, None)
         assert blas() == before
+
+
+def test_a_thread_that_has_limited_blas_leaves_it_to_others() -> None:
+    def limited() -> None:
+        with threads(2):
+            pass
+
+    lapack.gram(rows_of(2, 2), np.empty([2, 2]), add=False)
+    with ThreadPoolExecutor(1) as other:  # its thread lives on
+        other.submit(limited).result()
+        with threadpool_limits(1, user_api="blas"):
+            blas = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+            assert {pool["num_threads"] for pool in blas} == {1}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -75,7 +75,7 @@ class _Limit:
     def __call__(self) -> Iterator[None]:
         with self._lock:
             if self._users == 0:
-                _take_control()
+                _release_control()
                 self._set = self._found().limit(limits=1, user_api="blas")
             self._users += 1
         try:
@@ -84,8 +84,9 @@ class _Limit:
             with self._lock:
                 self._users -= 1
                 if self._users == 0:
-                    _take_control()
+                    _release_control()
                     self._set.restore_original_limits()
+                    _release_control()  # for the next, this thread or another
 
     def _found(self) -> Any:
         if self._libraries is None:
@@ -99,11 +100,11 @@ class _Limit:
 _blas_limit = _Limit()
 
 
-def _take_control() -> None:
-    """Let this thread change the number of threads of BLAS.
+def _release_control() -> None:
+    """Let the thread that is next to do so change the number of threads of BLAS.
 
-    threadpoolctl leaves that to the first thread that has changed it, and does nothing in others,
-    in silence; here the last of several programs may end in another thread than the first began.
+    threadpoolctl leaves that to the first thread that has changed it, while it lives, and does
+    nothing in others, in silence. The last of several programs may end in another than the first.
     """
     from threadpoolctl import OpenBLASController
 
