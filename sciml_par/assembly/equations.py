@@ -284,12 +284,44 @@ def _rows(
     return Rows(term, arrays, factors, tuple(requests), tuple(places), *of_all)
 
 
+def separates_points(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> bool:
+    """Return whether ∂r/∂z of each row is by jets at its own point, as one call tells (local).
+
+    Raises
+    ------
+    Exception
+        The residual cannot be evaluated by jets in double precision.
+    """
+    jets: list[Any] = []
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        rng = np.random.default_rng(0)
+        _, r = _asked(problem, term, arrays, rng, watched=(tape, jets))
+    # A factor of a row is one of the slopes at its point; a power of two without any rounding.
+    n, k = r.shape
+    factors = 2.0 ** (rng.permutation(n) % 16 - 8)[:, None]
+    plain, scaled = (
+        tape.gradient(r, jets, tf.constant(given), unconnected_gradients="zero")
+        for given in (rng.normal(size=k) * each for each in (np.ones_like(factors), factors))
+    )
+    return all(
+        len(a) == n and np.allclose(factors[..., None] * a, b, rtol=1e-12, atol=0.0)
+        for a, b in zip(plain, scaled, strict=True)
+    )
+
+
 def _asked(
-    problem: Problem, term: Term, arrays: tuple[Any, ...], rng: Any, *, changed: bool = False
+    problem: Problem,
+    term: Term,
+    arrays: tuple[Any, ...],
+    rng: Any,
+    *,
+    changed: bool = False,
+    watched: tuple[Any, list[Any]] | None = None,
 ) -> tuple[list[Request], Any]:
     """Return the requests of a residual in their order, and its values at zero or random jets.
 
     changed : every second point has other jets, the first one included.
+    watched : a tape that follows the jets, and a list for them.
     """
     requests: list[Request] = []
 
@@ -300,6 +332,9 @@ def _asked(
             z = rng.uniform(0.5, 1.5, z.shape)
             z[::2] += float(changed)
         t = tf.constant(z)
+        if watched:
+            watched[0].watch(t)
+            watched[1].append(t)
         return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
 
     p = initial_unknowns(problem.unknowns, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par.assembly.equations import separates_points
 from sciml_par.networks.keras.network import Network
+from sciml_par.networks.propagation.dense_chain import DenseChain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
@@ -84,6 +87,12 @@ class JacobianOfTerm:
         components = self.term.components(self.field(self.layout.unflatten(flat)), *rows.arrays)
         # A pass written out for each component would take long to compile, as of correlated points.
         many = components > max(_MANY, rows.arrays[0].shape[0])
+        if not many and self._is_by_jets(rows):
+            computed = tf.function(partial(self._recorded, checked=False), autograph=False)
+            with contextlib.suppress(NotRecordedError):
+                computed.get_concrete_function(flat, *given)
+                self._computed = computed
+                return
         for way in () if many else (self._recorded, self._point_by_point):
             computed = tf.function(way, autograph=False)
             try:
@@ -104,6 +113,16 @@ class JacobianOfTerm:
         # it counts those of the one.
         self._computed = tf.function(partial(self._row_by_row), autograph=False)
 
+    def _is_by_jets(self, rows: Rows) -> bool:
+        """Return whether records of layers are known to be enough, from jets of u alone."""
+        if self.network.others or not isinstance(self.network.chain, DenseChain):
+            return False
+        arrays = tuple(tf.cast(each, tf.float64) for each in rows.arrays)
+        try:
+            return separates_points(self.problem, self.term, arrays)
+        except Exception:  # as of an integral, or in another precision
+            return False
+
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return √w r at θ, [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""
         r, slopes, _ = (self._computed or self._row_by_row)(flat, of_rows(rows), *rows.arrays)
@@ -119,7 +138,9 @@ class JacobianOfTerm:
         u = self.field(self.layout.unflatten(flat))
         return weighted(self.term.residual(u, *arrays), weights)
 
-    def _recorded(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
+    def _recorded(
+        self, flat: Tensor, weights: Tensor, *arrays: Tensor, checked: bool = True
+    ) -> tuple[Tensor, ...]:
         """Compute by one reverse pass for each component of the residual."""
         if any(each.chain is None for each in (self.network, *self.network.others)):
             raise NotRecordedError
@@ -128,14 +149,15 @@ class JacobianOfTerm:
             layers.derivatives(part, total, self.layout)
             for part, total in zip(parts, totals, strict=True)
         ]
-        by_all, right = tf.concat(found, axis=1), layers.separates_rows(r, weights.shape[0])
-        # Weights that tf.gradients multiplies by in the residual are not recorded.
-        signs = signs_like(r)
-        slopes = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        by_all, right = tf.concat(found, axis=1), tf.constant(True)
         by_network = by_all[: by_all.shape[0] - self.layout.size_of_unknowns]
-        right &= agree(
-            by_network, tf.linalg.matvec(by_network, signs), self.layout.flat_rows(slopes)
-        )
+        if checked:
+            right = layers.separates_rows(r, weights.shape[0])
+            # Weights that tf.gradients multiplies by in the residual are not recorded.
+            signs, zero = signs_like(r), tf.UnconnectedGradients.ZERO
+            slopes = tape.gradient(r, own, signs, unconnected_gradients=zero)
+            total = tf.linalg.matvec(by_network, signs)
+            right &= agree(by_network, total, self.layout.flat_rows(slopes))
         if sought:
             by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
             by_all = tf.concat([by_network, by_unknowns], axis=0)
