@@ -17,6 +17,9 @@ Integers = npt.NDArray[np.int64]
 _DAMPING, _SHIFT, _SHIFT_IF_SINGULAR = 1e-12, 1e-12, 1e-6
 """The last: by less, rounding along what is open would outweigh what the rows tell."""
 _ITERATIONS, _ENOUGH = 40, 1e-15
+_INDEPENDENT = 1e-5
+"""The least distance of a column from the span of others, relative to its norm, for the factor
+of Cholesky."""
 
 
 @dataclass(frozen=True)
@@ -59,28 +62,16 @@ def by_blocks(
     """
     import scipy.linalg as sl
 
-    triangles, unit, grams = [], [], []
-    for block in blocks:
-        p, n = block.columns.shape
-        damped = np.zeros((p, n + p))
-        damped[:, :n] = block.columns
-        norms = np.linalg.norm(block.columns, axis=1)
-        damped[np.arange(p), n + np.arange(p)] = _DAMPING * (
-            norms + _DAMPING * norms.max() + 1e-300
-        )
-        factor = triangle(damped)
-        triangles.append(factor)
-        rows = sl.solve_triangular(factor, damped, trans=1, check_finite=False)
-        unit.append(rows[:, :n])
-        grams.append(rows @ rows.T)
+    triangles, unit, grams = zip(*map(_orthonormal, blocks), strict=True)
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in unit])])
     band = max(map(len, grams))
     band = max([band, *(1 + int(offsets[other + 1] - offsets[k]) for k, other in common)])
     ab = np.zeros((band, int(offsets[-1])), order="F")
     # Rounding leaves columns of cut cells not quite orthonormal, which the factor has to know.
+    flat = ab.reshape(-1, order="F")
     for first, gram in zip(offsets, grams, strict=False):
-        for j in range(len(gram)):
-            ab[: len(gram) - j, first + j] = gram[j:, j]
+        i, j = np.tril_indices(len(gram))
+        flat[first * band + i + j * (band - 1)] = gram[i, j]
     ab[0] += _SHIFT_IF_SINGULAR if singular else _SHIFT
     for (k, other), (a, b) in common.items():
         gram = unit[other][:, b] @ unit[k][:, a].T
@@ -116,3 +107,28 @@ def by_blocks(
         return np.concatenate(d), left
 
     return [solved(r) for r in right]
+
+
+def _orthonormal(block: Block) -> tuple[Array, Array, Array]:
+    """Return R: [p, p] and rows U = R⁻ᵀ B: [p, n], orthonormal but for rounding, with U Uᵀ (lower).
+
+    By Cholesky's factor where the columns are clearly independent, which takes a third of the time
+    of Householder's; see Yamamoto et al., ETNA 44 (2015), "CholeskyQR2".
+    """
+    import scipy.linalg as sl
+
+    norms = np.linalg.norm(block.columns, axis=1)
+    norms += _DAMPING * norms.max() + 1e-300
+    p, n = block.columns.shape
+    rows = block.columns / norms[:, None]
+    gram = sl.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
+    factor, info = sl.lapack.dpotrf(gram, lower=1)
+    if info == 0 and factor.diagonal().min() > _INDEPENDENT:
+        rows = sl.blas.dtrsm(1.0, factor, rows.T, side=1, lower=1, trans_a=1).T
+        return factor.T * norms, rows, sl.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
+    damped = np.zeros((p, n + p))
+    damped[:, :n] = block.columns
+    damped[np.arange(p), n + np.arange(p)] = _DAMPING * norms
+    factor = triangle(damped)
+    rows = sl.solve_triangular(factor, damped, trans=1, check_finite=False)
+    return factor, rows[:, :n], sl.blas.dsyrk(1.0, rows.T, trans=1, lower=1)

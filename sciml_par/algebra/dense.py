@@ -11,6 +11,7 @@ Array = npt.NDArray[np.float64]
 
 _SHIFT, _ITERATIONS, _ENOUGH = 1e-13, 20, 1e-14
 _BLOCK = 64
+_IN_VAIN = 3  # iterations
 _RANK = 1e-13
 
 
@@ -59,15 +60,19 @@ def conjugate_gradients(
 
     times, transposed : y -> A y and v -> Aᵀ v.
     solve : t -> M⁻¹ t, M near AᵀA; where it is that, one iteration suffices.
-    enough : |A (y − y*)| relative to |A y*|, as M tells them, at which it ends.
+    enough : |A (y − y*)| relative to |A y*|, as M tells them, at which it ends; or where rounding
+        lets it fall no further.
     """
     right, t = r.copy(), transposed(r)
-    first, y, p, old = 0.0, np.zeros_like(t), np.zeros_like(t), 1.0
+    first, least, last = 0.0, np.inf, 0
+    y, p, old = np.zeros_like(t), np.zeros_like(t), 1.0
     for number in range(iterations):
         h = solve(t)
         now = float(t @ h)
         first = first or now
-        if not now > enough**2 * first:
+        if now < least:
+            least, last = now, number
+        if not now > enough**2 * first or number - last == _IN_VAIN:
             break
         p = h if number == 0 else h + now / old * p
         step = times(p)

@@ -109,14 +109,16 @@ def _products(exponents: Integers, z: Array, scale: Array, operators: Sequence[O
 def _weighted(jets: Array, weight: Array, second: Array) -> Array:
     """Return the jets of w φ: [Q, M, k] for jets of w: [Q, k]."""
     value, d = jets[0].copy(), second.shape[1]
-    first = jets[1 : 1 + d].copy()
+    slopes = np.flatnonzero(weight[1 : 1 + d].any(axis=1))  # along axes with several cells
+    first = jets[1 : 1 + d].copy() if len(second) and len(slopes) else jets
     jets *= weight[0]
-    jets[1:] += weight[1:, None] * value
+    for jet, own in zip(jets[1:], weight[1:], strict=True):
+        if own.any():
+            jet += own * value
     for k, matrix in enumerate(second):
-        for i in range(d):
-            for j in range(d):
-                if matrix[i, j]:
-                    jets[1 + d + k] += (2 * matrix[i, j] * weight[1 + i]) * first[j]
+        for i in slopes:
+            for j in np.flatnonzero(matrix[i]):
+                jets[1 + d + k] += (2 * matrix[i, j] * weight[1 + i]) * first[j]
     return jets
 
 

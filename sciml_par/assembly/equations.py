@@ -28,6 +28,7 @@ Array = npt.NDArray[np.float64]
 NONE = np.zeros(0)
 _PROBED = 5
 """Points at which it is tried whether residuals can be evaluated so."""
+_SEED = 33  # of which the first points are 1 0 0 1 0
 
 
 class NotByJetsError(Exception):
@@ -142,7 +143,7 @@ class Equations:
                 raise NotByJetsError(f"the term {term.name!r} has no points")
             tensors = tuple(tf.constant(np.asarray(each, np.float64)) for each in of_term)
             if term.name not in asked:
-                asked[term.name] = _traced(problem, term, tuple(t[:_PROBED] for t in tensors))
+                asked[term.name] = trace(problem, term, tuple(t[:_PROBED] for t in tensors))
             self.rows.append(_rows(problem, term, tensors, weights, asked[term.name]))
 
     @property
@@ -243,23 +244,31 @@ def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
     return problem.field(Field(lambda x: whole(x, none)[0], jet=whole), unknowns=unknowns)
 
 
-def _traced(problem: Problem, term: Term, few: tuple[Any, ...]) -> Asked:
-    """Find what a residual asks for, at zeros and at random jets; refuse what depends on them."""
-    first, at_zero = _asked(problem, term, few, None)
-    again, at_random = _asked(problem, term, few, np.random.default_rng(0))
+def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
+    """Find what a residual asks for at these points; refuse what depends on u there, or couples.
+
+    Two calls tell it, with other jets at half of the points. A request that depends on u in
+    another way is refused when it is made; see `Rows`.
+    """
+    n = len(arrays[0])
+    # No order, step or pair of points takes the ones that stay to themselves.
+    changed = np.random.default_rng(_SEED).random(n) < 0.5
+    first, before = _asked(problem, term, arrays)
+    again, after = _asked(problem, term, arrays, changed)
     alike = len(first) == len(again) and all(
         np.array_equal(a.x, b.x) and a.operators == b.operators
         for a, b in zip(first, again, strict=True)
     )
-    n, whole = len(few[0]), (tf.is_tensor(at_zero) and at_zero.shape.rank == 2)
-    if not ((first or problem.unknowns) and alike and whole and at_zero.shape[0] == n):
+    whole = tf.is_tensor(before) and before.shape.rank == 2
+    if not ((first or problem.unknowns) and alike and whole and before.shape[0] == n):
         raise NotByJetsError("requests that depend on u, or residuals of another shape")
     if any(len(each.x) != n for each in first):
         raise NotByJetsError("points that are not those of the rows")
-    _refuse_coupling(problem, term, few, at_random)
-    known = [[k for k, own in enumerate(few) if np.array_equal(own, each.x)] for each in first]
+    if not np.array_equal(before.numpy()[~changed], after.numpy()[~changed], equal_nan=True):
+        raise NotByJetsError("a residual that couples points")
+    known = [[k for k, own in enumerate(arrays) if np.array_equal(own, each.x)] for each in first]
     calls = tuple((own[0] if own else None, first[k].operators) for k, own in enumerate(known))
-    return Asked(calls, int(at_zero.shape[1]), at_random.numpy())
+    return Asked(calls, int(before.shape[1]), before.numpy())
 
 
 def _rows(
@@ -267,7 +276,7 @@ def _rows(
 ) -> Rows:
     """Return a term at its points with the requests that it has there."""
     if any(place is None for place, _ in asked.calls):
-        points = [each.x for each in _asked(problem, term, arrays, None)[0]]
+        points = [each.x for each in _asked(problem, term, arrays)[0]]
     else:
         points = [arrays[place].numpy() for place, _ in asked.calls]  # type: ignore[index]
     if len(points) != len(asked.calls):
@@ -284,67 +293,23 @@ def _rows(
     return Rows(term, arrays, factors, tuple(requests), tuple(places), *of_all)
 
 
-def separates_points(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> bool:
-    """Return whether ∂r/∂z of each row is by jets at its own point, as one call tells (local).
-
-    Raises
-    ------
-    Exception
-        The residual cannot be evaluated by jets in double precision.
-    """
-    jets: list[Any] = []
-    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        rng = np.random.default_rng(0)
-        _, r = _asked(problem, term, arrays, rng, watched=(tape, jets))
-    # A factor of a row is one of the slopes at its point; a power of two without any rounding.
-    n, k = r.shape
-    factors = 2.0 ** (rng.permutation(n) % 16 - 8)[:, None]
-    plain, scaled = (
-        tape.gradient(r, jets, tf.constant(given), unconnected_gradients="zero")
-        for given in (rng.normal(size=k) * each for each in (np.ones_like(factors), factors))
-    )
-    return all(
-        len(a) == n and np.allclose(factors[..., None] * a, b, rtol=1e-12, atol=0.0)
-        for a, b in zip(plain, scaled, strict=True)
-    )
-
-
 def _asked(
-    problem: Problem,
-    term: Term,
-    arrays: tuple[Any, ...],
-    rng: Any,
-    *,
-    changed: bool = False,
-    watched: tuple[Any, list[Any]] | None = None,
+    problem: Problem, term: Term, arrays: tuple[Any, ...], changed: Any = ()
 ) -> tuple[list[Request], Any]:
-    """Return the requests of a residual in their order, and its values at zero or random jets.
+    """Return the requests of a residual in their order, and its values at random jets.
 
-    changed : every second point has other jets, the first one included.
-    watched : a tape that follows the jets, and a list for them.
+    changed : at which points jets are others, [n].
     """
-    requests: list[Request] = []
+    requests, rng = list[Request](), np.random.default_rng(0)
 
     def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
         requests.append(Request(x.numpy(), operators))
-        z = np.zeros((x.shape[0], problem.network_outputs, requests[-1].size))
-        if rng is not None:
-            z = rng.uniform(0.5, 1.5, z.shape)
-            z[::2] += float(changed)
+        z = rng.uniform(0.5, 1.5, (x.shape[0], problem.network_outputs, requests[-1].size))
+        if len(changed) == len(z):
+            z[changed] *= -9.0  # so that sums change their sign
         t = tf.constant(z)
-        if watched:
-            watched[0].watch(t)
-            watched[1].append(t)
         return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
 
     p = initial_unknowns(problem.unknowns, 0)
-    p = p if rng is None else p + rng.uniform(-0.5, 0.5, p.shape)
+    p = p + np.random.default_rng(0).uniform(-0.5, 0.5, p.shape)
     return requests, term.function(_of_jet(problem, jet, tf.constant(p)), *arrays)
-
-
-def _refuse_coupling(problem: Problem, term: Term, few: tuple[Any, ...], before: Any) -> None:
-    """Refuse a residual that depends, at one point, on u at others."""
-    _, after = _asked(problem, term, few, np.random.default_rng(0), changed=True)
-    # Between two changed points each, so that sums from either end are seen.
-    if not np.array_equal(before.numpy()[1::2], after.numpy()[1::2], equal_nan=True):
-        raise NotByJetsError("a residual that couples points")

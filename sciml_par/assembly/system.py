@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _LEAST_WEIGHT = 1e-3
-_LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN = 0.5, 1.02, 1e-3, 1e-9
+_LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN = 0.5, 1.0 + 1e-5, 1e-3, 1e-9
 """A whole step that leaves more than this share of the loss is the last; the shortest step."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.assembly.equations import separates_points
+from sciml_par.assembly.equations import trace
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.propagation.dense_chain import DenseChain
 from sciml_par.problems.fields.field import Field
@@ -117,11 +117,11 @@ class JacobianOfTerm:
         """Return whether records of layers are known to be enough, from jets of u alone."""
         if self.network.others or not isinstance(self.network.chain, DenseChain):
             return False
-        arrays = tuple(tf.cast(each, tf.float64) for each in rows.arrays)
         try:
-            return separates_points(self.problem, self.term, arrays)
-        except Exception:  # as of an integral, or in another precision
+            trace(self.problem, self.term, tuple(tf.cast(a, tf.float64) for a in rows.arrays))
+        except Exception:  # of an integral, or of a residual that has a precision of its own
             return False
+        return True
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return √w r at θ, [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""

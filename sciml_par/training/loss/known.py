@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.member_objective import MemberObjective
-from sciml_par.training.loss.ranks import Ranks
-from sciml_par.training.points.feed import Batch
+
+if TYPE_CHECKING:
+    from sciml_par.training.loss.ranks import Ranks
+    from sciml_par.training.points.feed import Batch
 
 Tensor = Any
 
@@ -27,11 +28,11 @@ class Members(Protocol):
 
     def here(
         self,
-        function: Callable[[MemberObjective, Tensor, Batch], Any],
+        name: str,
         parameters: Tensor,
         batch: Batch,
     ) -> Any:
-        """Return `function` of every member: θ [M, p] -> a nest of [M, …] (local)."""
+        """Return what a method of `MemberObjective` does, of every member: θ [M, p] -> [M, …]."""
 
 
 class Known(ABC):
@@ -55,7 +56,7 @@ class Value(Known):
     @classmethod
     def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
         """Collective."""
-        return cls(members.ranks.sum(members.here(MemberObjective.values, parameters, batch)))
+        return cls(members.ranks.sum(members.here("values", parameters, batch)))
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Gradient(Known):
     @classmethod
     def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
         """Collective; both travel in one buffer."""
-        both = members.ranks.sum(members.here(MemberObjective.gradient, parameters, batch))
+        both = members.ranks.sum(members.here("gradient", parameters, batch))
         p = parameters.shape[1]
         return cls(both[:, p:], both[:, :p])
 
@@ -82,7 +83,7 @@ class GradientsOfTerms(Known):
     @classmethod
     def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
         """Collective."""
-        here = members.here(MemberObjective.gradients_of_terms, parameters, batch)
+        here = members.here("gradients_of_terms", parameters, batch)
         return cls(members.ranks.sum(here))
 
 
@@ -98,7 +99,7 @@ class Residuals(Known):
     @classmethod
     def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
         """Local."""
-        return cls(members.here(MemberObjective.residuals, parameters, batch))
+        return cls(members.here("residuals", parameters, batch))
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Jacobian(Known):
     @classmethod
     def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
         """Local."""
-        return cls(*members.here(MemberObjective.jacobian, parameters, batch))
+        return cls(*members.here("jacobian", parameters, batch))
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class WindowJacobian(Known):
     @classmethod
     def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
         """Local."""
-        return cls(*members.here(MemberObjective.window_jacobian, parameters, batch))
+        return cls(*members.here("window_jacobian", parameters, batch))
 
 
 @dataclass(frozen=True)
@@ -162,19 +163,19 @@ class LinearMap(Known):
     def at(cls, members: Members, parameters: Tensor, batch: Batch) -> Self:
         """Local."""
 
-        def product(function: Any) -> Callable[[Any], Any]:
+        def product(name: str) -> Callable[[Any], Any]:
             # Vectorization over the members wants θ and the vector in one row.
             def of(vector: Any) -> Any:
                 parts = vector if isinstance(vector, list | tuple) else [vector]
-                return members.here(function, tf.concat([parameters, *parts], axis=1), batch)
+                return members.here(name, tf.concat([parameters, *parts], axis=1), batch)
 
             return of
 
         return cls(
             Residuals.at(members, parameters, batch).residuals,
-            product(MemberObjective.jacobian_times),
-            product(MemberObjective.transposed_times),
-            product(MemberObjective.normal_times),
+            product("jacobian_times"),
+            product("transposed_times"),
+            product("normal_times"),
         )
 
 

@@ -28,7 +28,7 @@ Tensor = Any
 K = TypeVar("K", bound=Known)
 
 # Compiled separately if the loop around them is not compiled.
-_COMPILED = (MemberObjective.values, MemberObjective.gradient)
+_COMPILED = ("values", "gradient")
 
 
 def jacobians_of(
@@ -154,19 +154,23 @@ class StackedObjective:
 
     def here(
         self,
-        function: Callable[[MemberObjective, Tensor, Batch], Any],
+        name: str,
         parameters: Tensor,
         batch: Batch,
     ) -> Any:
-        """Return `function` of every member on this rank's points: [M, p] -> a nest of [M, …]."""
-        if self._compile_local and function in _COMPILED:
-            made = self._compiled.get(function)
+        """Return what a method of `MemberObjective` returns of every member, on this rank's points.
+
+        [M, p] -> a nest of [M, …].
+        """
+        function = getattr(self._member, name)
+        if self._compile_local and name in _COMPILED:
+            made = self._compiled.get(name)
             if made is None:
-                of = partial(self._of_members, partial(function, self._member))
+                of = partial(self._of_members, function)
                 made = tf.function(of, jit_compile=True, autograph=False)
-                self._compiled[function] = made
+                self._compiled[name] = made
             return made(parameters, batch)
-        return self._of_members(partial(function, self._member), parameters, batch)
+        return self._of_members(function, parameters, batch)
 
     def _of_members(
         self,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from sciml_par.training.identity.described import Described
 from sciml_par.training.loss.known import Gradient, Known
-from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.loss.ranks import Ranks
-from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule
+
+if TYPE_CHECKING:
+    from sciml_par.training.loss.parameter_layout import ParameterLayout
+    from sciml_par.training.loss.ranks import Ranks
+    from sciml_par.training.loss.window_band import WindowBand
 
 Tensor = Any
 State = Any

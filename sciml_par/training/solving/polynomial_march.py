@@ -209,32 +209,27 @@ class March:
             return None
         model.coefficients.assign(steps.c)
         u = self._solution = Solution.of(problems[0], model)
-        base = System(fine, richer, u.jets(fine), singular=bool(self.free))
-        zero = np.zeros(richer.coefficients.shape).ravel()
-        terms = base.linearized(zero)
+        jets = u.jets(fine)
+        base = System(fine, richer, jets, singular=bool(self.free))
+        terms = base.linearized(np.zeros(richer.coefficients.shape).ravel())
         right = [np.concatenate([term.residuals.ravel() for term in terms])]
         if before[1] is not None:
             # The same equations from another begin, in which errors of slabs before go on.
             carried = self._system(problems[1], domain, breaks, higher, asked)[1]
-            right.append(np.concatenate([r.ravel() for r in carried.residuals(u.jets(carried))]))
+            right.append(np.concatenate([r.ravel() for r in carried.residuals(jets)]))
         found = [d for d, _ in base.reduced(terms, np.array(right))]
         shape = tuple(richer.coefficients.shape)
-        alone_c, full = (-d.reshape(shape) for d in (found[0], found[-1]))
-        richer.coefficients.assign(alone_c)
-        x = fine.rows[0].arrays[0].numpy()
-        x = x[:: max(len(x) // 4000, 1)]
-        alone, values = (
-            each.network_values(x)[:, self._kept] for each in (Solution.of(problems[0], richer), u)
-        )
+        x, values = fine.rows[0].requests[0].x, jets[0][0][0, self._kept].T
+        alone = values - base.jets(found[0])[0][0][0, self._kept].T
         self._size = max(self._size, float(np.sqrt(np.mean(values**2))))
         if not np.isfinite(alone).all() or not self._size:
             return None
         local = float(np.sqrt(np.mean(alone**2))) / self._size
         numbers, squares = np.maximum(cell_of(model.cells, x), 0), np.sum(alone**2, axis=1)
         of_cells = np.asarray(np.bincount(numbers, squares, len(model.cells.kept)), np.float64)
-        richer.coefficients.assign(full)
+        richer.coefficients.assign(-found[-1].reshape(shape))
         both = Solution.of(problems[0], model, richer)
-        part = Part(slab, model.cells, steps.c, full, steps.steps)
+        part = Part(slab, model.cells, steps.c, richer.coefficients.numpy(), steps.steps)
         ends = _end_of(u), _end_of(both)
         return part, ends, local, of_cells, self._tails(model, steps.c)
 

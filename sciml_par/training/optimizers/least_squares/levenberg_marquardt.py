@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sciml_par._checks import check_count, check_flag, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import Jacobian, Known, LinearMap, WindowJacobian
-from sciml_par.training.loss.window_band import WindowBand
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
     LinearSystem,
@@ -28,6 +26,9 @@ from sciml_par.training.optimizers.least_squares.solvers import (
 )
 from sciml_par.training.optimizers.least_squares.trial import Trial, Trials
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
+
+if TYPE_CHECKING:
+    from sciml_par.training.loss.window_band import WindowBand
 
 Tensor = Any
 
@@ -124,6 +125,8 @@ class LevenbergMarquardt(Optimizer):
         """See `Optimizer`."""
         if self.start is None:
             return ((self, steps),)
+        from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+
         pairs = ((LeastSquares(), 1), (replace(self, start=None), steps - 1))
         return pairs if steps > 1 else pairs[:1]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.loss.known import Residuals, squared
-from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.optimizer import Batch, Objective
+
+if TYPE_CHECKING:
+    from sciml_par.training.loss.ranks import Ranks
 
 Tensor = Any
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.host_function import can_call_on_host
-from sciml_par.training.loss.window_band import WindowBand
-from sciml_par.training.optimizers.least_squares.block_cholesky import BlockCholesky
-from sciml_par.training.optimizers.least_squares.kernel_form import KernelForm
-from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
-from sciml_par.training.optimizers.least_squares.matrix_free import MatrixFree
-from sciml_par.training.optimizers.least_squares.normal_equations import NormalEquations
-from sciml_par.training.optimizers.least_squares.orthogonal_factors import OrthogonalFactors
-from sciml_par.training.optimizers.least_squares.window_equations import WindowEquations
-from sciml_par.training.optimizers.optimizer import Batch, Objective
+
+if TYPE_CHECKING:
+    from sciml_par.training.loss.window_band import WindowBand
+    from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
+    from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 AUTO = "auto"
 NORMAL_EQUATIONS, KERNEL = "normal equations", "kernel"
@@ -27,11 +23,14 @@ SMALLER = (AUTO, NORMAL_EQUATIONS, KERNEL)
 
 ALL = (*SMALLER, BLOCK_CHOLESKY, QR, MATRIX_FREE, WINDOWS)
 
-_SYSTEMS: dict[str, Callable[[], LinearSystem]] = {
-    NORMAL_EQUATIONS: NormalEquations,
-    BLOCK_CHOLESKY: BlockCholesky,
-    QR: OrthogonalFactors,
-    MATRIX_FREE: MatrixFree,
+# The modules of this folder, each read when its solver is taken.
+_SYSTEMS = {
+    NORMAL_EQUATIONS: "normal_equations.NormalEquations",
+    KERNEL: "kernel_form.KernelForm",
+    BLOCK_CHOLESKY: "block_cholesky.BlockCholesky",
+    QR: "orthogonal_factors.OrthogonalFactors",
+    MATRIX_FREE: "matrix_free.MatrixFree",
+    WINDOWS: "window_equations.WindowEquations",
 }
 # Multiplications of a rank in one step: about two minutes of a core.
 _MOST_MULTIPLICATIONS = 2e12
@@ -50,22 +49,30 @@ def make_system(
     if solver in (AUTO, KERNEL):
         counts = objective.residuals_of_ranks(batch)
         if solver == KERNEL or sum(counts) < parameters:
-            return KernelForm(counts, scaled)
+            return _system(KERNEL, counts, scaled)
     if solver == WINDOWS and objective.band is not None:
         _check_host(solver)
-        return WindowEquations(objective.band)
+        return _system(WINDOWS, objective.band)
     return system_of(solver)
 
 
 def system_of(solver: str) -> LinearSystem:
     """Return the solver of this name but for the kernel; normal equations for "auto"."""
-    made = _SYSTEMS.get(solver, NormalEquations)()
-    if not isinstance(made, NormalEquations):
+    name = solver if solver in (BLOCK_CHOLESKY, QR, MATRIX_FREE) else NORMAL_EQUATIONS
+    if name != NORMAL_EQUATIONS:
         _check_host(solver)
+    return _system(name)
+
+
+def _system(solver: str, *arguments: Any) -> LinearSystem:
+    module, name = _SYSTEMS[solver].split(".")
+    made: LinearSystem = getattr(import_module(f"{__package__}.{module}"), name)(*arguments)
     return made
 
 
 def _check_host(solver: str) -> None:
+    from sciml_par.parallel.execution.host_function import can_call_on_host
+
     if not can_call_on_host():
         raise InputError(
             f"LevenbergMarquardt: solver={solver!r} works on the host, but this program is "
