@@ -19,6 +19,7 @@ from sciml_par._partial_operators import Operator, operator_of_matrix, order_of
 from sciml_par._tape import is_watched
 from sciml_par._tensorflow import tf
 from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.plan import Plan
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
 from sciml_par.problems.unknowns.unknowns import initial_unknowns, values_of
@@ -60,12 +61,13 @@ class Asked:
     ----------
     calls : of the field: the number of the term's array whose points it asks for, None for others,
         and operators.
-    components, probe : as of `Rows`.
+    components, probe, plan : as of `Rows`.
     """
 
     calls: tuple[tuple[int | None, tuple[Operator, ...]], ...]
     components: int
     probe: Array
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Rows:
     components : k, the residuals of a point.
     probe : r at a few points for jets that are the same on all ranks, which tells residuals apart,
         [n, k].
+    plan : what it asks of u, which is computed together; calls are those of the network in u.
     """
 
     term: Term
@@ -91,6 +94,7 @@ class Rows:
     calls: tuple[tuple[int, tuple[int, ...]], ...]
     components: int
     probe: Array
+    plan: Plan
 
     @property
     def points(self) -> int:
@@ -197,24 +201,19 @@ class Equations:
         return Linearized(r.numpy().T * rows.factors, by_jets, by_unknowns * rows.factors)
 
     def _evaluated(self, rows: Rows, z: Sequence[Any], p: Any) -> Any:
-        return rows.term.function(_field(self.problem, rows, z, p), *rows.arrays)
+        calls, d = iter(rows.calls), self.problem.domain.dimension
 
+        def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
+            number, places = next(calls, (-1, ()))
+            # What is answered must be what is asked, also where a residual branches by u.
+            if number < 0 or not rows.requests[number].holds(x.numpy(), operators, places):
+                raise NotByJetsError("requests that depend on u")
+            t = tf.transpose(z[number], [2, 1, 0])
+            parts = [t[..., 1 + d + place] for place in places]
+            stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
+            return t[..., 0], t[..., 1 : 1 + d], stacked
 
-def _field(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Field:
-    """Return u with these jets, which answer in the order of the calls, and with unknowns p."""
-    calls, d = iter(rows.calls), problem.domain.dimension
-
-    def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
-        number, places = next(calls, (-1, ()))
-        # What is answered must be what is asked, also where a residual branches by u.
-        if number < 0 or not rows.requests[number].holds(x.numpy(), operators, places):
-            raise NotByJetsError("requests that depend on u")
-        t = tf.transpose(z[number], [2, 1, 0])
-        parts = [t[..., 1 + d + place] for place in places]
-        stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
-        return t[..., 0], t[..., 1 : 1 + d], stacked
-
-    return _of_jet(problem, jet, p)
+        return rows.term.function(_of_jet(self.problem, jet, p).with_plan(rows.plan), *rows.arrays)
 
 
 def values_by_name(problem: Problem, p: Any) -> dict[str, Any]:
@@ -232,7 +231,7 @@ def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
     def whole(x: Any, second: Any, higher: Sequence[Operator] = ()) -> Any:
         matrices = np.asarray(second, np.float64).reshape(-1, d, d)
         k = [len(matrices), *([len(higher)] if higher else [])]
-        if not tf.executing_eagerly():  # a trial, of what an ansatz asks for
+        if not tf.executing_eagerly():  # a trial, of what a residual or an ansatz asks for
             shape = tf.shape(x)[0], problem.network_outputs
             return tf.zeros(shape, x.dtype), *(tf.zeros((*shape, q), x.dtype) for q in (d, *k))
         if is_watched(x):
@@ -253,8 +252,10 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
     n = len(arrays[0])
     # No order, step or pair of points takes the ones that stay to themselves.
     changed = np.random.default_rng(_SEED).random(n) < 0.5
-    first, before = _asked(problem, term, arrays)
-    again, after = _asked(problem, term, arrays, changed)
+    u = _of_jet(problem, None, tf.constant(initial_unknowns(problem.unknowns, 0)))
+    plan = term.plan(u, *arrays)
+    first, before = _asked(problem, term, arrays, plan)
+    again, after = _asked(problem, term, arrays, plan, changed)
     alike = len(first) == len(again) and all(
         np.array_equal(a.x, b.x) and a.operators == b.operators
         for a, b in zip(first, again, strict=True)
@@ -268,7 +269,7 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
         raise NotByJetsError("a residual that couples points")
     known = [[k for k, own in enumerate(arrays) if np.array_equal(own, each.x)] for each in first]
     calls = tuple((own[0] if own else None, first[k].operators) for k, own in enumerate(known))
-    return Asked(calls, int(before.shape[1]), before.numpy())
+    return Asked(calls, int(before.shape[1]), before.numpy(), plan)
 
 
 def _rows(
@@ -276,7 +277,7 @@ def _rows(
 ) -> Rows:
     """Return a term at its points with the requests that it has there."""
     if any(place is None for place, _ in asked.calls):
-        points = [each.x for each in _asked(problem, term, arrays)[0]]
+        points = [each.x for each in _asked(problem, term, arrays, asked.plan)[0]]
     else:
         points = [arrays[place].numpy() for place, _ in asked.calls]  # type: ignore[index]
     if len(points) != len(asked.calls):
@@ -289,12 +290,12 @@ def _rows(
         known = tuple(dict.fromkeys((*requests[number].operators, *operators)))
         requests[number] = replace(requests[number], operators=known)
         places.append((number, tuple(map(known.index, operators))))
-    of_all = asked.components, asked.probe
+    of_all = asked.components, asked.probe, asked.plan
     return Rows(term, arrays, factors, tuple(requests), tuple(places), *of_all)
 
 
 def _asked(
-    problem: Problem, term: Term, arrays: tuple[Any, ...], changed: Any = ()
+    problem: Problem, term: Term, arrays: tuple[Any, ...], plan: Plan, changed: Any = ()
 ) -> tuple[list[Request], Any]:
     """Return the requests of a residual in their order, and its values at random jets.
 
@@ -312,4 +313,5 @@ def _asked(
 
     p = initial_unknowns(problem.unknowns, 0)
     p = p + np.random.default_rng(0).uniform(-0.5, 0.5, p.shape)
-    return requests, term.function(_of_jet(problem, jet, tf.constant(p)), *arrays)
+    u = _of_jet(problem, jet, tf.constant(p)).with_plan(plan)
+    return requests, term.function(u, *arrays)

@@ -12,22 +12,22 @@ import pytest
 from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
-    "algebra": 209,
-    "assembly": 867,
-    "evaluation": 4_040,
-    "horovod": 3_840,
+    "algebra": 230,
+    "assembly": 871,
+    "evaluation": 4_036,
+    "horovod": 3_835,
     "info": 600,
     "networks": 5_285,
-    "parallel": 14_220,
-    "problems": 15_250,
-    "programs": 1_180,
-    "results": 5_450,
-    "training": 25_380,
+    "parallel": 14_213,
+    "problems": 15_249,
+    "programs": 1_178,
+    "results": 5_447,
+    "training": 25_373,
     "other modules": 1_580,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (54, 9_585),
+    "assembly/system.py": (54, 9_610),
     "training/optimizers/least_squares/levenberg_marquardt.py": (13, 1_900),
     "training/solving/by_polynomials.py": (282, 46_410),
 }

@@ -93,20 +93,19 @@ class Term:
             The residual has the wrong rank, number of rows or dtype.
         """
         if isinstance(u, Field) and u.has_jet:
-            u = u.with_plan(self._found(u, arrays)[0])
+            u = u.with_plan(self.plan(u, *arrays))
         # Fresh tensors: tf.gradients(y, x) follows all that was computed from x in its graph, and
         # in that of a step the parameters of a trial depend on the points as well.
         arrays = tuple(tf.identity(array) for array in arrays)
         return self._checked(self.function(u, *arrays), arrays)
 
-    def plan(self, u: Any, *arrays: tf.Tensor) -> None:
-        """Record the requests of the residual to u, unless they are known (local).
+    def plan(self, u: Any, *arrays: tf.Tensor) -> Plan:
+        """Return the requests of the residual to u, recorded unless they are known (local).
 
         `residual` does this automatically. If the field keeps results, record the plan before,
         since it is recorded in a throw-away graph.
         """
-        if isinstance(u, Field) and u.has_jet:
-            self._found(u, arrays)
+        return self._found(u, arrays)[0] if isinstance(u, Field) and u.has_jet else ()
 
     def components(self, u: Any, *arrays: Any) -> int:
         """Return k, the number of equations, by running the residual without computing (local).

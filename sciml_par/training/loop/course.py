@@ -376,7 +376,8 @@ class Course:
 
     def _has_next_phase(self) -> bool:
         more = self.position.phase + 1 < len(self.phases)
-        return more and self._phase_over() and self._goes_on()
+        going = np.isin(self.ended, (RUNNING, *_OF_THE_PHASE)).any()
+        return more and self._phase_over() and bool(going)
 
     def _reopen(self, reasons: Sequence[int]) -> None:
         """Let members run that have ended for these reasons."""
@@ -395,9 +396,6 @@ class Course:
             ended=tf.constant(np.where(again, RUNNING, ended), tf.int32),
             reference_step=tf.constant(reference, tf.int32),
         )
-
-    def _goes_on(self) -> bool:
-        return bool(np.any(np.isin(self.ended, (RUNNING, *_OF_THE_PHASE))))
 
     def _next_phase(self) -> None:
         at = self.position

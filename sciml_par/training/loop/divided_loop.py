@@ -74,7 +74,8 @@ class DividedLoop:
 
         def work(k: int) -> Chunk:
             # Where all members have ended, a step that is thrown away tells their loss.
-            given = before[k] if runs[k] else _reopened(before[k])
+            given, reopened = before[k], tf.fill(before[k].ended.shape, RUNNING)
+            given = given if runs[k] else given._replace(ended=reopened)
             return self._parts[k].advance(
                 given,
                 data[k],
@@ -157,10 +158,6 @@ def divide_loop(
 
 def _forms(state: State) -> list[tuple[tuple[int, ...], Any]]:
     return [(tuple(leaf.shape), leaf.dtype) for leaf in tf.nest.flatten(state)]
-
-
-def _reopened(state: State) -> State:
-    return state._replace(ended=tf.fill(state.ended.shape, RUNNING))
 
 
 def _with_gaps(chunk: Chunk, count: int) -> np.ndarray:

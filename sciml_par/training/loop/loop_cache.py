@@ -14,7 +14,6 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.training.loop.loop import Loop, compiles_collectives
 from sciml_par.training.loss.known import LinearJacobian, WindowJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
-from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.optimizer import Optimizer
@@ -70,7 +69,9 @@ def _make(
 ) -> Loop:
     windows = optimizer.needs is WindowJacobian
     band = WindowBand.of(stack.problem, stack.network, stack.layout) if windows else None
-    differentiated = _differentiated(stack, optimizer)
+    # By these parameters the optimizer needs a Jacobian.
+    linear = optimizer.needs is LinearJacobian
+    differentiated = stack.layout.of_linear() if linear else stack.layout
     objective = StackedObjective(
         partial(field_of, stack.problem, stack.network),
         stack.terms,
@@ -101,11 +102,6 @@ def _make(
         programs=programs.functions,
         holds_out=stack.problem.holds_out,
     )
-
-
-def _differentiated(stack: Stack, optimizer: Optimizer) -> ParameterLayout:
-    """Return the layout of the parameters by which the optimizer needs a Jacobian."""
-    return stack.layout.of_linear() if optimizer.needs is LinearJacobian else stack.layout
 
 
 @dataclass

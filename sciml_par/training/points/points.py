@@ -151,7 +151,7 @@ class Points(ByName):
         """Return the values that differ from the defaults, by name."""
         names = [name for name in self.__dataclass_fields__ if name not in ("_", "boxes")]
         found = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in found.items() if not _is_default(value)}
+        return {n: v for n, v in found.items() if v is not None and (type(v) is not dict or v)}
 
     def _check_method(self) -> None:
         if self.chosen_method(INTERIOR) not in (None, GRID) and isinstance(self.interior, tuple):
@@ -212,7 +212,8 @@ def _anchors(value: Any, interior: Any) -> FloatArray | None:
 def _number_or_array(value: Any, what: str) -> int | FloatArray | None:
     if value is None or is_integer(value):
         return None if value is None else checked_integer(value, what, least=1)
-    if isinstance(value, str | bytes | bool | float) or not _is_array_like(value):
+    sized = isinstance(value, Sequence) or hasattr(value, "__array__") or hasattr(value, "__len__")
+    if isinstance(value, str | bytes | bool | float) or not sized:
         raise InputError(
             f"{what} must be an integer of at least 1 or an array of points, got {value!r}"
         )
@@ -271,14 +272,6 @@ def _batch_sizes(value: Any) -> dict[str, int]:
         str(name): checked_integer(each, f"Points: batch_size of {name!r}", least=1)
         for name, each in value.items()
     }
-
-
-def _is_array_like(value: Any) -> bool:
-    return isinstance(value, Sequence) or hasattr(value, "__array__") or hasattr(value, "__len__")
-
-
-def _is_default(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and not value)
 
 
 def _shown(value: Any) -> str:

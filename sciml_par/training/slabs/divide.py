@@ -121,13 +121,10 @@ def check_points(points: Any) -> None:
     given = Points.of(points)
     several = {"boundary": given.boundary, "initial": given.initial, **(given.conditions or {})}
     for name, value in several.items():
-        if value is not None and not isinstance(value, int | tuple) or _is_pair(value):
+        pair = isinstance(value, tuple) and any(map(np.ndim, value))
+        if value is not None and not isinstance(value, int | tuple) or pair:
             raise InputError(
                 f"train: in slabs of time, Points gives numbers of points of the boundary and of "
                 f"conditions, since each slab has an initial time; got arrays for {name!r}. Points "
                 f"of one condition are given as Dirichlet(…, points=x)."
             )
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and any(np.ndim(each) for each in value)

@@ -187,7 +187,8 @@ class Jacobians:
             np.column_stack([j.numpy().T, r.numpy()])
             for r, j in zip(residuals, jacobians, strict=True)
         ]
-        return factors_of(setup.problem, rows, [_weight(each) for each in batch])
+        weights = [math.sqrt(float(np.ravel(each.weights)[0])) for each in batch]  # √(w/N)
+        return factors_of(setup.problem, rows, weights)
 
     def _feed(self, problem: Problem, trained: RankFeed) -> RankFeed:
         """Return points that determine all parameters, where the domain can be sampled."""
@@ -287,11 +288,6 @@ def tolerance_of(problem: Problem) -> float:
     rows = statistical_terms(problem)
     weights = [term.weight / rows[term.name] for term in problem.terms if term.name in rows]
     return math.sqrt(max(weights))
-
-
-def _weight(rows: Any) -> float:
-    """Return √(w/N) of the rows of a term."""
-    return math.sqrt(float(np.ravel(rows.weights)[0]))
 
 
 def _triangle(matrices: Sequence[Array]) -> Array:

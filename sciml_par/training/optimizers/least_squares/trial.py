@@ -66,7 +66,10 @@ class Trial:
         change = velocity
         if self.geodesic:
             change += self._acceleration(factor, velocity)
-        loss, reached = tf.reduce_sum(self.at.terms, axis=1), self._loss_after(change)
+        loss, reached = (
+            tf.reduce_sum(self.at.terms, axis=1),
+            loss_at(self.objective, self._moved(change), self.batch),
+        )
         # |r|² − |r + J v|², by the equation that v solves.
         foreseen = -tf.reduce_sum(self.at.gradient * velocity, axis=1)
         foreseen += trials.damping * tf.reduce_sum((self.scale * velocity) ** 2, axis=1)
@@ -85,22 +88,15 @@ class Trial:
 
     def _acceleration(self, factor: Any, velocity: Tensor) -> Tensor:
         """Return a, or zero where it is not small compared with v."""
-        linear = self.system.along(self.at, velocity)
+        linear, moved = self.system.along(self.at, velocity), self._moved(_H * velocity)
+        after = self.objective.evaluate(Residuals, moved, self.batch).residuals
         curvature = [
             (2 / _H) * ((r - before) / _H - slope)
-            for r, before, slope in zip(
-                self._residuals_after(_H * velocity), self.at.residuals, linear, strict=True
-            )
+            for r, before, slope in zip(after, self.at.residuals, linear, strict=True)
         ]
         found = -0.5 * self.system.solve(self.at, factor, curvature)
         small = tf.norm(self.scale * found, axis=1) < 0.5 * tf.norm(self.scale * velocity, axis=1)
         return tf.where(small[:, None], found, 0.0)
-
-    def _loss_after(self, change: Tensor) -> Tensor:
-        return loss_at(self.objective, self._moved(change), self.batch)
-
-    def _residuals_after(self, change: Tensor) -> list[Tensor]:
-        return self.objective.evaluate(Residuals, self._moved(change), self.batch).residuals
 
     def _moved(self, change: Tensor) -> Tensor:
         return self.parameters + tf.cast(change, self.parameters.dtype)

@@ -133,7 +133,8 @@ class QuasiNewton(Optimizer):
         moved = found.length > 0
         end = tf.where(moved[:, None], parameters + found.length[:, None] * direction, parameters)
         s, y = end - parameters, found.gradient - gradient
-        good = moved & (_dot(s, y) > _epsilon(s.dtype) * tf.norm(s, axis=1) * tf.norm(y, axis=1))
+        eps = np.finfo(s.dtype.as_numpy_dtype).eps
+        good = moved & (_dot(s, y) > eps * tf.norm(s, axis=1) * tf.norm(y, axis=1))
         pair = Pair(s, y, found.length, gradient, fresh, good)
         # On other points the next step may succeed.
         stuck = ~moved & fresh & at.same_points
@@ -248,7 +249,3 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 def _like(mask: Tensor, tensor: Tensor) -> Tensor:
     """Return a mask of the members [M] with as many axes as the tensor."""
     return tf.reshape(mask, [-1] + [1] * (tensor.shape.rank - 1))
-
-
-def _epsilon(dtype: Any) -> float:
-    return float(np.finfo(dtype.as_numpy_dtype).eps)
