@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,27 @@ def by_orthogonal_factors(columns: Array, r: Array) -> tuple[Array, float]:
     d = sl.lstsq(rows, r, cond=_RANK, lapack_driver="gelsy")[0] if len(scale) else np.zeros(0)
     left = r - rows @ d
     return d / scale, float(left @ left)
+
+
+def pseudoinverse(columns: Array, scale: Array) -> Callable[[Array], Array]:
+    """Return r -> argmin_d |w (Jᵀ d − r)|, w giving all rows of Jᵀ for d of this scale the norm 1.
+
+    By QR with pivoting; directions that no row tells stay 0.
+    """
+    import scipy.linalg as sl
+
+    scaled = columns * scale[:, None]
+    w = 1 / np.maximum(np.linalg.norm(scaled, axis=0), np.finfo(np.float64).tiny)
+    q, r, order = sl.qr((scaled * w).T, mode="economic", pivoting=True, check_finite=False)
+    rank = np.count_nonzero(np.abs(r.diagonal()) > _RANK * np.abs(r[0, 0]))
+
+    def solve(right: Array) -> Array:
+        d = np.zeros(len(scale))
+        y = q[:, :rank].T @ (w * right)
+        d[order[:rank]] = sl.solve_triangular(r[:rank, :rank], y, check_finite=False)
+        return scale * d
+
+    return solve
 
 
 def conjugate_gradients(

@@ -7,9 +7,11 @@ elementwise work on vectors of n numbers, for which there is nothing to compile.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ import numpy.typing as npt
 from sciml_par._partial_operators import Operator, operator_of_matrix, order_of
 from sciml_par._tape import is_watched
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
+from sciml_par.problems.fields.answers import on_trial
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Plan
 from sciml_par.problems.problem import Problem
@@ -29,6 +33,8 @@ Array = npt.NDArray[np.float64]
 NONE = np.zeros(0)
 _PROBED = 5
 """Points at which it is tried whether residuals can be evaluated so."""
+_OFTEN, _SAME = 12, 1e-9
+"""So often derivatives are computed before a graph of them is made, whose values are to agree."""
 _SEED = 33  # of which the first points are 1 0 0 1 0
 
 
@@ -61,13 +67,14 @@ class Asked:
     ----------
     calls : of the field: the number of the term's array whose points it asks for, None for others,
         and operators.
-    components, probe, plan : as of `Rows`.
+    components, probe, plan, graphs : as of `Rows`.
     """
 
     calls: tuple[tuple[int | None, tuple[Operator, ...]], ...]
     components: int
     probe: Array
     plan: Plan
+    graphs: dict[Any, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ class Rows:
     probe : r at a few points for jets that are the same on all ranks, which tells residuals apart,
         [n, k].
     plan : what it asks of u, which is computed together; calls are those of the network in u.
+    graphs : of its derivatives, or how often these have been computed without one.
     """
 
     term: Term
@@ -95,6 +103,7 @@ class Rows:
     components: int
     probe: Array
     plan: Plan
+    graphs: dict[Any, Any]
 
     @property
     def points(self) -> int:
@@ -167,11 +176,9 @@ class Equations:
 
         p : the parameters of the unknowns, [q].
         """
-        evaluated = []
-        for rows, given in zip(self.rows, jets, strict=True):
-            r = self._evaluated(rows, [tf.constant(z) for z in given], tf.constant(p))
-            evaluated.append(r.numpy().T * rows.factors)
-        return evaluated
+        pairs, p = zip(self.rows, jets, strict=True), tf.constant(p)
+        found = [_residual(self.problem, rows, list(map(tf.constant, z)), p) for rows, z in pairs]
+        return [r.numpy().T * rows.factors for rows, r in zip(self.rows, found, strict=True)]
 
     def linearized(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Linearized]:
         """Return each term with its derivatives (local)."""
@@ -179,41 +186,79 @@ class Equations:
         return [self._linearized(rows, given, tf.constant(p)) for rows, given in pairs]
 
     def _linearized(self, rows: Rows, given: Sequence[Array], p: Any) -> Linearized:
-        z = [tf.constant(each) for each in given]
-        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
-            with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-                tape.watch([*z, p])
-                r = self._evaluated(rows, z, p)
-                totals = [tf.reduce_sum(r[:, j]) for j in range(r.shape[1])]
-            if len(p):
-                # gᵀ ∂r/∂p is linear in g: its derivatives by g are those of each row by p.
-                g = tf.ones_like(r)
-                outer.watch(g)
-                products = tf.unstack(tape.gradient(r, p, g, unconnected_gradients="zero"))
-        of_totals = [tape.gradient(t, z, unconnected_gradients="zero") for t in totals]
-        by_jets = [
-            np.stack([of_total[e].numpy() for of_total in of_totals]) * rows.factors
-            for e in range(len(z))
-        ]
-        by_unknowns = np.zeros((len(p), rows.components, rows.points))
-        for slope, product in zip(by_unknowns, products if len(p) else (), strict=True):
-            slope[...] = outer.gradient(product, g, unconnected_gradients="zero").numpy().T
-        return Linearized(r.numpy().T * rows.factors, by_jets, by_unknowns * rows.factors)
+        r, of_totals, by_unknowns = self._slopes(rows, [tf.constant(each) for each in given], p)
+        by_jets = [np.stack(parts) * rows.factors for parts in zip(*of_totals, strict=True)]
+        by_p = np.moveaxis(by_unknowns.numpy(), 2, 1) * rows.factors
+        return Linearized(r.numpy().T * rows.factors, by_jets, by_p)
 
-    def _evaluated(self, rows: Rows, z: Sequence[Any], p: Any) -> Any:
-        calls, d = iter(rows.calls), self.problem.domain.dimension
+    def _slopes(self, rows: Rows, z: list[Any], p: Any) -> Any:
+        """Return what the function of this name does; after some calls by a graph."""
+        operators = tuple(request.operators for request in rows.requests)
+        made_by = self.problem.ansatz, str(self.problem.scaled_box)
+        key = rows.term.function, made_by, rows.calls, operators
+        known = rows.graphs.get(key, 0)  # None where there can be none
+        if callable(known):
+            return known(z, p, rows.arrays)
+        slopes = _slopes(self.problem, rows, z, p, rows.arrays)
+        if known is not None:
+            often = known == _OFTEN
+            rows.graphs[key] = self._graph(rows, z, p, slopes) if often else known + 1
+        return slopes
 
-        def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
-            number, places = next(calls, (-1, ()))
-            # What is answered must be what is asked, also where a residual branches by u.
-            if number < 0 or not rows.requests[number].holds(x.numpy(), operators, places):
-                raise NotByJetsError("requests that depend on u")
-            t = tf.transpose(z[number], [2, 1, 0])
-            parts = [t[..., 1 + d + place] for place in places]
-            stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
-            return t[..., 0], t[..., 1 : 1 + d], stacked
+    def _graph(self, rows: Rows, z: list[Any], p: Any, slopes: Any) -> Any:
+        """Return `_slopes` as a graph for any number of points; None if its values are others."""
 
-        return rows.term.function(_of_jet(self.problem, jet, p).with_plan(rows.plan), *rows.arrays)
+        def spec(x: Any, axis: int) -> Any:
+            shape = x.shape.as_list()
+            return tf.TensorSpec([*shape[:axis], None, *shape[axis + 1 :]], x.dtype)
+
+        specs = [spec(each, 2) for each in z], spec(p, 0), tuple(spec(x, 0) for x in rows.arrays)
+        try:
+            function = tf.function(partial(_slopes, self.problem, rows), autograph=False)
+            graph = function.get_concrete_function(*specs)
+            pairs = map(tf.nest.flatten, (slopes, graph(z, p, rows.arrays)))
+            same = (
+                np.allclose(a, b, rtol=0, atol=_SAME * np.abs(a).max(initial=0.0), equal_nan=True)
+                for a, b in zip(*pairs, strict=True)
+            )
+            return graph if all(same) else None
+        except Exception:  # of a residual that computes or draws in Python
+            return None
+
+
+def _slopes(problem: Problem, rows: Rows, z: Sequence[Any], p: Any, arrays: Sequence[Any]) -> Any:
+    """Return r: [n, k], the derivatives of each Σ_n r_k by each z, and ∂r/∂p: [q, n, k]."""
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch([*z, p])
+            r = _residual(problem, replace(rows, arrays=tuple(arrays)), z, p)
+            totals = [tf.reduce_sum(r[:, j]) for j in range(r.shape[1])]
+        # gᵀ ∂r/∂p is linear in g: its derivatives by g are those of each row by p.
+        g = tf.ones_like(r)
+        outer.watch(g)
+        size = sum(each.size for each in problem.unknowns.values())
+        product = tape.gradient(r, p, g, unconnected_gradients="zero") if size else p
+        products = tf.unstack(product, size)
+    of_totals = [tape.gradient(t, z, unconnected_gradients="zero") for t in totals]
+    by_p = [outer.gradient(each, g, unconnected_gradients="zero") for each in products]
+    return r, of_totals, tf.stack(by_p) if size else r[None][:0]
+
+
+def _residual(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Any:
+    calls, d = iter(rows.calls), problem.domain.dimension
+
+    def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
+        number, places = next(calls, (-1, ()))
+        # What is answered must be what is asked, also where a residual branches by u.
+        eager, asked = tf.executing_eagerly(), number >= 0 and rows.requests[number]
+        if not asked or (eager and not asked.holds(x.numpy(), operators, places)):
+            raise NotByJetsError("requests that depend on u")
+        t = tf.transpose(z[number], [2, 1, 0])
+        parts = [t[..., 1 + d + place] for place in places]
+        stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
+        return t[..., 0], t[..., 1 : 1 + d], stacked
+
+    return rows.term.function(_of_jet(problem, jet, p).with_plan(rows.plan), *rows.arrays)
 
 
 def values_by_name(problem: Problem, p: Any) -> dict[str, Any]:
@@ -231,7 +276,7 @@ def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
     def whole(x: Any, second: Any, higher: Sequence[Operator] = ()) -> Any:
         matrices = np.asarray(second, np.float64).reshape(-1, d, d)
         k = [len(matrices), *([len(higher)] if higher else [])]
-        if not tf.executing_eagerly():  # a trial, of what a residual or an ansatz asks for
+        if jet is None or on_trial():  # a trial, of what a residual or an ansatz asks for
             shape = tf.shape(x)[0], problem.network_outputs
             return tf.zeros(shape, x.dtype), *(tf.zeros((*shape, q), x.dtype) for q in (d, *k))
         if is_watched(x):
@@ -252,8 +297,11 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
     n = len(arrays[0])
     # No order, step or pair of points takes the ones that stay to themselves.
     changed = np.random.default_rng(_SEED).random(n) < 0.5
-    u = _of_jet(problem, None, tf.constant(initial_unknowns(problem.unknowns, 0)))
-    plan = term.plan(u, *arrays)
+    plan: Plan = ()
+    if problem.ansatz is not None:  # whose derivatives are by tapes
+        u = _of_jet(problem, None, tf.constant(initial_unknowns(problem.unknowns, 0)))
+        with contextlib.suppress(InputError):  # a residual may branch by values
+            plan = term.plan(u, *arrays)
     first, before = _asked(problem, term, arrays, plan)
     again, after = _asked(problem, term, arrays, plan, changed)
     alike = len(first) == len(again) and all(
@@ -290,7 +338,7 @@ def _rows(
         known = tuple(dict.fromkeys((*requests[number].operators, *operators)))
         requests[number] = replace(requests[number], operators=known)
         places.append((number, tuple(map(known.index, operators))))
-    of_all = asked.components, asked.probe, asked.plan
+    of_all = asked.components, asked.probe, asked.plan, asked.graphs
     return Rows(term, arrays, factors, tuple(requests), tuple(places), *of_all)
 
 

@@ -68,6 +68,10 @@ class Solution(AtPoints):
         """Return Σ_i N_i at x: [n, d] -> [n, m] (local)."""
         return np.asarray(self._sum(self._points(x)).numpy(), np.float64)
 
+    def network_jets(self, x: Array) -> Array:
+        """Return Σ_i N_i and its first derivatives at x: [n, d] -> [1 + d, m, n] (local)."""
+        return self._jet(Request(self._points(x).numpy()))
+
     def jets(self, equations: Equations) -> list[list[Array]]:
         """Return the jets of Σ_i N_i at the requests of equations, [Q, m, n] each (local)."""
         return [[self._jet(request) for request in rows.requests] for rows in equations.rows]

@@ -15,14 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.algebra.banded import Block, by_blocks, common_rows
-from sciml_par.algebra.dense import by_normal_equations, by_orthogonal_factors, triangle
+from sciml_par.algebra.dense import (
+    by_normal_equations,
+    by_orthogonal_factors,
+    pseudoinverse,
+    triangle,
+)
 from sciml_par.assembly.columns import columns_at
 from sciml_par.assembly.equations import Equations, Linearized, Request
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_LEAST_WEIGHT = 1e-3
+_LEAST_WEIGHT, _ROUNDING = 1e-3, 1e-15
+_SMALL, _CONVERGED, _LEAST_DAMPED = 1e-12, 1e-12, 0.2
+GAIN = float(__import__("os").environ.get("GAIN", "0.5"))
 _LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN = 0.5, 1.0 + 1e-5, 1e-3, 1e-9
 """A whole step that leaves more than this share of the loss is the last; the shortest step."""
 
@@ -92,7 +99,7 @@ class System:
 
         fixed : unknowns do not move; of one window.
         """
-        r = np.concatenate([term.residuals.ravel() for term in terms])
+        r = flat(terms)
         if fixed and self.unknowns:
             d, left = by_orthogonal_factors(self.dense(terms)[: -self.unknowns], r)
             return np.concatenate([d, np.zeros(self.unknowns)]), left
@@ -234,16 +241,17 @@ def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = Fals
     """
     terms = system.linearized(theta)
     before = residuals = [term.residuals for term in terms]
-    loss, size, d, number = _squares(before), 1.0, np.zeros_like(theta), 0
+    loss, size, d, number = squares(terms), 1.0, np.zeros_like(theta), 0
     while number < steps and np.isfinite(loss):
         (d, foreseen), size, former = system.step(terms, fixed=fixed), 1.0, loss
-        if system.unknowns and former - foreseen < _NO_GAIN * former:
+        gain = _NO_GAIN * former if system.unknowns else -np.inf
+        if former - foreseen < gain or np.abs(d).max() < _ROUNDING * np.abs(theta).max():
             d = np.zeros_like(d)
             break
         while size > _LEAST_SIZE:
             moved = theta - size * d
             terms = system.linearized(moved)
-            loss = _squares([term.residuals for term in terms])
+            loss = squares(terms)
             if loss < former:
                 break
             size /= 2
@@ -261,5 +269,43 @@ def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = Fals
     return Solved(*system.split(theta), before, residuals, loss, number, d, size)
 
 
-def _squares(residuals: Sequence[Array]) -> float:
-    return float(sum(np.vdot(r, r) for r in residuals))
+def newton(system: System, theta: Array, *, steps: int) -> Solved:
+    """Return the end of steps of Gauss–Newton from θ, each halved until the next would be smaller.
+
+    The next one is J⁺ r with the old J, and its size is relative to each component of u. So neither
+    units nor a stiff equation among others matter (Deuflhard, Newton Methods for Nonlinear
+    Problems, 2011, §4.3). Of one window without unknowns, which has about as many rows as columns.
+    A size of 0 at the end: it begins too far from a solution (local).
+    """
+    terms, number, size, d = system.linearized(theta), 0, 1.0, np.zeros_like(theta)
+    before, m = [term.residuals for term in terms], system.outputs
+    while number < steps:
+        sizes = np.abs(theta.reshape(-1, m)).max(axis=0)
+        scale = np.tile(np.maximum(sizes, _SMALL * sizes.max() + _SMALL), len(theta) // m)
+        solve = pseudoinverse(system.dense(terms), scale)
+        d = solve(flat(terms))
+        length = float(np.linalg.norm(d / scale))
+        for size in (1.0, 0.5, 0.25):
+            moved = system.linearized(theta - size * d)
+            after = float(np.linalg.norm(solve(flat(moved)) / scale))
+            if after <= max((1 - size / 2) * length, _CONVERGED):
+                break
+        else:
+            size = 0.0
+            break
+        theta, terms, number = theta - size * d, moved, number + 1
+        if after <= _CONVERGED:
+            d = np.zeros_like(d)
+            break
+    residuals = [term.residuals for term in terms]
+    return Solved(*system.split(theta), before, residuals, squares(terms), number, d, size)
+
+
+def flat(terms: Sequence[Linearized]) -> Array:
+    """Return √w r of all terms, [N] (local)."""
+    return np.concatenate([term.residuals.ravel() for term in terms])
+
+
+def squares(terms: Sequence[Linearized]) -> float:
+    """Return Σ |√w r|² over terms (local)."""
+    return float(sum(np.vdot(term.residuals, term.residuals) for term in terms))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import import_module
 from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.assembly.solution import Solution
-from sciml_par.assembly.system import System, gauss_newton
+from sciml_par.assembly.system import System, flat, gauss_newton, newton, squares
 from sciml_par.errors import InputError
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.in_time import Before, StartValue
@@ -42,8 +42,13 @@ _FIRST, _SHORTEST = 1 / 10, 1e-7
 _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 """Cells with more than this share of the largest error are divided; if the error falls by less than
 this factor, the slab is shortened in place of it."""
-_SAFE, _SHORTER, _LONGER = 0.8, (0.2, 0.6), 2.0
-_ROUNDING = 1e-13
+_SAFE, _SHORTER = 0.8, (0.2, 0.6)
+_LONGER, _LONGER_ALONE, _AFTER_SHORTER = (
+    2.0,
+    6.0,
+    float(__import__("os").environ.get("AFTER", "1.3")),
+)
+_ROUNDING, _TINY = 1e-13, 1e-16
 _SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
 """Of the remaining time, after which a march is given up that foreseeably takes so many times as
 long, from half of the time on one that takes longer; and the growth of the last slab, from which
@@ -137,6 +142,7 @@ class March:
                 break
             part, breaks, before, h = found
             self.parts.append(part)
+            self._solution = self._tried
             self.start = self._solution.network_values
             t = part.slab.end
             now, further = time.perf_counter(), (self._end - t) / h
@@ -146,7 +152,11 @@ class March:
             each = min((now - began) / len(self.parts), now - at_begin)
             spent, left = now - began, self.left()
             # Beside a front the first slabs are short, and the next ones may be longer.
-            if spent > _SHARE * left and further * each > (_PATIENCE if spent < left else 1) * left:
+            if (
+                self._d > 1
+                and spent > _SHARE * left
+                and further * each > (_PATIENCE if spent < left else 1) * left
+            ):
                 break  # other methods need the time
         self.seconds = time.perf_counter() - began
 
@@ -154,7 +164,7 @@ class March:
         self, begin: float, end: float, breaks: list[Array], before: tuple[Any, Any]
     ) -> tuple[Part, list[Array], tuple[Any, Any], float] | None:
         """Solve for one slab; return it with cells, ends and the duration for the next one."""
-        error, used = math.inf, breaks
+        error, used, longer = math.inf, breaks, _LONGER_ALONE if self._d == 1 else _LONGER
         for _ in range(_ROUNDS):
             h = end - begin
             if h < _SHORTEST * (self._end - self._begin) or self.left() <= 0:
@@ -169,9 +179,9 @@ class March:
                 part, ends, local, of_cells, tails = solved
                 fall = error / local if local else math.inf
             allowed = max(self.target * h / (self._end - self._begin), _ROUNDING)
-            change = _SAFE * (allowed / max(local, 1e-3 * allowed)) ** (1 / self._degrees[-1])
+            change = _SAFE * (allowed / max(local, _TINY * allowed)) ** (1 / self._degrees[-1])
             if local <= allowed:
-                return part, breaks, ends, h * min(change, _LONGER)
+                return part, breaks, ends, h * min(change, longer)
             in_cells = solved is not None and self.cells > 1
             if in_cells and tails[:-1].max() > tails[-1] and fall > _FALL:
                 error, used = local, breaks
@@ -180,7 +190,7 @@ class March:
             # Cells gained nothing, or the time is what is not resolved.
             breaks = used if fall <= _FALL else breaks
             end = begin + h * float(np.clip(change, *_SHORTER))
-            error, used = math.inf, breaks
+            error, used, longer = math.inf, breaks, _AFTER_SHORTER
         return None
 
     def _solved(
@@ -204,15 +214,16 @@ class March:
         if many or operations(richer) > _MOST_OPERATIONS:
             return None
         system = System(at, model, singular=bool(self.free))
-        steps = gauss_newton(system, self._start(system, begin), steps=_STEPS)
-        if not math.isfinite(steps.loss):
+        step = newton if self._d == 1 else gauss_newton
+        steps = step(system, self._start(system, begin), steps=_STEPS)
+        if not math.isfinite(steps.loss) or (self._d == 1 and not steps.size):
             return None
         model.coefficients.assign(steps.c)
-        u = self._solution = Solution.of(problems[0], model)
+        u = self._tried = Solution.of(problems[0], model)
         jets = u.jets(fine)
         base = System(fine, richer, jets, singular=bool(self.free))
         terms = base.linearized(np.zeros(richer.coefficients.shape).ravel())
-        right = [np.concatenate([term.residuals.ravel() for term in terms])]
+        right = [flat(terms)]
         if before[1] is not None:
             # The same equations from another begin, in which errors of slabs before go on.
             carried = self._system(problems[1], domain, breaks, higher, asked)[1]
@@ -253,12 +264,20 @@ class March:
         return model, PointsOfTerms(problem, self.seed, asked).in_cells(model.cells, along)
 
     def _start(self, system: System, begin: float) -> Array:
-        """Return coefficients of the network's values at the begin, constant in time."""
+        """Return coefficients that go on as u does at the begin: as a constant, or along a line."""
 
-        def values(x: Array) -> Array:
-            return self.start(np.column_stack([x[:, :-1], np.full(len(x), begin)]))
+        def begun(x: Array) -> Array:
+            return np.column_stack([x[:, :-1], np.full(len(x), begin)])
 
-        return system.fitted(values).ravel()
+        def line(x: Array) -> Array:
+            z = self._solution.network_jets(begun(x))
+            return (z[0] + z[-1] * (x[:, -1] - begin)).T
+
+        constant = system.fitted(lambda x: self.start(begun(x))).ravel()
+        if not self.parts:
+            return constant
+        starts = constant, system.fitted(line).ravel()
+        return min(starts, key=lambda theta: squares(system.linearized(theta)))
 
     def _tails(self, model: Any, c: Array) -> Array:
         """Return the largest coefficients of the highest degrees, of space axes and of time."""
