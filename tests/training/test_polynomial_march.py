@@ -70,6 +70,28 @@ def test_an_epidemic_from_one_case_in_a_thousand() -> None:
     np.testing.assert_allclose(result.predict([250.0]).mean[0, 0], 0.107225, rtol=1e-5)
 
 
+def _robertson(t: float, y: Any) -> Any:
+    a, b, c = 0.04 * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
+    return [b - a, a - b - c, c]
+
+
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_a_stiff_reaction_whose_components_differ_by_five_orders() -> None:
+    """Its residual says little of a step, since one equation is 1e9 times the size of others."""
+
+    def equation(u: Any, t: Any) -> Any:
+        y = [u(t)[:, k : k + 1] for k in range(3)]
+        return derivative(u, t, "t") - tf.concat(_robertson(0.0, y), axis=1)
+
+    start = [1.0, 0.0, 0.0]
+    problem = Problem(Time(0, 1e3), equation, conditions=[Initial(start)], outputs=3)
+    result = solve(problem, tolerance=1e-6, progress=False)
+    t = np.linspace(0, 1e3, 301)
+    true = solve_ivp(_robertson, (0, 1e3), start, "Radau", t, rtol=1e-11, atol=1e-16).y.T
+    error = np.linalg.norm(result.predict(t).mean - true, axis=0) / np.linalg.norm(true, axis=0)
+    assert error.max() < 1e-6 and result.error.relative < 1e-6
+
+
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_front_that_windows_follow_in_slabs() -> None:
     width = 0.005

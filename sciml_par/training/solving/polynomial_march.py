@@ -36,9 +36,9 @@ _DEGREES_ALONE = {2: (30, 8), 3: (12, 5)}
 _RICHER = 3
 """By which degrees are higher in the space that tells the error."""
 CELLS = {1: 1, 2: 4, 3: 2}
-_STEPS, _ROUNDS = 8, 12
-_FIRST, _SHORTEST = 1 / 10, 1e-7
-"""Of the whole time: the first slab, and a shorter one ends the march."""
+_STEPS, _ROUNDS = 8, 20
+_FIRST, _SHORTEST, _SHORTEST_ALONE, _LEAST_SHARE = 1 / 10, 1e-7, 1e-15, 1e-3
+"""Of the whole time: the first slab; a shorter one ends the march; and of the error."""
 _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 """Cells with more than this share of the largest error are divided; if the error falls by less than
 this factor, the slab is shortened in place of it."""
@@ -167,7 +167,8 @@ class March:
         error, used, longer = math.inf, breaks, _LONGER_ALONE if self._d == 1 else _LONGER
         for _ in range(_ROUNDS):
             h = end - begin
-            if h < _SHORTEST * (self._end - self._begin) or self.left() <= 0:
+            shortest = _SHORTEST_ALONE if self._d == 1 else _SHORTEST
+            if h < shortest * (self._end - self._begin) or self.left() <= 0:
                 return None
             try:
                 solved = self._solved(begin, end, breaks, before)
@@ -178,7 +179,8 @@ class March:
             else:
                 part, ends, local, of_cells, tails = solved
                 fall = error / local if local else math.inf
-            allowed = max(self.target * h / (self._end - self._begin), _ROUNDING)
+            share = max(h / (self._end - self._begin), _LEAST_SHARE)
+            allowed = max(self.target * share, _ROUNDING)
             change = _SAFE * (allowed / max(local, _TINY * allowed)) ** (1 / self._degrees[-1])
             if local <= allowed:
                 return part, breaks, ends, h * min(change, longer)

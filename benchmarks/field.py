@@ -1,0 +1,197 @@
+"""Systems of ordinary equations that people bring: `solve` with its defaults, and `solve_ivp`.
+
+    python benchmarks/field.py [NAME ...] [--tolerance 1e-6] [--seconds 60]
+
+Each is written in the units of its source, as a person would. A line for each: the true relative
+error of u, of its worst component, the estimated one, seconds of the processor, and those of
+`scipy.integrate.solve_ivp` at about the same error. Writes benchmarks/results/field.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from _measuring import RESULTS, write_json
+from scipy.integrate import solve_ivp
+
+import sciml_par as sp
+from sciml_par.problems import Initial, Problem, Time, derivative
+
+
+class System(NamedTuple):
+    """y' = f(y, t), y(0) = start, until a time; `rates` takes NumPy or TensorFlow for exp, …"""
+
+    rates: Callable[..., list[Any]]
+    start: tuple[float, ...]
+    end: float
+    stiff: bool = False
+
+
+def predators(y: Any, t: Any, m: Any) -> list[Any]:
+    return [1.1 * y[0] - 0.4 * y[0] * y[1], 0.1 * y[0] * y[1] - 0.4 * y[1]]
+
+
+def lorenz(y: Any, t: Any, m: Any) -> list[Any]:
+    return [10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]]
+
+
+def van_der_pol(y: Any, t: Any, m: Any) -> list[Any]:
+    return [y[1], 1000 * (1 - y[0] ** 2) * y[1] - y[0]]
+
+
+def robertson(y: Any, t: Any, m: Any) -> list[Any]:
+    a, b, c = 0.04 * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
+    return [b - a, a - b - c, c]
+
+
+def oregonator(y: Any, t: Any, m: Any) -> list[Any]:
+    s, w, q = 77.27, 0.161, 8.375e-6
+    a, b, c = y
+    return [s * (b + a * (1 - q * a - b)), (c - (1 + a) * b) / s, w * (a - c)]
+
+
+def hires(y: Any, t: Any, m: Any) -> list[Any]:
+    pair = 280 * y[5] * y[7]
+    return [
+        -1.71 * y[0] + 0.43 * y[1] + 8.32 * y[2] + 0.0007,
+        1.71 * y[0] - 8.75 * y[1],
+        -10.03 * y[2] + 0.43 * y[3] + 0.035 * y[4],
+        8.32 * y[1] + 1.71 * y[2] - 1.12 * y[3],
+        -1.745 * y[4] + 0.43 * y[5] + 0.43 * y[6],
+        -pair + 0.69 * y[3] + 1.71 * y[4] - 0.43 * y[5] + 0.69 * y[6],
+        pair - 1.81 * y[6],
+        -pair + 1.81 * y[6],
+    ]
+
+
+def brusselator(y: Any, t: Any, m: Any) -> list[Any]:
+    return [1 + y[0] ** 2 * y[1] - 4 * y[0], 3 * y[0] - y[0] ** 2 * y[1]]
+
+
+def sir(y: Any, t: Any, m: Any) -> list[Any]:
+    new, recovered = 0.35 * y[0] * y[1] / 8.9e6, y[1] / 9
+    return [-new, new - recovered, recovered]
+
+
+def seir(y: Any, t: Any, m: Any) -> list[Any]:
+    new = 0.5 * y[0] * y[2] / 1e6
+    return [-new, new - y[1] / 5, y[1] / 5 - y[2] / 7, y[2] / 7]
+
+
+def arenstorf(y: Any, t: Any, m: Any) -> list[Any]:
+    moon, earth = 0.012277471, 1 - 0.012277471
+    d1 = ((y[0] + moon) ** 2 + y[1] ** 2) ** 1.5
+    d2 = ((y[0] - earth) ** 2 + y[1] ** 2) ** 1.5
+    return [
+        y[2],
+        y[3],
+        y[0] + 2 * y[3] - earth * (y[0] + moon) / d1 - moon * (y[0] - earth) / d2,
+        y[1] - 2 * y[2] - earth * y[1] / d1 - moon * y[1] / d2,
+    ]
+
+
+def pendulum(y: Any, t: Any, m: Any) -> list[Any]:
+    return [y[1], -9.81 / 0.25 * m.sin(y[0])]
+
+
+def reactor(y: Any, t: Any, m: Any) -> list[Any]:
+    """A stirred tank: mol/l and kelvins, minutes (Seborg, Edgar, Mellichamp, Example 2.5)."""
+    rate = 7.2e10 * m.exp(-8750 / y[1]) * y[0]
+    return [(1 - y[0]) - rate, (350 - y[1]) + 209.2 * rate + 2.092 * (300 - y[1])]
+
+
+def batch(y: Any, t: Any, m: Any) -> list[Any]:
+    """A -> B -> C in a heated vessel: mol/m³, kelvins, seconds."""
+    first, second = (a * m.exp(-e / 8.314 / y[2]) for a, e in ((4e3, 2.1e4), (6.2e5, 4.2e4)))
+    return [-first * y[0], first * y[0] - second * y[1], (350 - y[2]) / 600]
+
+
+def rectifier(y: Any, t: Any, m: Any) -> list[Any]:
+    """A diode, 1 kΩ and 10 µF at 50 Hz: volts and seconds."""
+    current = 1e-9 * (m.exp((10 * m.sin(314.159265 * t) - y[0]) / 0.5) - 1)
+    return [(current - y[0] / 1e3) / 1e-5]
+
+
+def duffing(y: Any, t: Any, m: Any) -> list[Any]:
+    return [y[1], 0.3 * m.cos(1.2 * t) - 0.2 * y[1] + y[0] - y[0] ** 3]
+
+
+SYSTEMS = {
+    "lotka-volterra": System(predators, (10.0, 5.0), 100.0),
+    "lorenz": System(lorenz, (1.0, 1.0, 1.0), 10.0),
+    "van-der-pol": System(van_der_pol, (2.0, 0.0), 2000.0, stiff=True),
+    "robertson": System(robertson, (1.0, 0.0, 0.0), 1e4, stiff=True),
+    "oregonator": System(oregonator, (1.0, 2.0, 3.0), 360.0, stiff=True),
+    "hires": System(hires, (1.0, *[0.0] * 6, 0.0057), 321.8122, stiff=True),
+    "brusselator": System(brusselator, (1.5, 3.0), 20.0),
+    "sir": System(sir, (8.9e6 - 50, 50.0, 0.0), 180.0),
+    "seir": System(seir, (1e6 - 10, 0.0, 10.0, 0.0), 200.0),
+    "arenstorf": System(arenstorf, (0.994, 0.0, 0.0, -2.00158510637908), 17.0652165601579625),
+    "pendulum": System(pendulum, (2.0, 0.0), 10.0),
+    "reactor": System(reactor, (0.5, 350.0), 10.0),
+    "batch": System(batch, (1000.0, 0.0, 290.0), 3600.0),
+    "rectifier": System(rectifier, (0.0,), 0.1, stiff=True),
+    "duffing": System(duffing, (1.0, 0.0), 50.0),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    parser.add_argument("--tolerance", type=float, default=1e-6)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    options = parser.parse_args()
+    sp.init()
+    print("                  true    worst    estimated  seconds  solve_ivp")
+    runs = []
+    for name in options.names or SYSTEMS:
+        runs.append({"name": name} | measured(SYSTEMS[name], options.tolerance, options.seconds))
+        print("{name:<16}{true:8.1e} {worst:8.1e}  {estimated:9.1e} {seconds:8.1f} {ivp:8.2f}"
+              .format(**runs[-1]), flush=True)  # fmt: skip
+        write_json(RESULTS / "field.json", {"tolerance": options.tolerance, "runs": runs})
+    right = sum(run["true"] <= options.tolerance for run in runs)
+    false = sum(run["estimated"] <= options.tolerance < run["true"] / 3 for run in runs)
+    print(f"{right} of {len(runs)} within the tolerance, {false} called met falsely")
+
+
+def measured(system: System, tolerance: float, seconds: float) -> dict[str, float]:
+    t = np.linspace(0, system.end, 2001)
+
+    def integrated(rtol: float) -> tuple[Any, float]:
+        began = time.process_time()
+        method, atol = "Radau" if system.stiff else "DOP853", rtol * np.abs(system.start).max()
+        rates = lambda t, y: np.array(system.rates(y, t, np))  # noqa: E731
+        of = rates, (0, system.end), system.start, method, t
+        found = solve_ivp(*of, rtol=rtol, atol=1e-6 * atol).y.T
+        return found, time.process_time() - began
+
+    def equation(u: Any, t: Any) -> Any:
+        y = tf.unstack(u(t)[:, None], axis=2)
+        return derivative(u, t, "t") - tf.concat(system.rates(y, t, tf), axis=1)
+
+    of = Time(0, system.end), equation
+    problem = Problem(*of, conditions=[Initial(system.start)], outputs=len(system.start))
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sp.solve(problem, tolerance=tolerance, seconds=seconds, progress=False)
+    used, u = time.process_time() - began, result.predict(t).mean
+    exact, ivp = integrated(1e-12)[0], integrated(tolerance)[1]
+    worst = np.linalg.norm(u - exact, axis=0) / np.linalg.norm(exact, axis=0)
+    return {
+        "true": float(np.linalg.norm(u - exact) / np.linalg.norm(exact)),
+        "worst": float(worst.max()),
+        "estimated": float(result.error.relative),
+        "seconds": used,
+        "ivp": ivp,
+    }
+
+
+if __name__ == "__main__":
+    main()
