@@ -165,7 +165,7 @@ def measured(system: System, tolerance: float, seconds: float) -> dict[str, floa
 
     def integrated(rtol: float) -> tuple[Any, float]:
         began = time.process_time()
-        method, atol = "Radau" if system.stiff else "DOP853", rtol * np.abs(system.start).max()
+        method, atol = "Radau" if system.stiff else "DOP853", rtol * max(1.0, *map(abs, system.start))
         rates = lambda t, y: np.array(system.rates(y, t, np))  # noqa: E731
         of = rates, (0, system.end), system.start, method, t
         found = solve_ivp(*of, rtol=rtol, atol=1e-6 * atol).y.T

@@ -289,9 +289,11 @@ class _Climb:
                 ladder.say("polynomials, slabs", marching.text, math.nan, "")
                 return
             error = self._keep_march(marching)
-            if ladder.met or ladder.left() <= 0 or not error.known:
+            if ladder.met or ladder.left() <= 0 or not (error.known or self._d == 1):
                 return
-            target *= _TIGHTER * ladder.tolerance / error.relative
+            # An error that is not known may be too large for the linearized equation.
+            share = ladder.tolerance / error.relative if error.known else _IF_NOT_KNOWN**-2
+            target *= _TIGHTER * share
 
     def _keep_march(self, marching: March) -> ErrorEstimate:
         """Keep the solution of a march with its error (collective)."""

@@ -37,7 +37,7 @@ _RICHER = 3
 """By which degrees are higher in the space that tells the error."""
 CELLS = {1: 1, 2: 4, 3: 2}
 _STEPS, _ROUNDS = 8, 20
-_FIRST, _SHORTEST, _SHORTEST_ALONE, _LEAST_SHARE = 1 / 10, 1e-7, 1e-15, 1e-3
+_FIRST, _SHORTEST, _SHORTEST_ALONE, _LEAST_SHARE = 1 / 10, 1e-7, 1e-15, 1e-5
 """Of the whole time: the first slab; a shorter one ends the march; and of the error."""
 _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 """Cells with more than this share of the largest error are divided; if the error falls by less than
