@@ -54,8 +54,10 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
     printer.print(make_table(members, width=printer.width))
     if sought := unknowns_text(members):
         print(f"unknowns: {sought}")
-    for line in _intervals(members):
-        print(line)
+    only = members[0].linearized if len(members) == 1 else None
+    if only is not None and only.known:
+        for line in lines_of_numbers(linearized_uncertainty(members[0], _LEVEL)):
+            print(line)
     if fitted := fits_text(members):
         print(f"observations: {fitted}")
     for member in members:
@@ -63,12 +65,6 @@ def print_table(members: Sequence[Member], *, mode: str) -> None:
             print(member.error)
     for remark in remarks(members, mode=mode):
         print(remark)
-
-
-def _intervals(members: Sequence[Member]) -> list[str]:
-    """Return lines with the intervals of the unknowns of one model, where they are known."""
-    known = len(members) == 1 and members[0].linearized is not None and members[0].linearized.known
-    return lines_of_numbers(linearized_uncertainty(members[0], _LEVEL)) if known else []
 
 
 def make_table(members: Sequence[Member], *, width: int) -> Table:

@@ -141,19 +141,13 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
     found = [say(_who(which, mode), which) for say, which in told.items() if which]
     found += [f"{_who([m], mode)}: {'; '.join(map(str, m.growths))}." for m in members if m.growths]
     found += list(dict.fromkeys(f"{sizes_text(m.sizes)}." for m in members if m.sizes))
-    found += _of_linearized(members)
-    return [*found, *_one_after_the_other(members)]
-
-
-def _of_linearized(members: Sequence[Member]) -> list[str]:
-    """Return the remarks on unknowns and data, each sentence once."""
-    said = [
+    found += dict.fromkeys(
         sentence
         for member in members
         if member.linearized is not None
         for sentence in remarks_on(member.linearized, member.unknown_values.names)
-    ]
-    return list(dict.fromkeys(said))
+    )
+    return [*found, *_one_after_the_other(members)]
 
 
 def _who(members: Sequence[Member], mode: str) -> str:

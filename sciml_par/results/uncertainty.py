@@ -318,7 +318,11 @@ def undetermined_in(found: Linearized, names: Sequence[str]) -> list[str]:
         if size > _UNDETERMINED:
             at = _at_bound(found, combination)
             sentences.append(
-                _sentence(size, combination, names) if at is None else _bound_sentence(names[at])
+                _sentence(size, combination, names)
+                if at is None
+                else f"! {names[at]} has come to one of its bounds: the data are fitted best "
+                f"beyond it, and its deviation means nothing. Remove the bound, or look for what "
+                f"the equation leaves out."
             )
     return sentences
 
@@ -332,13 +336,6 @@ def _at_bound(found: Linearized, combination: FloatArray) -> int | None:
     )
     gone = len(involved) == 1 and slopes[0] < _GONE * np.abs(usual[involved[0]])
     return int(involved[0]) if gone else None
-
-
-def _bound_sentence(name: str) -> str:
-    return (
-        f"! {name} has come to one of its bounds: the data are fitted best beyond it, and its "
-        f"deviation means nothing. Remove the bound, or look for what the equation leaves out."
-    )
 
 
 def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str:

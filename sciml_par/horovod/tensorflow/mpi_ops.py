@@ -128,8 +128,8 @@ def broadcast_(
         root, group = root_in(process_set, root_rank), communicator_of(process_set)
         return parallel.fused_broadcast(given, root, name=name, communicator=group)
 
-    if _in_a_session():
-        # A session may run this before it can feed the collectives built before.
+    if not (tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function):
+        # A session of TensorFlow 1 may run this before it can feed the collectives built before.
         with outside_the_order():
             received = receive(*given) if is_initialized() else _when_it_runs(receive, given)
     else:
@@ -226,11 +226,6 @@ def _when_it_runs(
     for x, y in zip(tensors, results, strict=True):
         y.set_shape(x.shape)
     return list(results)
-
-
-def _in_a_session() -> bool:
-    """Return whether the graph under construction is one of TensorFlow 1."""
-    return not (tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function)
 
 
 @not_converted

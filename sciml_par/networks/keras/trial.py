@@ -37,9 +37,10 @@ def build(model: Any, d: int, dtype: str) -> None:
     except InputError:
         raise
     except Exception as error:  # Keras, TensorFlow and the user's own code raise all kinds
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # without the colours of Keras
         raise InputError(
             f"{name} cannot be called with points [n, {d}], one tensor with a row for each point: "
-            f"{type(error).__name__}: {_one_line(error)}"
+            f"{type(error).__name__}: {' '.join(plain.split())}"
         ) from error
     if not tf.is_tensor(output):
         raise InputError(
@@ -141,11 +142,6 @@ def close(a: Any, b: Any, *, least: float = 0.0) -> bool:
         return False
     tolerance = max(1e4 * float(np.finfo(a.dtype).eps), least)
     return bool(np.max(np.abs(a - b), initial=0.0) <= tolerance * np.max(np.abs(b), initial=1e-30))
-
-
-def _one_line(error: Exception) -> str:
-    """Return the text of an error without line ends and the colours of Keras."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())
 
 
 def _not_a_function(model: Any, fault: str) -> InputError:

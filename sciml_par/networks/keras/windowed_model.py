@@ -66,7 +66,11 @@ class WindowedModel(PropagatedModel):
     ) -> None:
         if isinstance(inner, dict):
             inner = keras.saving.deserialize_keras_object(inner)
-        _check_inner(inner)
+        if not isinstance(inner, MLP) or inner.embedding is not None or inner.adaptive is not None:
+            raise InputError(
+                f"Windows: the network of a window is a RandomFeatures, or an MLP without "
+                f"embedding and adaptive slopes; got {type(inner).__name__}."
+            )
         OwnModel.__init__(
             self,
             inputs,
@@ -205,15 +209,6 @@ class WindowedModel(PropagatedModel):
             "dtype": self.dtype_policy.name,
             "name": self.name,
         }
-
-
-def _check_inner(inner: Any) -> None:
-    plain = isinstance(inner, MLP) and inner.embedding is None and inner.adaptive is None
-    if not plain:
-        raise InputError(
-            f"Windows: the network of a window is a RandomFeatures, or an MLP without embedding "
-            f"and adaptive slopes; got {type(inner).__name__}."
-        )
 
 
 def partition_of(

@@ -83,7 +83,12 @@ class Windows(ByName):
         given = tuple(self.parts) if several else (self.parts,)  # type: ignore[arg-type]
         checked = tuple(checked_integer(each, "Windows: parts", least=1) for each in given)
         object.__setattr__(self, "parts", checked if several else checked[0])
-        object.__setattr__(self, "overlap", _checked_overlap(self.overlap))
+        if not is_positive(self.overlap) or self.overlap > 0.5:
+            raise InputError(
+                f"Windows: overlap must be in (0, 0.5], the part of a side by which a window "
+                f"reaches into the next part; got {self.overlap!r}."
+            )
+        object.__setattr__(self, "overlap", float(self.overlap))
         for name in ("splits", "unused", "enriched"):
             numbers = (checked_integer(k, f"Windows: {name}", least=0) for k in getattr(self, name))
             object.__setattr__(self, name, tuple(numbers))
@@ -155,12 +160,3 @@ class Windows(ByName):
             box=box,
             dtype=dtype,
         )
-
-
-def _checked_overlap(overlap: Any) -> float:
-    if not is_positive(overlap) or overlap > 0.5:
-        raise InputError(
-            f"Windows: overlap must be in (0, 0.5], the part of a side by which a window reaches "
-            f"into the next part; got {overlap!r}."
-        )
-    return float(overlap)

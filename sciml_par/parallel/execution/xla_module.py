@@ -91,7 +91,11 @@ def module_text(
     names = [f"%x{i}" for i in range(len(sent))]
     parameters = [f"{name}: {each.text}" for name, each in zip(names, sent, strict=True)]
     results = ", ".join(each.text for each in received)
-    aliases = ", ".join(_alias(i) for i in range(in_place))
+    aliases = ", ".join(
+        f"#stablehlo.output_operand_alias<output_tuple_indices = [{i}], operand_index = {i}, "
+        f"operand_tuple_indices = []>"
+        for i in range(in_place)
+    )
     return f"""
     module @{target} {{
       func.func public @main({", ".join(platform + parameters)}) -> ({results}) {{
@@ -105,10 +109,3 @@ def module_text(
         return {", ".join(f"%y#{i}" for i in range(len(received)))} : {results}
       }}
     }}"""
-
-
-def _alias(i: int) -> str:
-    return (
-        f"#stablehlo.output_operand_alias<output_tuple_indices = [{i}], operand_index = {i}, "
-        f"operand_tuple_indices = []>"
-    )

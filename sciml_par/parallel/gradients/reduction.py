@@ -141,8 +141,8 @@ class GradientReduction:
     def _prepared(self, gradient: Gradient, source: Any) -> Gradient:
         """Return the gradient as a tensor of known shape, or as slices that can be gathered."""
         if isinstance(gradient, tf.IndexedSlices):
-            known = gradient.values.shape.is_fully_defined()
-            if not self.sparse_as_dense and (known or not _is_compiled()):
+            known = gradient.values.shape.is_fully_defined() or tf.executing_eagerly()
+            if not self.sparse_as_dense and (known or not in_compiled_function()):
                 return gradient
         dense = tf.convert_to_tensor(gradient)
         return dense if dense.shape.is_fully_defined() else tf.ensure_shape(dense, source.shape)
@@ -219,7 +219,3 @@ def _name(number: int, missing: list[int]) -> str:
         return f"{name}, None for {', '.join(map(str, missing))} of 0..{number - 1}"
     shown = ", ".join(map(str, missing[:_NUMBERS_SHOWN]))
     return f"{name}, None for {len(missing)}: {shown}, … ({shape_digest(missing)})"
-
-
-def _is_compiled() -> bool:
-    return not tf.executing_eagerly() and in_compiled_function()

@@ -209,15 +209,13 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
         refuse_local_layers_of(variables)
         # A tf.function that creates a variable on its thread would be traced twice.
         with ThreadPoolExecutor(1) as other_thread:
-            counters[key] = other_thread.submit(_zero).result()
+            # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
+            counters[key] = other_thread.submit(
+                tf.Variable, 0, dtype=tf.int64, trainable=False, name="sciml_par_reductions"
+            ).result()
         for each in variables:  # another variable may get the identity of one that is gone
             weakref.finalize(each, counters.pop, key, None).atexit = False
     return counters[key]
-
-
-def _zero() -> Any:
-    # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
-    return tf.Variable(0, dtype=tf.int64, trainable=False, name="sciml_par_reductions")
 
 
 class _Judge:

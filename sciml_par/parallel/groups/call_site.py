@@ -40,8 +40,11 @@ class PreparedCall:
         self._returns_early = transport.returns_early
         self._progress = communicator.progress
         self._bytes = request.count * request.element.size
+        # MPI would abort if long ones differed in length, and a comparison takes a small share.
+        same_everywhere = isinstance(request, Allreduce | Reducescatter)
+        is_long = same_everywhere and self._bytes > _LONG_BYTES
         self._is_compared_always = self.shared is None and (
-            not request.is_meeting or (_is_long(request) and not transport.returns_early)
+            not request.is_meeting or (is_long and not transport.returns_early)
         )
         self._announcement = Announcement(Kind.TRANSFER, self.signature, request)
         self._ledger = communicator.progress.ledger
@@ -84,7 +87,11 @@ class PreparedCall:
             raise self._difference() from None
         except RuntimeError as error:
             if type(error).__module__.startswith("mpi4py"):
-                raise self._explained(error) from error
+                raise TransferError(
+                    f"MPI could not carry {self.signature} of «{self._communicator.name}»: "
+                    f"{error}. Run with SCIML_PAR_CHECK=always, which compares what the ranks ask "
+                    f"for at every call."
+                ) from error
             raise
         finally:
             progress.end()
@@ -100,13 +107,6 @@ class PreparedCall:
         return TransferError(
             f"The ranks of «{self._communicator.name}» asked for {self.signature} with different "
             f"numbers of elements."
-        )
-
-    def _explained(self, error: RuntimeError) -> TransferError:
-        """Return the error of a transfer that MPI could not carry out."""
-        return TransferError(
-            f"MPI could not carry {self.signature} of «{self._communicator.name}»: {error}. Run "
-            f"with SCIML_PAR_CHECK=always, which compares what the ranks ask for at every call."
         )
 
     def _agree(self, always: bool) -> bool:
@@ -127,12 +127,6 @@ class PreparedCall:
             if self.shared is not None:
                 self.shared.agreed_in(self._agreed_in)
         return new
-
-
-def _is_long(request: Request) -> bool:
-    """Return whether MPI would abort if lengths differ, and a comparison takes a small share."""
-    same_everywhere = isinstance(request, Allreduce | Reducescatter)
-    return same_everywhere and request.count * request.element.size > _LONG_BYTES
 
 
 class CallSite:

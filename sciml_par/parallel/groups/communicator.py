@@ -89,7 +89,8 @@ class Communicator:
         self.nccl_transport: NCCLTransport | None = None
         self.gpu: Gpu | None = None
         self._world = world or self
-        self.world_ranks = _translate(self.mpi, self._world.mpi)
+        of_world = self._world.mpi.Get_group()
+        self.world_ranks = list(self.mpi.Get_group().Translate_ranks(None, of_world))
         self.native: NativeJob = (
             world.native if world else settle_native(self.mpi, self.control, os.environ)
         )
@@ -436,8 +437,3 @@ def _unpickled(
     texts = [each for each in given.values() if isinstance(each, bytes)]
     parts = arrays or [()] * len(texts)
     return [pickle.loads(text, buffers=part) for text, part in zip(texts, parts, strict=True)]
-
-
-def _translate(part: MPI.Comm, whole: MPI.Comm) -> list[int]:
-    """Return the numbers that the ranks of `part` have in `whole`."""
-    return list(part.Get_group().Translate_ranks(None, whole.Get_group()))

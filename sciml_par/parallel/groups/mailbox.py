@@ -262,15 +262,12 @@ class Mailbox:
             time.sleep(pause)
             pause = min(1.2 * pause + 1e-5, _LONGEST_PAUSE)
             self.poll()
-            self._repeat_last_word()
+            # Ranks that wait, and have asked this one, hear again that it has left.
+            asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_missed())}
+            if asking and self._last_word is not None:
+                self.send(replace(self._last_word, again=True), to=asking)
             self._unsent = [request for request in self._unsent if not request.Test()]
         self._silent = True
-
-    def _repeat_last_word(self) -> None:
-        """Repeat to ranks that wait, and have asked this one, that it has left."""
-        asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_missed())}
-        if asking and self._last_word is not None:
-            self.send(replace(self._last_word, again=True), to=asking)
 
     def silence(self) -> None:
         """Stop sending and receiving: for a child process, which is a copy of the rank."""

@@ -125,7 +125,13 @@ class Watchdog:
             del self._stalls[group]
 
     def _look_at(self, communicator: Communicator) -> None:
-        self._end_on_gpu_error(communicator)
+        error = communicator.nccl_transport and communicator.nccl_transport.error()
+        if error:
+            self._end_job(
+                f"Rank {communicator.rank} of «{communicator.name}»: NCCL reports {error}. Another "
+                f"rank may have died, or the network between the GPUs failed. NCCL_DEBUG=INFO lets "
+                f"NCCL say more."
+            )
         group, now = communicator.identity, self._clock()
         stall = self._stalls.get(group)
         current = communicator.in_progress()
@@ -149,15 +155,6 @@ class Watchdog:
             time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
             self._end_job(difference)
 
-    def _end_on_gpu_error(self, communicator: Communicator) -> None:
-        error = communicator.nccl_transport and communicator.nccl_transport.error()
-        if error:
-            self._end_job(
-                f"Rank {communicator.rank} of «{communicator.name}»: NCCL reports {error}. Another "
-                f"rank may have died, or the network between the GPUs failed. NCCL_DEBUG=INFO lets "
-                f"NCCL say more."
-            )
-
     def _on_stall(
         self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
     ) -> None:
@@ -175,7 +172,11 @@ class Watchdog:
         soon = seconds <= self._patience.announce_after + 2 * self._patience.interval
         gone = [] if soon else self._gone(communicator, mine)
         if gone and self._has_asked_about("absence", communicator, mine, stall, now):
-            message = self._absence_message(communicator, mine, gone)
+            message = (
+                f"{rank_list(gone).capitalize()} ended the program while rank "
+                f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
+                f"collectives: look for a return, an exit or a loop that ends early on some ranks."
+            )
             self._end_in_turn(communicator, present, stall, message)
         long = seconds > self._patience.end_after
         if long and self._has_asked_about("limit", communicator, mine, stall, now):
@@ -255,13 +256,6 @@ class Watchdog:
                 or not ends_alike(communicator, left[world_rank])
             )
         ]
-
-    def _absence_message(self, communicator: Communicator, mine: Waiting, gone: list[int]) -> str:
-        return (
-            f"{rank_list(gone).capitalize()} ended the program while rank "
-            f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
-            f"collectives: look for a return, an exit or a loop that ends early on some ranks."
-        )
 
     def _stall_message(
         self, communicator: Communicator, mine: Waiting, present: dict[int, str], seconds: float

@@ -30,8 +30,12 @@ class ScalingAndCompression:
             if type(factor) is not float and not isinstance(factor, Real):  # the first is fast
                 raise InputError(f"{where}: expected {name}_factor to be a number; got {factor!r}.")
         self._idle = prescale_factor == postscale_factor == 1.0 and compression is None
-        if compression is not None:
-            _check_compression(compression, where)
+        methods = (getattr(compression, name, None) for name in ("compress", "decompress"))
+        if compression is not None and not all(map(callable, methods)):
+            raise InputError(
+                f"{where}: expected compression to be None, Compression.fp16, Compression.bf16 or "
+                f"a custom Compressor; got {compression!r}."
+            )
 
     def before(self, x: Tensor) -> tuple[Tensor, Any]:
         """Return the tensor to reduce for `x`, and the context for `after`."""
@@ -80,15 +84,6 @@ def scaled(x: Tensor, factor: float, where: str) -> Tensor:
     if dtype.is_integer:
         wide = tf.float64
     return tf.cast(tf.cast(x, wide) * tf.constant(factor, wide), dtype)
-
-
-def _check_compression(compression: Any, where: str) -> None:
-    methods = (getattr(compression, name, None) for name in ("compress", "decompress"))
-    if not all(map(callable, methods)):
-        raise InputError(
-            f"{where}: expected compression to be None, Compression.fp16, Compression.bf16 or a "
-            f"custom Compressor; got {compression!r}."
-        )
 
 
 class Compressor:

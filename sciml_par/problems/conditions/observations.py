@@ -144,14 +144,11 @@ class Observations(Condition):
                 f"values; give it as a number or an array [n], noise=σ."
             )
         if holdout is not None:
-            self._hold_out(_rows_of(holdout, len(self.x), coupled=self.coupled))
-
-    def _hold_out(self, rows: npt.NDArray[np.bool_]) -> None:
-        """Move these rows to a condition that is not trained."""
-        self.held_out = copy.copy(self)
-        for part, chosen in ((self.held_out, rows), (self, ~rows)):
-            part.x, part.u = part.x[chosen], part.u[chosen]
-            part.noise = None if part.noise is None else part.noise[chosen]
+            rows = _rows_of(holdout, len(self.x), coupled=self.coupled)
+            self.held_out = copy.copy(self)
+            for part, chosen in ((self.held_out, rows), (self, ~rows)):
+                part.x, part.u = part.x[chosen], part.u[chosen]
+                part.noise = None if part.noise is None else part.noise[chosen]
 
     @classmethod
     def from_file(

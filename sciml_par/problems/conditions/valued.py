@@ -171,19 +171,15 @@ def is_data(value: Any) -> bool:
     """
     if not callable(value):
         return value is not None
-    if isinstance(value, partial) and any(map(_is_unknown, value.keywords.values())):
-        return False
+    keywords = value.keywords.values() if isinstance(value, partial) else ()
+    if any(isinstance(given, Field) or tf.is_tensor(given) for given in keywords):
+        return False  # it takes the value of an unknown
     try:
         _, *others = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):  # of functions that are not written in Python
         return True
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return not any(p.default is p.empty and p.kind in named for p in others)
-
-
-def _is_unknown(given: Any) -> bool:
-    """Return whether it is the value of an unknown: a tensor or a field."""
-    return isinstance(given, Field) or tf.is_tensor(given)
 
 
 def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:

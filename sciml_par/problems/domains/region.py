@@ -139,23 +139,17 @@ class Region(ABC):
             total *= wanted / len(found) if len(found) else 2.0
             if total > _MOST_LATTICE * max(1, wanted):
                 break
-        return best if len(best) else self._by_sequence(wanted)
+        if len(best):
+            return best
+        # The region is too thin for a lattice.
+        share, rng = self.volume / self._candidates, np.random.default_rng(0)
+        k = self._coordinates
+        return exactly(self._place, wanted, coordinates=k, share=share, method="halton", rng=rng)[0]
 
     def _kept_lattice(self, counts: Sequence[int], ends: bool) -> FloatArray:
         x = lattice(self.lower, self.upper, counts, ends=ends)
         # Those on the boundary count as inside, within rounding in double precision.
         return x[self._within(x, 1e-5 * self._rounding)]
-
-    def _by_sequence(self, n: int) -> FloatArray:
-        """Return points of a region that is too thin for a lattice."""
-        return exactly(
-            self._place,
-            n,
-            coordinates=self._coordinates,
-            share=self.volume / self._candidates,
-            method="halton",
-            rng=np.random.default_rng(0),
-        )[0]
 
     def _estimated_volume(self) -> tuple[float, float]:
         """Return the volume by quasi-random points, and its standard error; see `kept_share`."""

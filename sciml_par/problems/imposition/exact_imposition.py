@@ -247,7 +247,18 @@ def _check(component: ImposedComponent, domain: Box) -> None:
     """Check that g has all values, which it has not where they differ on a shared edge."""
     functions = [v for f in component.given for v in (f.value, f.slope) if callable(v)]
     for function in functions:
-        _check_differentiable(function, domain.dimension)
+        try:
+            spec = tf.TensorSpec([None, domain.dimension], tf.float64)
+            traced = tf.function(function, autograph=False).get_concrete_function(spec)
+            if not tf.is_tensor(tf.nest.flatten(traced.structured_outputs)[0]):
+                raise TypeError
+        except Exception as error:
+            raise InputError(
+                f"impose: a value must be a function x: [n, d] -> [n, c] in TensorFlow operations, "
+                f"as u is differentiated: write tf.sin, not np.sin. It was called with a tensor, "
+                f"and said {type(error).__name__}: "
+                f"{str(error).splitlines()[0] if str(error) else ''}"
+            ) from error
     grid = tf.constant(domain.grid([4 if domain.dimension <= 4 else 2] * domain.dimension))
     for face in component.given:
         x = face.moved(grid)
@@ -267,17 +278,3 @@ def _check(component: ImposedComponent, domain: Box) -> None:
                     f"from those of another face; all cannot hold exactly. Leave one of them a "
                     f"condition of the problem"
                 )
-
-
-def _check_differentiable(function: Callable[[Tensor], Tensor], d: int) -> None:
-    try:
-        spec = tf.TensorSpec([None, d], tf.float64)
-        traced = tf.function(function, autograph=False).get_concrete_function(spec)
-        if not tf.is_tensor(tf.nest.flatten(traced.structured_outputs)[0]):
-            raise TypeError
-    except Exception as error:
-        raise InputError(
-            f"impose: a value must be a function x: [n, d] -> [n, c] in TensorFlow operations, as "
-            f"u is differentiated: write tf.sin, not np.sin. It was called with a tensor, and said "
-            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        ) from error

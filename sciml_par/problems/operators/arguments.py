@@ -103,3 +103,11 @@ def unit(d: int, axes: Sequence[int]) -> npt.NDArray[np.float64]:
     matrix = np.zeros((d, d))
     matrix[list(axes), list(axes)] = 1.0
     return matrix
+
+
+def pair_coefficients(d: int, i: int, j: int) -> npt.NDArray[np.float64]:
+    """Return symmetric coefficients of ∂²/∂x_i∂x_j: [d, d]."""
+    matrix = np.zeros((d, d))
+    matrix[i, j] += 0.5
+    matrix[j, i] += 0.5
+    return matrix

@@ -20,6 +20,7 @@ from sciml_par.problems.operators.arguments import (
     axes_of_sum,
     field_and_points,
     jet,
+    pair_coefficients,
 )
 
 Tensor = Any
@@ -153,7 +154,7 @@ class Elastic(ByName):
         field, x, axes = _given(w, x, over, "Elastic.force(w, x)")
         k, d = len(axes), int(x.shape[1])
         places = [(i, j) for i in range(k) for j in range(i, k)]
-        second = jet(field, x, *(_pair(d, axes[i], axes[j]) for i, j in places))[2]
+        second = jet(field, x, *(pair_coefficients(d, axes[i], axes[j]) for i, j in places))[2]
         _check_count(second.shape[1], axes, "force")
         of = {pair: second[:, :, q] for q, pair in enumerate(places)}  # [n, k] each
         laplacians = tf.add_n([of[i, i] for i in range(k)])
@@ -184,14 +185,6 @@ def _check_count(components: int, axes: Sequence[int], name: str) -> None:
             f"but w has {components} components in {len(axes)} dimensions; choose with "
             f'w["u", "v"] and over=("x", "y"), or over="space" for all except t'
         )
-
-
-def _pair(d: int, i: int, j: int) -> Any:
-    """Return the coefficients [d, d] of ∂²/∂x_i∂x_j."""
-    matrix = np.zeros((d, d))
-    matrix[i, j] += 0.5
-    matrix[j, i] += 0.5
-    return matrix
 
 
 def _check(name: str, value: Any, expected: str, holds: Any) -> None:

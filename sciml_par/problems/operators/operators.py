@@ -44,7 +44,6 @@ from collections.abc import Callable
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par import _tape
 from sciml_par._checks import checked_integer, checked_number
@@ -62,6 +61,7 @@ from sciml_par.problems.operators.arguments import (
     axis_numbers,
     field_and_points,
     jet,
+    pair_coefficients,
     unit,
 )
 
@@ -258,7 +258,7 @@ def hessian(
     field, x = field_and_points(u, x, "hessian(u, x)", component)
     axes, d = axes_of(field, x, over, "hessian(u, x, over=)"), x.shape[1]
     pairs = [(i, j) for k, i in enumerate(axes) for j in axes[k:]]
-    entries = jet(field, x, *(_mixed(d, i, j) for i, j in pairs))[2]
+    entries = jet(field, x, *(pair_coefficients(d, i, j) for i, j in pairs))[2]
     place = {frozenset(pair): k for k, pair in enumerate(pairs)}
     rows = [
         tf.stack([entries[:, :, place[frozenset((i, j))]] for j in axes], axis=-1) for i in axes
@@ -324,7 +324,7 @@ def _derivative(field: Field, x: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:
     if len(axes) == 1:
         return jet(field, x)[1][:, :, axes[0]]
     if len(axes) == 2:
-        return jet(field, x, _mixed(d, axes[0], axes[1]))[2][:, :, 0]
+        return jet(field, x, pair_coefficients(d, axes[0], axes[1]))[2][:, :, 0]
     if len(axes) <= HIGHEST:
         return _higher(field, x, operator_of({axes: 1.0}))
     _, slopes = _tape.value_and_jacobian(lambda z: _derivative(field, z, axes[:-1]), x)
@@ -342,11 +342,3 @@ def _slopes(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tf.Tens
 def _higher(field: Field, x: tf.Tensor, operator: Operator) -> tf.Tensor:
     d = x.shape[1]
     return field.jet(x, np.empty((0, d, d)), (operator,))[3][:, :, 0]
-
-
-def _mixed(d: int, i: int, j: int) -> npt.NDArray[np.float64]:
-    """Return symmetric coefficients of ∂²/∂x_i∂x_j: [d, d]."""
-    matrix = np.zeros((d, d))
-    matrix[i, j] += 0.5
-    matrix[j, i] += 0.5
-    return matrix

@@ -218,7 +218,7 @@ class BoundFunction:
     def beside(self, u: Any) -> Field:
         """Return the function as a field of x."""
         solution = u if isinstance(u, Field) else Field(u)
-        network = Field(_nothing) if self.network is None else self.network
+        network = self.network or Field(lambda z: tf.zeros_like(z[:, :1]))
         return self.placed.field(network, solution, scaled=self.scaled)
 
 
@@ -267,10 +267,6 @@ def _depends_on_a_vector(x: Tensor) -> bool:
             seen.add(op)
             left += [each.op for each in op.inputs]
     return False
-
-
-def _nothing(z: Tensor) -> Tensor:
-    return tf.zeros_like(z[:, :1])
 
 
 def _column(values: Tensor, component: Any) -> Tensor:

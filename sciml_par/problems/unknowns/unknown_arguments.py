@@ -82,7 +82,12 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     names = tuple(unknowns)
     held = _functions_of(part)
     for attribute in part.known_functions:
-        _refuse_in_data(held.pop(attribute, None), names, attribute, name)
+        known = held.pop(attribute, None)
+        for unknown in _named(_parameters(known), names) if callable(known) else ():
+            raise InputError(
+                f"Problem: {attribute} of term {name!r} takes the unknown {unknown!r}, but it is "
+                f"computed once, before the training; use the unknown in the residual itself."
+            )
     of_functions = []
     for attribute, function in held.items():
         _check_given(function, names, name, positional=_positional(part, attribute))
@@ -197,21 +202,10 @@ def _check_given(function: Any, names: Names, term: str, *, positional: int | No
             by_place = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         if by_place or name in names or parameter.default is not inspect.Parameter.empty:
             continue
+        known = f" (these are {', '.join(map(repr, names))})" if names else ""
         raise InputError(
             f"Problem: the residual of term {term!r} takes the argument {name!r}, which is not "
-            f"an unknown of the problem{_these(names)}. Add it, as "
+            f"an unknown of the problem{known}. Add it, as "
             f"unknowns={{{name!r}: Unknown(1.0)}}, or give the argument a default; a known right "
             f"side is Residual(..., data=...)."
-        )
-
-
-def _these(names: Names) -> str:
-    return f" (these are {', '.join(map(repr, names))})" if names else ""
-
-
-def _refuse_in_data(function: Any, names: Names, attribute: str, term: str) -> None:
-    for name in _named(_parameters(function), names) if callable(function) else ():
-        raise InputError(
-            f"Problem: {attribute} of term {term!r} takes the unknown {name!r}, but it is computed "
-            f"once, before the training; use the unknown in the residual itself."
         )

@@ -86,8 +86,15 @@ class Unknown(ByName):
         object.__setattr__(self, "start", start)
         for name in ("lower", "upper", "scale", "true"):
             given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, _of_shape(_array(given, name), start.shape, name))
+            if given is None:
+                continue
+            array = _array(given, name)
+            if array.shape not in ((), start.shape):
+                raise InputError(
+                    f"Unknown: {name} must be a number or of the shape {list(start.shape)} of the "
+                    f"start, got the shape {list(array.shape)}."
+                )
+            object.__setattr__(self, name, np.broadcast_to(array, start.shape))
         lower, upper = self._bounds
         if not np.all((lower < start) & (start < upper)):
             raise InputError(
@@ -261,15 +268,6 @@ def _array(value: Any, what: str) -> FloatArray:
         )
     array.flags.writeable = False
     return array
-
-
-def _of_shape(array: FloatArray, shape: tuple[int, ...], what: str) -> FloatArray:
-    if array.shape not in ((), shape):
-        raise InputError(
-            f"Unknown: {what} must be a number or of the shape {list(shape)} of the start, got the "
-            f"shape {list(array.shape)}."
-        )
-    return np.broadcast_to(array, shape)
 
 
 def _text(value: Any) -> str:

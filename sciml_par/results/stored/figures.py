@@ -163,7 +163,9 @@ def _write_histories(
     if sought:
         save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
     if len(members) == 1 and members[0].term_weights.size:
-        save_figure(plot_weights(_weight_curves(members[0]), title=title), folder, "weights")
+        columns = zip(members[0].terms, members[0].term_weights.T, strict=True)
+        curves = [LossCurve(name, members[0].loss_steps, values) for name, values in columns]
+        save_figure(plot_weights(curves, title=title), folder, "weights")
 
 
 def _write_functions(
@@ -219,12 +221,6 @@ def _unknown_curves(member: Member, label: str) -> list[UnknownCurve]:
         UnknownCurve(name, label, member.loss_steps, history, true)
         for name, history, true in (numbers if values.size else ())
     ]
-
-
-def _weight_curves(member: Member) -> list[LossCurve]:
-    """Return what a strategy has multiplied the terms by."""
-    columns = zip(member.terms, member.term_weights.T, strict=True)
-    return [LossCurve(name, member.loss_steps, values) for name, values in columns]
 
 
 def drawn_prediction(member: Member, label: str, *, sound: bool) -> Prediction:

@@ -27,7 +27,12 @@ def claim_folder(directory: Path, *, overwrite: bool) -> Path:
             f"{directory} holds the results of another run, which stay as they are. Name another "
             f"folder, or ask for overwriting."
         )
-    _make_and_try(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except (OSError, ValueError) as error:  # a character that no file's name may have
+        raise _cannot_write(directory, error) from None
     return directory
 
 
@@ -45,15 +50,6 @@ def claim_numbered_folder(directory: Path) -> Path:
     except OSError as error:
         raise _cannot_write(directory, error) from None
     raise AssertionError("count() does not end")
-
-
-def _make_and_try(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except (OSError, ValueError) as error:  # a character that no file's name may have
-        raise _cannot_write(directory, error) from None
 
 
 def _cannot_write(directory: Path, error: Exception) -> OutputError:

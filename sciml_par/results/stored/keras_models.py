@@ -90,8 +90,10 @@ def save_model(model: Any, weights: Array, path: Path) -> None:
         assign(model, before)
 
 
-def _register_networks() -> None:
-    """Import the Keras classes of this package, each of which registers itself."""
+def load_model(path: Path) -> Any:
+    """Return a model that Keras has saved."""
+    keras: Any = import_module("keras")
+    # Each of these classes registers itself with Keras.
     from sciml_par.networks import (  # noqa: F401
         MLP,
         Corrected,
@@ -103,11 +105,6 @@ def _register_networks() -> None:
     )
     from sciml_par.networks.keras.in_slabs import InSlabs  # noqa: F401
 
-
-def load_model(path: Path) -> Any:
-    """Return a model that Keras has saved."""
-    keras: Any = import_module("keras")
-    _register_networks()
     try:
         return keras.models.load_model(path, compile=False)
     except Exception as error:  # Keras and the user's own class raise all kinds

@@ -73,7 +73,7 @@ class Ensemble(ByName):
                 f"Ensemble: expected problems to be a list of Problem, one a member, or a function "
                 f"of the member's number; got {self.problems!r}."
             )
-        _check_each("seeds", self.seeds, _is_seed, "integers ≥ 0")
+        _check_each("seeds", self.seeds, lambda n: is_integer(n) and int(n) >= 0, "integers ≥ 0")
         _check_each("learning_rates", self.learning_rates, is_positive, "numbers > 0")
         if not isinstance(self.bootstrap, bool):
             raise InputError(f"Ensemble: expected bootstrap to be a bool; got {self.bootstrap!r}.")
@@ -128,7 +128,13 @@ def divide(ensemble: Ensemble | None, *, rank: int, size: int) -> Division:
             f"Ensemble: {members} members on {groups} groups of {together} ranks leave groups "
             f"without work. Ask for more members, or for ranks_per_member={size // members}."
         )
-    _check_lengths(ensemble, members)
+    for name in ("problems", "seeds", "learning_rates"):
+        value = getattr(ensemble, name)
+        if value is not None and not callable(value) and len(value) != members:
+            raise InputError(
+                f"Ensemble: expected one of {name} for each of the {members} members; got "
+                f"{len(value)}."
+            )
     group = rank // together
     numbers = np.array_split(np.arange(members), groups)[group]
     return Division(group, groups, tuple(map(int, numbers)), members)
@@ -162,16 +168,6 @@ def _ranks_per_member(ensemble: Ensemble, size: int) -> int:
     return asked
 
 
-def _check_lengths(ensemble: Ensemble, members: int) -> None:
-    for name in ("problems", "seeds", "learning_rates"):
-        value = getattr(ensemble, name)
-        if value is not None and not callable(value) and len(value) != members:
-            raise InputError(
-                f"Ensemble: expected one of {name} for each of the {members} members; got "
-                f"{len(value)}."
-            )
-
-
 def _check_each(name: str, values: Any, good: Callable[[Any], bool], expected: str) -> None:
     if values is None:
         return
@@ -180,7 +176,3 @@ def _check_each(name: str, values: Any, good: Callable[[Any], bool], expected: s
             f"Ensemble: expected {name} to be a sequence of {expected}, one a member; got "
             f"{values!r}."
         )
-
-
-def _is_seed(value: Any) -> bool:
-    return is_integer(value) and int(value) >= 0

@@ -33,13 +33,13 @@ def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatAr
     courses = []
     for i, course in enumerate(meeting.courses):
         leaves = tf.nest.flatten(course.state)
+        members, terms_of_loss = course.terms.shape
+        none = np.empty((0, members, terms_of_loss + course.stack.layout.size_of_unknowns))
         arrays |= {f"course-{i}/state-{k}": leaf.numpy() for k, leaf in enumerate(leaves)}
         arrays |= {
             f"course-{i}/behind": course.position.behind,
             f"course-{i}/steps": np.concatenate([np.empty(0, np.int64), *course.steps]),
-            f"course-{i}/records": np.concatenate(
-                [np.empty((0, *_shape_of_records(course))), *course.records]
-            ),
+            f"course-{i}/records": np.concatenate([none, *course.records]),
             f"course-{i}/terms": course.terms,
         }
         if i in terms:
@@ -70,11 +70,6 @@ def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatAr
         "courses": courses,
     }
     return Content(texts, arrays)
-
-
-def _shape_of_records(course: Course) -> tuple[int, int]:
-    members, terms = course.terms.shape
-    return members, terms + course.stack.layout.size_of_unknowns
 
 
 def check_identity(content: Content, identity: Identity, path: Path) -> None:

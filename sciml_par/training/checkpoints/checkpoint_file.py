@@ -97,7 +97,12 @@ def write(content: Content, path: Path) -> None:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
-    _flush_folder(path.parent)
+    with contextlib.suppress(OSError):  # some file systems have no way to make the new name last
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def read(path: Path) -> Content:
@@ -115,16 +120,6 @@ def remove_drafts(folder: Path, name: str) -> None:
     for draft in folder.glob(f".{name}*.part"):
         with contextlib.suppress(OSError):
             draft.unlink()
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the new name last; some file systems have no way to."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _digest(archive: bytes, version: int) -> str:

@@ -99,7 +99,10 @@ def solve_side_by_side(
     like, start : a solution, or u at x: [n, d] -> [n, m], to begin with.
     """
     everyone, points, count = world.communicator, candidates.points, len(candidates.kinds)
-    undivided = not _rows_are_divided(candidates, problem.outputs, everyone.size)
+    # A candidate alone on its rank has the digits that it has on one rank. The ranks share its rows
+    # where there are fewer than ranks and QR factors (5 q³ operations) take longer than a trace.
+    q = candidates.features * problem.outputs
+    undivided = everyone.size == 1 or count >= everyone.size or 5.0 * q**3 <= _MOST_OPERATIONS
     arguments = Arguments(
         problem=problem,
         network=candidates,
@@ -135,14 +138,6 @@ def solve_side_by_side(
         for (stack, setup, method), end in zip(members, ends, strict=True)
     ]
     return sorted(found, key=lambda solved: solved.number)
-
-
-def _rows_are_divided(candidates: Candidates, outputs: int, ranks: int) -> bool:
-    """Return whether the ranks share the points of each candidate, instead of the candidates."""
-    # A candidate alone on its rank has the digits that it has on one rank. Its rows are divided
-    # where there are fewer than ranks and QR factors (5 q³ operations) take longer than a trace.
-    q = candidates.features * outputs
-    return ranks > 1 and len(candidates.kinds) < ranks and 5.0 * q**3 > _MOST_OPERATIONS
 
 
 class _End(NamedTuple):

@@ -114,9 +114,16 @@ def trace_terms(
         for t, count in enumerate(some):
             if count not in (0, own[t]):
                 at(t, count)
-    except Exception as error:
-        counts = zip(map(min, own, some), totals, strict=True)
-        _refuse_if_bound_to_all(problem, list(counts), at, error)
+    except Exception as error:  # a residual may be computable at all its points alone
+        for t, (few, total) in enumerate(zip(map(min, own, some), totals, strict=True)):
+            if few != total and _if_it_can(at, t, few) is None and _if_it_can(at, t, total):
+                raise InputError(
+                    f"train: the residual {problem.terms[t].name!r} can be computed at all {total} "
+                    f"points together only, as with an array of as many rows, but a step on this "
+                    f"rank has {few} of them. Give what is known at each point as Residual(..., "
+                    f"data=...), and an integral over the points as an IntegralCondition; or train "
+                    f"without batches on one rank, or an ensemble with ranks_per_member=1."
+                ) from error
         raise
     whole = [
         each if own[t] == totals[t] else _if_it_can(at, t, totals[t]) for t, each in enumerate(here)
@@ -173,24 +180,6 @@ def _if_it_can(at: Callable[[int, int], Trace], t: int, count: int) -> Trace | N
         return at(t, count)
     except Exception:  # the residual holds arrays for this rank's points
         return None
-
-
-def _refuse_if_bound_to_all(
-    problem: Problem,
-    counts: Sequence[tuple[int, int]],
-    at: Callable[[int, int], Trace],
-    error: Exception,
-) -> None:
-    """Check that no residual can be computed at all its points alone, as with arrays for them."""
-    for t, (some, whole) in enumerate(counts):
-        if some != whole and _if_it_can(at, t, some) is None and _if_it_can(at, t, whole):
-            raise InputError(
-                f"train: the residual {problem.terms[t].name!r} can be computed at all {whole} "
-                f"points together only, as with an array of as many rows, but a step on this rank "
-                f"has {some} of them. Give what is known at each point as Residual(..., data=...), "
-                f"and an integral over the points as an IntegralCondition; or train without "
-                f"batches on one rank, or an ensemble with ranks_per_member=1."
-            ) from error
 
 
 def _noting(network: Network, asked: list[bool]) -> Network:

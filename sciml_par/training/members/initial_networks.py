@@ -60,8 +60,14 @@ def network_of_member(
     )
     if prefers and isinstance(made.model, MLP) and made.model is not network:
         open_to_it = takes(MLP if network is None else network, "initial_weights")
-        notes = _of_initial_weights(made.model, open_to_it, type(prefers[0]).__name__)
-        made = replace(made, notes=notes)
+        note = (
+            f"the network starts with Glorot's weights, but {type(prefers[0]).__name__} is faster "
+            f"if the units of the first layer have centres spread over the domain. Let the "
+            f"function that makes the network take the arguments initial_weights and box and pass "
+            f"them on to MLP, or write MLP(..., initial_weights='glorot') there."
+        )
+        glorot = not open_to_it and made.model.initial_weights is None
+        made = replace(made, notes=(note,) if glorot else ())
     return made.with_others(others)
 
 
@@ -72,15 +78,3 @@ def member_seed(seed: int, member: int) -> int:
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(member,))
     return int(sequence.generate_state(1, np.uint32)[0])
-
-
-def _of_initial_weights(model: Any, open_to_it: bool, optimizer: str) -> tuple[str, ...]:
-    """Return a note on a network that cannot have the centres that the optimizer prefers."""
-    if not open_to_it and model.initial_weights is None:
-        return (
-            f"the network starts with Glorot's weights, but {optimizer} is faster if the units of "
-            f"the first layer have centres spread over the domain. Let the function that makes the "
-            f"network take the arguments initial_weights and box and pass them on to MLP, or write "
-            f"MLP(..., initial_weights='glorot') there.",
-        )
-    return ()

@@ -84,8 +84,9 @@ class KerasOptimizer(Optimizer):
         attributes = {
             name: value
             for name, value in vars(optimizer).items()
-            if name == _EXCLUDED or _is_public(name, value)
-            if not _same(value, vars(copy).get(name))
+            if name == _EXCLUDED
+            or (name[:1] != "_" and name not in _NOT_COPIED and isinstance(value, _SIMPLE))
+            if type(value) is not type(vars(copy).get(name)) or value != vars(copy).get(name)
         }
         return cls(kind, config, attributes)
 
@@ -257,11 +258,3 @@ def _config_of(optimizer: Any) -> dict[str, Any]:
     else:
         config = optimizer.get_config()
     return {**config, **({"loss_scale_factor": None} if "loss_scale_factor" in config else {})}
-
-
-def _is_public(name: str, value: Any) -> bool:
-    return not name.startswith("_") and name not in _NOT_COPIED and isinstance(value, _SIMPLE)
-
-
-def _same(value: Any, other: Any) -> bool:
-    return type(value) is type(other) and bool(value == other)

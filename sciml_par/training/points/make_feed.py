@@ -11,7 +11,6 @@ import numpy as np
 
 from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
@@ -91,7 +90,18 @@ def _of_equations(
     residuals, domain = problem.residuals, problem.domain
     equations = problem.terms[: len(residuals)]
     if not equations:
-        _check_without_equations(problem, points, batch_sizes, points_per_rank)
+        for name, given in (
+            ("points_per_rank", points_per_rank is not None),
+            ("adapt", points.adapt is not None),
+            ("anchors", points.anchors is not None),
+            ("batch_size for interior points", INTERIOR in batch_sizes),
+        ):
+            if given:
+                raise InputError(
+                    f"train: {problem!r} has no equation, so {name} has no points. Leave it out; "
+                    f"for minibatches of data write batch_size={{'observations': 100}}, by the "
+                    f"name of the condition."
+                )
         return _Interior((), InteriorSet((), domain, points, place.seed).number)
     if points_per_rank is not None:
         check_per_rank(points_per_rank, points)
@@ -121,48 +131,25 @@ def _of_conditions(
     apart = replace(place, bootstrap=None)
     terms = problem.terms[len(problem.residuals) :]
     for i, (term, condition, each) in enumerate(zip(terms, problem.conditions, sets, strict=True)):
-        if condition.coupled:
-            _refuse_division(term.name, condition, batch_sizes, place)
+        if condition.coupled and term.name in batch_sizes:
+            raise InputError(
+                f"train: the points of the term {term.name!r} are correlated, so that every step "
+                f"uses all of them. Leave it out of batch_size."
+            )
+        observed = isinstance(condition, Observations)
+        if condition.coupled and observed and place.bootstrap is not None:
+            raise InputError(
+                f"train: bootstrap=True draws observations one by one, as if their errors were "
+                f"independent, but those of {term.name!r} have a covariance. Leave out bootstrap."
+            )
         yield make_part(
             each,
             [term],
-            place if isinstance(condition, Observations) else apart,
+            place if observed else apart,
             number=i + 1,
             batch_size=batch_sizes.get(term.name),
             resample_every=points.resample_every,
         )
-
-
-def _refuse_division(
-    name: str, condition: Condition, batch_sizes: Mapping[str, int], place: Place
-) -> None:
-    if name in batch_sizes:
-        raise InputError(
-            f"train: the points of the term {name!r} are correlated, so that every step uses all "
-            f"of them. Leave it out of batch_size."
-        )
-    if place.bootstrap is not None and isinstance(condition, Observations):
-        raise InputError(
-            f"train: bootstrap=True draws observations one by one, as if their errors were "
-            f"independent, but those of {name!r} have a covariance. Leave out bootstrap."
-        )
-
-
-def _check_without_equations(
-    problem: Problem, points: Points, batch_sizes: Mapping[str, int], per_rank: Any
-) -> None:
-    for name, given in (
-        ("points_per_rank", per_rank is not None),
-        ("adapt", points.adapt is not None),
-        ("anchors", points.anchors is not None),
-        ("batch_size for interior points", INTERIOR in batch_sizes),
-    ):
-        if given:
-            raise InputError(
-                f"train: {problem!r} has no equation, so {name} has no points. Leave it out; for "
-                f"minibatches of data write batch_size={{'observations': 100}}, by the name of the "
-                f"condition."
-            )
 
 
 def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:

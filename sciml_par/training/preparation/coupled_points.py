@@ -51,11 +51,21 @@ def remarks_on_coupled_points(
         residual = _Residual(here, theta, [tf.constant(a, theta.dtype) for a in given])
         try:
             if here.drew or _differ(residual.at(), residual.at()):
-                remarks.append(_of_random_numbers(term.name))
+                remarks.append(
+                    f"the residual {term.name!r} draws random numbers, new ones at every step and "
+                    f"on every rank: no training can be repeated exactly, and optimizers that "
+                    f"compare losses compare different ones. To draw them once, use NumPy and "
+                    f"Residual(..., data=...)."
+                )
             elif (ranks > 1 or batches) and residual.mixes_points():
                 raise InputError(_refusal(term.name, ranks))
             elif ranks > 1 and whole is not None and residual.counts_points(whole):
-                remarks.append(_of_counts(term.name, ranks))
+                remarks.append(
+                    f"the residual {term.name!r} depends on the number or the order of the points, "
+                    f"of which each of the {ranks} ranks that share the model has a part: the "
+                    f"result is not that of one rank. Make it a function of x alone, train on one "
+                    f"rank, or train an ensemble with ranks_per_member=1."
+                )
         except tf.errors.OpError:  # an assertion, which no compiled program has
             continue
     return remarks
@@ -132,23 +142,6 @@ def _refusal(name: str, ranks: int) -> str:
         f"train: the residual {name!r} at a point depends on other points, as by a mean over all "
         f"of them, but {seen} has only some of the points. Write an integral over the domain as "
         f"an IntegralCondition, or train {instead}."
-    )
-
-
-def _of_random_numbers(name: str) -> str:
-    return (
-        f"the residual {name!r} draws random numbers, new ones at every step and on every rank: "
-        f"no training can be repeated exactly, and optimizers that compare losses compare "
-        f"different ones. To draw them once, use NumPy and Residual(..., data=...)."
-    )
-
-
-def _of_counts(name: str, ranks: int) -> str:
-    return (
-        f"the residual {name!r} depends on the number or the order of the points, of which each of "
-        f"the {ranks} ranks that share the model has a part: the result is not that of one rank. "
-        f"Make it a function of x alone, train on one rank, or train an ensemble with "
-        f"ranks_per_member=1."
     )
 
 

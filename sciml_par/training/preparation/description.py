@@ -132,7 +132,9 @@ def _of_problem(problem: Problem, precision: str) -> Description:
         "problem": repr(problem.name),
         "domain": repr(problem.domain),
         "terms of the loss": ", ".join(term.name for term in problem.terms),
-        "exact solution": _of_exact(problem),
+        "exact solution": text_of(None)
+        if problem.exact is None
+        else of_array(problem.exact(problem.domain.sample(5, seed=0))),
         "ansatz": _of_ansatz(problem, precision),
         "input_scaling": text_of(problem.input_scaling),
         "names of the outputs": ", ".join(problem.output_names),
@@ -149,12 +151,6 @@ def _of_ansatz(problem: Problem, precision: str) -> str:
     digest = digest_of_ansatz(problem, precision)
     name = text_of(problem.ansatz)
     return name if digest is None else f"{name}, a graph with the digest {digest.text}"
-
-
-def _of_exact(problem: Problem) -> str:
-    if problem.exact is None:
-        return text_of(None)
-    return of_array(problem.exact(problem.domain.sample(5, seed=0)))
 
 
 def _of_terms(problem: Problem) -> Description:

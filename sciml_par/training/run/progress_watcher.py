@@ -42,12 +42,8 @@ class ProgressWatcher(Watcher):
             names = [term.name for term in meeting.course.stack.terms]
             terms = dict(zip(names, last.terms, strict=False)) if len(meeting.losses) == 1 else {}
             self._reporter.update(last.done, meeting.losses, terms, last.measures, meeting.unknowns)
-        self._tell_of_phase(meeting)
-
-    def _tell_of_phase(self, meeting: Meeting) -> None:
-        """Name the optimizer of a phase when the first course comes to it."""
         course, phase = meeting.course, meeting.course.position.phase
-        if phase > self._phase:
+        if phase > self._phase:  # the first course has come to it
             self._phase = phase
             name = type(course.phases[phase].optimizer).__name__
             of_all = f"phase {phase + 1} of {len(course.phases)}"

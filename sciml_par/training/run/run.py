@@ -116,15 +116,11 @@ def bring_together(state: State, step: int, group: Communicator) -> tuple[State,
     worst = float(np.max(distances))  # which a NaN passes through
     limit = float(np.sqrt(np.finfo(together.parameters.numpy().dtype).eps))
     if not worst <= limit:
-        raise TrainingError(_parted(distances, limit, step))
+        far = [rank for rank, distance in enumerate(distances) if not distance <= limit]
+        raise TrainingError(
+            f"the replicas of the model have parted: after step {step:,} the weights of "
+            f"{rank_list(far)} of {len(distances)} differ from those of rank 0 by {worst:.1e} of "
+            f"their size, and rounding explains {limit:.1e} at most. Use an optimizer that does "
+            f"not depend on the rank, and the same software on all ranks."
+        )
     return together, worst
-
-
-def _parted(distances: list[float], limit: float, step: int) -> str:
-    far = [rank for rank, distance in enumerate(distances) if not distance <= limit]
-    return (
-        f"the replicas of the model have parted: after step {step:,} the weights of "
-        f"{rank_list(far)} of {len(distances)} differ from those of rank 0 by "
-        f"{np.max(distances):.1e} of their size, and rounding explains {limit:.1e} at most. Use "
-        f"an optimizer that does not depend on the rank, and the same software on all ranks."
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from sciml_par._files import checked_path
@@ -45,7 +44,9 @@ class TensorBoard(Callback):
                 folder = self._folder
                 if progress.ensemble:
                     folder = folder / f"member-{number}"
-                self._write(course, j, first, self._writer(number, folder))
+                if number not in self._writers:
+                    self._writers[number] = tf.summary.create_file_writer(str(folder))
+                self._write(course, j, first, self._writers[number])
             self._written[course.stack.numbers] = len(course.steps)
 
     def on_train_end(self, progress: Progress) -> None:
@@ -53,11 +54,6 @@ class TensorBoard(Callback):
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
-
-    def _writer(self, number: int, folder: Path) -> Any:
-        if number not in self._writers:
-            self._writers[number] = tf.summary.create_file_writer(str(folder))
-        return self._writers[number]
 
     def _write(self, course: Course, j: int, first: int, writer: Any) -> None:
         end = course.last_step_of(j)

@@ -155,9 +155,11 @@ def _profile(
         moved = found.parameters + offsets[:, None] * reach * np.eye(q)[i]
         values = numbers_of(found.unknowns, moved)
         held += [(np.eye(q)[i] * _TIGHT / linear.deviations[i], each) for each in values]
-    base = problem.with_condition(
-        _Held(found.unknowns, problem.domain, *held[0]), weight=_weight_of_one(problem)
-    )
+    # λ, the weight of one row of data.
+    rows = statistical_terms(problem)
+    weight = max(term.weight / rows[term.name] for term in problem.terms if term.name in rows)
+    one = _Held(found.unknowns, problem.domain, *held[0])
+    base = problem.with_condition(one, weight=weight)
     trained = retraining.train([base.with_arrays(_PINNED, _arrays(base, *each)) for each in held])
     return _of_profiles(problem, trained, found, linear, offsets)
 
@@ -165,12 +167,6 @@ def _profile(
 def _arrays(base: Problem, factors: Array, values: Array) -> Arrays:
     place = base.terms[-1].points(1)[0]
     return place, factors[None], values[None]
-
-
-def _weight_of_one(problem: Problem) -> float:
-    """Return λ, the weight of one row of data."""
-    rows = statistical_terms(problem)
-    return max(term.weight / rows[term.name] for term in problem.terms if term.name in rows)
 
 
 def _of_profiles(

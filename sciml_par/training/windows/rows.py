@@ -149,7 +149,11 @@ class _Term:
             where = where_not_finite(r, rows.arrays[0])
             raise InputError(f"LeastSquares with Windows: the term {self._term.name!r} {where}.")
         if not bool(separate):
-            raise InputError(_coupled(self._term.name))
+            raise InputError(
+                f"LeastSquares with Windows: the term {self._term.name!r} couples points, as an "
+                f"integral does, so that its derivatives are not block-sparse. Take "
+                f"optimizer=LevenbergMarquardt(), or impose it at single points."
+            )
         return r.numpy(), [each.numpy() for each in slopes], by_unknowns.numpy()
 
     def _jets(self, theta: Array, requests: Sequence[Request]) -> list[Tensor]:
@@ -295,11 +299,3 @@ def _joined(parts: list[tuple[IntArray, Array]]) -> tuple[IntArray, Array]:
     if len(starts) == len(rows):
         return rows, values
     return rows[starts], np.add.reduceat(values, starts, axis=0)
-
-
-def _coupled(name: str) -> str:
-    return (
-        f"LeastSquares with Windows: the term {name!r} couples points, as an integral does, so "
-        f"that its derivatives are not block-sparse. Take optimizer=LevenbergMarquardt(), or "
-        f"impose it at single points."
-    )

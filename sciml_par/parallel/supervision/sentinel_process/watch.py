@@ -150,16 +150,12 @@ class Watch:
             return
         if not self._others.report(message):
             messages.write(f"{message}\n")
-        if hidden:
-            self._fail_launcher()
+        if hidden:  # the ranks' exit codes may not reach the launcher, which fails by this
+            ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
+            for starter in set(map(starter_of_wrapped, ranks)):
+                if starter is not None:
+                    RankProcess(starter).send_signal(signal.SIGTERM)
         self.end_ranks()
-
-    def _fail_launcher(self) -> None:
-        """Let the launcher fail, if the ranks' exit codes may not reach it."""
-        ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
-        for starter in set(map(starter_of_wrapped, ranks)):
-            if starter is not None:
-                RankProcess(starter).send_signal(signal.SIGTERM)
 
     def lose_host(self, message: str) -> None:
         """Print that a host is lost, and end the job without it."""
@@ -176,16 +172,13 @@ class Watch:
             return
         self._ended = True
         if without_a_host:
-            self._launchers = self._find_launchers()
+            ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
+            launchers = {each for pid in ranks for each in launchers_of(pid)}
+            self._launchers = [RankProcess(pid) for pid in launchers]
         self._hold_to(_GRACE_SECONDS)
         self._others.pass_on("end without a host" if without_a_host else "end")
         for peer in self._ranks:
             peer.tell("end")
-
-    def _find_launchers(self) -> list[RankProcess]:
-        """Return the launchers of the ranks that still run."""
-        ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
-        return [RankProcess(pid) for pid in {each for pid in ranks for each in launchers_of(pid)}]
 
     def take_as_told(self) -> None:
         """Note that a rank ends the job, so that further ends are not losses."""

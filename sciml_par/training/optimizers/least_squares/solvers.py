@@ -126,7 +126,13 @@ def choose_solver(
             usable = [WINDOWS] if _WORTH * banded < work else usable
     fitting = [name for name in usable if memory is None or needed(name) <= memory]
     if not fitting:
-        raise InputError(_too_large(usable[-1], p, rows, needed(usable[-1]), memory or 0))
+        last = usable[-1]
+        fewer = "" if last == MATRIX_FREE else f", or solver={MATRIX_FREE!r}, which forms no matrix"
+        raise InputError(
+            f"LevenbergMarquardt: solver={last!r} needs about {_size(needed(last))} of memory on "
+            f"each rank for {rows:,} residuals and {p:,} parameters, and {_size(memory or 0)} are "
+            f"free; use more ranks, fewer points{fewer}."
+        )
     taken = fitting[0]
     usual = solver != AUTO or taken in (NORMAL_EQUATIONS, KERNEL)
     if usual and needed(taken) < _WORTH_SAYING:
@@ -150,15 +156,6 @@ def _memory(solver: str, p: int, rows: int, ranks: int, band: WindowBand | None)
     size = rows * ranks if solver == KERNEL else p
     share = ranks if solver == BLOCK_CHOLESKY else 1
     return 8 * (2 * p * rows + 4 * size * size // share)
-
-
-def _too_large(solver: str, p: int, rows: int, needed: int, memory: int) -> str:
-    remedy = "" if solver == MATRIX_FREE else f", or solver={MATRIX_FREE!r}, which forms no matrix"
-    return (
-        f"LevenbergMarquardt: solver={solver!r} needs about {_size(needed)} of memory on each rank "
-        f"for {rows:,} residuals and {p:,} parameters, and {_size(memory)} are free; use more "
-        f"ranks, fewer points{remedy}."
-    )
 
 
 def _size(number: int) -> str:

@@ -134,7 +134,7 @@ class QuasiNewton(Optimizer):
         end = tf.where(moved[:, None], parameters + found.length[:, None] * direction, parameters)
         s, y = end - parameters, found.gradient - gradient
         eps = np.finfo(s.dtype.as_numpy_dtype).eps
-        good = moved & (_dot(s, y) > eps * tf.norm(s, axis=1) * tf.norm(y, axis=1))
+        good = moved & (dot(s, y) > eps * tf.norm(s, axis=1) * tf.norm(y, axis=1))
         pair = Pair(s, y, found.length, gradient, fresh, good)
         # On other points the next step may succeed.
         stuck = ~moved & fresh & at.same_points
@@ -215,7 +215,7 @@ class QuasiNewton(Optimizer):
         """Return the direction [M, p], the first length to try [M], and who goes along −∇L [M]."""
         direction = self.direction(state.memory, gradient, number)
         # By rounding, a direction may lead upwards or be no number at all.
-        fresh = tf.cast(state.fresh, tf.bool) | ~(_dot(direction, gradient) < 0)
+        fresh = tf.cast(state.fresh, tf.bool) | ~(dot(direction, gradient) < 0)
         direction = tf.where(fresh[:, None], -gradient, direction)
         # Nothing is known of the scale before the first pair: the step has length 1 in θ.
         norm = tf.norm(gradient, axis=1)
@@ -241,7 +241,7 @@ class QuasiNewton(Optimizer):
         check_count(name, "evaluations", self.evaluations)
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
+def dot(a: Tensor, b: Tensor) -> Tensor:
     """Return Σ a b of each member, [M]."""
     return tf.reduce_sum(a * b, axis=1)
 

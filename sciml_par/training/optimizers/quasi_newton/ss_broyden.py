@@ -11,7 +11,7 @@ from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.loss.parameter_layout import ParameterLayout
-from sciml_par.training.optimizers.quasi_newton.method import Pair, QuasiNewton
+from sciml_par.training.optimizers.quasi_newton.method import Pair, QuasiNewton, dot
 
 Tensor = Any
 
@@ -105,8 +105,8 @@ class SSBroyden(QuasiNewton):
         s, y, fresh, good = pair.step, pair.change, pair.fresh, pair.good
         before = tf.where(fresh[:, None, None], self.start(s), memory)
         z = tf.linalg.matvec(before, y)
-        ys, yz = _dot(y, s), _dot(y, z)
-        b, h = -pair.length * _dot(s, pair.gradient) / ys, yz / ys
+        ys, yz = dot(y, s), dot(y, z)
+        b, h = -pair.length * dot(s, pair.gradient) / ys, yz / ys
         phi, tau = self._scaling(b, h, fresh, s.shape[1])
         v = s / ys[:, None] - z / yz[:, None]
         after = before - _square(z) / yz[:, None, None]
@@ -135,11 +135,6 @@ class SSBroyden(QuasiNewton):
             positive, least * tf.minimum(sigma, inverse), tf.minimum(least * sigma, whole)
         )
         return (1 - theta) / whole, tf.where(fresh, h / whole, tau)
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Return Σ a b of each member, [M]."""
-    return tf.reduce_sum(a * b, axis=1)
 
 
 def _square(vector: Tensor) -> Tensor:
