@@ -165,10 +165,10 @@ def measured(system: System, tolerance: float, seconds: float) -> dict[str, floa
 
     def integrated(rtol: float) -> tuple[Any, float]:
         began = time.process_time()
-        method, atol = "Radau" if system.stiff else "DOP853", rtol * max(1.0, *map(abs, system.start))
+        method, size = "Radau" if system.stiff else "DOP853", max(1.0, *map(abs, system.start))
         rates = lambda t, y: np.array(system.rates(y, t, np))  # noqa: E731
         of = rates, (0, system.end), system.start, method, t
-        found = solve_ivp(*of, rtol=rtol, atol=1e-6 * atol).y.T
+        found = solve_ivp(*of, rtol=rtol, atol=1e-6 * rtol * size).y.T
         return found, time.process_time() - began
 
     def equation(u: Any, t: Any) -> Any:
