@@ -231,6 +231,35 @@ def test_a_branch_that_the_probe_has_not_seen_is_refused_when_it_is_taken() -> N
         equations.residuals(jets)
 
 
+def _by_numpy(u: Any, x: Any, f: Any) -> Any:
+    return laplacian(u, x) * u(x) - np.sin(x.numpy()[:, :1]) - f
+
+
+@pytest.mark.ranks(most=1, reason="local")
+@pytest.mark.parametrize("in_python", [False, True])
+def test_derivatives_that_are_asked_for_often_stay_the_same(in_python: bool) -> None:
+    """They become a graph, unless a residual computes with values."""
+    calls = []
+
+    def equation(u: Any, x: Any, f: Any) -> Any:
+        calls.append(tf.executing_eagerly())
+        return _by_numpy(u, x, f) if in_python else laplacian(u, x) * u(x) - tf.sin(x[:, :1]) - f
+
+    problem = Problem(SQUARE, Residual(equation, data=source), conditions=[Dirichlet(wave)])
+    points, rng = PointsOfTerms(problem, 0), np.random.default_rng(0)
+    found = []
+    for n in (20, 30):
+        equations = points.scattered(n, draw=0)
+        jets = zero_jets(equations)
+        for z in (z for of_term in jets for z in of_term):
+            z[...] = rng.normal(size=z.shape)
+        found.append([equations.linearized(jets)[0] for _ in range(20)])
+    for first, *_, last in found:
+        np.testing.assert_allclose(last.residuals, first.residuals, rtol=1e-12)
+        np.testing.assert_allclose(last.by_jets[0], first.by_jets[0], rtol=1e-12)
+    assert calls.count(True) > 40 if in_python else calls.count(True) < 20
+
+
 @pytest.mark.ranks(most=1, reason="local")
 def test_a_condition_on_a_small_part_has_points() -> None:
     """Few of the first points lie there, and none would leave the solution open."""

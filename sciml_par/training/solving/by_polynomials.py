@@ -85,6 +85,7 @@ _MARCHES, _RESOLVED, _TIGHTER = 3, 1e-4, 0.3
 """Marches at most, where the equation amplifies errors; the most that slabs may add, since what one
 does not resolve troubles the next; and the share of the target that a further march would need, if
 errors were proportional to it."""
+_EVER_SHORTER = "Slabs become ever shorter there: u may grow without bound, or have no derivative."
 _SMALL, _LATE = 1e-3, "further windows of polynomials would take longer than the time that is left"
 """An error, below which polynomials alone go on."""
 _TIMES_AS_LONG, _GROWS = 10.0, 1.5
@@ -287,6 +288,8 @@ class _Climb:
             marching.parts = everyone.broadcast_object(marching.parts)
             if not marching.ended:
                 ladder.say("polynomials, slabs", marching.text, math.nan, "")
+                if self._d == 1 and ladder.left() > 0:
+                    ladder.note(_EVER_SHORTER)
                 return
             error = self._keep_march(marching)
             if ladder.met or ladder.left() <= 0 or not (error.known or self._d == 1):

@@ -152,11 +152,8 @@ class March:
             each = min((now - began) / len(self.parts), now - at_begin)
             spent, left = now - began, self.left()
             # Beside a front the first slabs are short, and the next ones may be longer.
-            if (
-                self._d > 1
-                and spent > _SHARE * left
-                and further * each > (_PATIENCE if spent < left else 1) * left
-            ):
+            late = further * each > (_PATIENCE if spent < left else 1) * left
+            if self._d > 1 and spent > _SHARE * left and late:
                 break  # other methods need the time
         self.seconds = time.perf_counter() - began
 
