@@ -194,15 +194,18 @@ class Equations:
     def _slopes(self, rows: Rows, z: list[Any], p: Any) -> Any:
         """Return what the function of this name does; after some calls by a graph."""
         operators = tuple(request.operators for request in rows.requests)
-        made_by = self.problem.ansatz, str(self.problem.scaled_box)
-        key = rows.term.function, made_by, rows.calls, operators
-        known = rows.graphs.get(key, 0)  # None where there can be none
+        made_by = id(self.problem.ansatz), str(self.problem.scaled_box)
+        key, graphs = (rows.term.function, made_by, rows.calls, operators), rows.graphs
+        known = graphs.get(key, 0)  # None where there can be none
         if callable(known):
             return known(z, p, rows.arrays)
         slopes = _slopes(self.problem, rows, z, p, rows.arrays)
+        if known == 0:  # conditions of a slab that is done are not kept
+            for other in [k for k, v in graphs.items() if isinstance(v, int) and k[0] != key[0]]:
+                del graphs[other]
         if known is not None:
             often = known == _OFTEN
-            rows.graphs[key] = self._graph(rows, z, p, slopes) if often else known + 1
+            graphs[key] = self._graph(rows, z, p, slopes) if often else known + 1
         return slopes
 
     def _graph(self, rows: Rows, z: list[Any], p: Any, slopes: Any) -> Any:

@@ -28,8 +28,8 @@ Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _LEAST_WEIGHT, _ROUNDING = 1e-3, 1e-15
-_SMALL, _CONVERGED, _LEAST_DAMPED = 1e-12, 1e-12, 0.2
-GAIN = float(__import__("os").environ.get("GAIN", "0.5"))
+_SMALL, _CONVERGED = 1e-12, 1e-12
+"""Of the largest component, as which at least others count; and a step of `newton` that is none."""
 _LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN = 0.5, 1.0 + 1e-5, 1e-3, 1e-9
 """A whole step that leaves more than this share of the loss is the last; the shortest step."""
 

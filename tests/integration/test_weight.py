@@ -13,7 +13,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 252,
-    "assembly": 969,
+    "assembly": 972,
     "evaluation": 4_036,
     "horovod": 3_830,
     "info": 600,
@@ -22,7 +22,7 @@ LINES = {
     "problems": 15_210,
     "programs": 1_178,
     "results": 5_423,
-    "training": 25_297,
+    "training": 25_294,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""

@@ -43,11 +43,8 @@ _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 """Cells with more than this share of the largest error are divided; if the error falls by less than
 this factor, the slab is shortened in place of it."""
 _SAFE, _SHORTER = 0.8, (0.2, 0.6)
-_LONGER, _LONGER_ALONE, _AFTER_SHORTER = (
-    2.0,
-    6.0,
-    float(__import__("os").environ.get("AFTER", "1.3")),
-)
+_LONGER, _LONGER_ALONE, _AFTER_SHORTER = 2.0, 6.0, 1.3
+"""Times its length, the next slab at most; of time alone; and after one that had to be shorter."""
 _ROUNDING, _TINY = 1e-13, 1e-16
 _SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
 """Of the remaining time, after which a march is given up that foreseeably takes so many times as
