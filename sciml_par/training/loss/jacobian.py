@@ -13,7 +13,6 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.assembly.equations import trace
 from sciml_par.networks.keras.network import Network
-from sciml_par.networks.propagation.dense_chain import DenseChain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
@@ -115,13 +114,14 @@ class JacobianOfTerm:
 
     def _is_by_jets(self, rows: Rows) -> bool:
         """Return whether records of layers are known to be enough, from jets of u alone."""
+        from sciml_par.networks.propagation.dense_chain import DenseChain  # imports TensorFlow
+
         if self.network.others or not isinstance(self.network.chain, DenseChain):
             return False
-        try:
+        with contextlib.suppress(Exception):  # of an integral, or of a precision of its own
             trace(self.problem, self.term, tuple(tf.cast(a, tf.float64) for a in rows.arrays))
-        except Exception:  # of an integral, or of a residual that has a precision of its own
-            return False
-        return True
+            return True
+        return False
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return √w r at θ, [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""
