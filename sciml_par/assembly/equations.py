@@ -67,7 +67,11 @@ class Asked:
     ----------
     calls : of the field: the number of the term's array whose points it asks for, None for others,
         and operators.
-    components, probe, plan, graphs : as of `Rows`.
+    components : k, the residuals of a point.
+    probe : r at a few points for jets that are the same on all ranks, which tells residuals apart,
+        [n, k].
+    plan : the requests to u, which are answered together; `calls` are those to the network in u.
+    graphs : of its derivatives, or how often these have been computed without one.
     """
 
     calls: tuple[tuple[int | None, tuple[Operator, ...]], ...]
@@ -88,11 +92,7 @@ class Rows:
     factors : √w of each point, [n].
     requests : the points and derivatives that it asks for, equal points together.
     calls : for each call of the field, the number of the request, and places of the operators.
-    components : k, the residuals of a point.
-    probe : r at a few points for jets that are the same on all ranks, which tells residuals apart,
-        [n, k].
-    plan : what it asks of u, which is computed together; calls are those of the network in u.
-    graphs : of its derivatives, or how often these have been computed without one.
+    asked : what it asks for at any points.
     """
 
     term: Term
@@ -100,10 +100,7 @@ class Rows:
     factors: Array
     requests: tuple[Request, ...]
     calls: tuple[tuple[int, tuple[int, ...]], ...]
-    components: int
-    probe: Array
-    plan: Plan
-    graphs: dict[Any, Any]
+    asked: Asked
 
     @property
     def points(self) -> int:
@@ -186,16 +183,16 @@ class Equations:
         return [self._linearized(rows, given, tf.constant(p)) for rows, given in pairs]
 
     def _linearized(self, rows: Rows, given: Sequence[Array], p: Any) -> Linearized:
-        r, of_totals, by_unknowns = self._slopes(rows, [tf.constant(each) for each in given], p)
+        r, of_totals, by_unknowns = self._evaluated(rows, [tf.constant(each) for each in given], p)
         by_jets = [np.stack(parts) * rows.factors for parts in zip(*of_totals, strict=True)]
         by_p = np.moveaxis(by_unknowns.numpy(), 2, 1) * rows.factors
         return Linearized(r.numpy().T * rows.factors, by_jets, by_p)
 
-    def _slopes(self, rows: Rows, z: list[Any], p: Any) -> Any:
-        """Return what the function of this name does; after some calls by a graph."""
+    def _evaluated(self, rows: Rows, z: list[Any], p: Any) -> Any:
+        """Return `_slopes`, after some evaluations by a graph."""
         operators = tuple(request.operators for request in rows.requests)
         made_by = id(self.problem.ansatz), str(self.problem.scaled_box)
-        key, graphs = (rows.term.function, made_by, rows.calls, operators), rows.graphs
+        key, graphs = (rows.term.function, made_by, rows.calls, operators), rows.asked.graphs
         known = graphs.get(key, 0)  # None where there can be none
         if callable(known):
             return known(z, p, rows.arrays)
@@ -261,7 +258,7 @@ def _residual(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Any:
         stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
         return t[..., 0], t[..., 1 : 1 + d], stacked
 
-    return rows.term.function(_of_jet(problem, jet, p).with_plan(rows.plan), *rows.arrays)
+    return rows.term.function(_of_jet(problem, jet, p).with_plan(rows.asked.plan), *rows.arrays)
 
 
 def values_by_name(problem: Problem, p: Any) -> dict[str, Any]:
@@ -294,8 +291,8 @@ def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
 def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
     """Find what a residual asks for at these points; refuse what depends on u there, or couples.
 
-    Two calls tell it, with other jets at half of the points. A request that depends on u in
-    another way is refused when it is made; see `Rows`.
+    Two calls show it, with other jets at half of the points, and a third with other unknowns. A
+    request that depends on u in another way is refused when it is made; see `_residual`.
     """
     n = len(arrays[0])
     # No order, step or pair of points takes the ones that stay to themselves.
@@ -307,13 +304,14 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
             plan = term.plan(u, *arrays)
     first, before = _asked(problem, term, arrays, plan)
     again, after = _asked(problem, term, arrays, plan, changed)
-    alike = len(first) == len(again) and all(
+    others = _asked(problem, term, arrays, plan, seed=1)[0] if problem.unknowns else first
+    alike = len(first) == len(again) == len(others) and all(
         np.array_equal(a.x, b.x) and a.operators == b.operators
-        for a, b in zip(first, again, strict=True)
+        for a, b in (*zip(first, again, strict=True), *zip(first, others, strict=True))
     )
     whole = tf.is_tensor(before) and before.shape.rank == 2
     if not ((first or problem.unknowns) and alike and whole and before.shape[0] == n):
-        raise NotByJetsError("requests that depend on u, or residuals of another shape")
+        raise NotByJetsError("requests that depend on u or unknowns, or residuals of another shape")
     if any(len(each.x) != n for each in first):
         raise NotByJetsError("points that are not those of the rows")
     if not np.array_equal(before.numpy()[~changed], after.numpy()[~changed], equal_nan=True):
@@ -341,16 +339,21 @@ def _rows(
         known = tuple(dict.fromkeys((*requests[number].operators, *operators)))
         requests[number] = replace(requests[number], operators=known)
         places.append((number, tuple(map(known.index, operators))))
-    of_all = asked.components, asked.probe, asked.plan, asked.graphs
-    return Rows(term, arrays, factors, tuple(requests), tuple(places), *of_all)
+    return Rows(term, arrays, factors, tuple(requests), tuple(places), asked)
 
 
 def _asked(
-    problem: Problem, term: Term, arrays: tuple[Any, ...], plan: Plan, changed: Any = ()
+    problem: Problem,
+    term: Term,
+    arrays: tuple[Any, ...],
+    plan: Plan,
+    changed: Any = (),
+    seed: int = 0,
 ) -> tuple[list[Request], Any]:
     """Return the requests of a residual in their order, and its values at random jets.
 
     changed : at which points jets are others, [n].
+    seed : of the unknowns.
     """
     requests, rng = list[Request](), np.random.default_rng(0)
 
@@ -363,6 +366,6 @@ def _asked(
         return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
 
     p = initial_unknowns(problem.unknowns, 0)
-    p = p + np.random.default_rng(0).uniform(-0.5, 0.5, p.shape)
+    p = p + np.random.default_rng(seed).uniform(-0.5, 0.5, p.shape)
     u = _of_jet(problem, jet, tf.constant(p)).with_plan(plan)
     return requests, term.function(u, *arrays)

@@ -170,9 +170,9 @@ class System:
                 points = of_term[0][window].rows if of_term else np.zeros(0, np.int64)
                 for columns in of_term[1:]:
                     points = np.union1d(points, columns[window].rows)
-                numbers = [first + j * rows.points + points for j in range(rows.components)]
+                numbers = [first + j * rows.points + points for j in range(rows.asked.components)]
                 of_window.append((points, np.concatenate(numbers)))
-                first += rows.components * rows.points
+                first += rows.asked.components * rows.points
             found.append(of_window)
         return found
 

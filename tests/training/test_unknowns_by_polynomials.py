@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 
 import sciml_par.parallel as sp
 from sciml_par._tensorflow import tf
+from sciml_par.assembly.equations import NotByJetsError
 from sciml_par.networks import Polynomials
 from sciml_par.problems import (
     Box,
@@ -25,6 +26,7 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import solve
+from sciml_par.training.solving.cell_points import PointsOfTerms
 
 NOISE = 0.01
 X = np.linspace(0.05, 0.95, 30)[:, None]
@@ -154,3 +156,16 @@ def test_derivatives_by_coefficients_and_unknowns() -> None:
     best, *_ = np.linalg.lstsq(system.dense(terms).T, r, None)
     np.testing.assert_allclose(left, np.sum((best @ system.dense(terms) - r) ** 2), rtol=1e-9)
     np.testing.assert_allclose(step @ system.dense(terms), best @ system.dense(terms), atol=1e-6)
+
+
+@pytest.mark.ranks(most=1, reason="local")
+def test_points_that_an_unknown_moves_are_left_to_other_methods() -> None:
+    """As an unknown delay does; refused before a stage begins, and so without a line of its own."""
+    problem = Problem(
+        Interval(-1, 1),
+        lambda u, x, *, delay: derivative(u, x, 0) - u(x - delay),
+        conditions=[Observations([[0.0], [1.0]], [[1.0], [2.0]])],
+        unknowns={"delay": Unknown(0.3)},
+    )
+    with pytest.raises(NotByJetsError, match="depend on u or unknowns"):
+        PointsOfTerms(problem, 0).scattered(20, draw=0)

@@ -39,7 +39,7 @@ class Time(Interval):
     slabs : int or sequence of numbers
         Into how many slabs of equal duration `sciml_par.train` divides the time, or the increasing
         inner times between them. It solves slab by slab, each from the end of the one before;
-        `sciml_par.solve` chooses slabs of its own.
+        `sciml_par.solve` chooses the slabs itself.
 
     Raises
     ------

@@ -26,12 +26,7 @@ class Members(Protocol):
 
     ranks: Ranks
 
-    def here(
-        self,
-        name: str,
-        parameters: Tensor,
-        batch: Batch,
-    ) -> Any:
+    def here(self, name: str, parameters: Tensor, batch: Batch) -> Any:
         """Return what a method of `MemberObjective` does, of every member: θ [M, p] -> [M, …]."""
 
 

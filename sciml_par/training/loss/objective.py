@@ -152,12 +152,7 @@ class StackedObjective:
         ]
         return tuple(map(sum, zip(*of_terms, strict=True)))
 
-    def here(
-        self,
-        name: str,
-        parameters: Tensor,
-        batch: Batch,
-    ) -> Any:
+    def here(self, name: str, parameters: Tensor, batch: Batch) -> Any:
         """Return what a method of `MemberObjective` returns of every member, on this rank's points.
 
         [M, p] -> a nest of [M, …].

@@ -123,7 +123,7 @@ def describe_equations(problem: Problem, rows: Sequence[Rows], precision: str) -
         points, *data = (of_array(each.numpy()) for each in of_term.arrays)
         found[f"points of term {term.name!r}"] = points
         found[f"values of the data of term {term.name!r}"] = ", ".join(data)
-        found[f"the computation of term {term.name!r}"] = of_array(of_term.probe)
+        found[f"the computation of term {term.name!r}"] = of_array(of_term.asked.probe)
     return found
 
 

@@ -38,7 +38,8 @@ _RICHER = 3
 CELLS = {1: 1, 2: 4, 3: 2}
 _STEPS, _ROUNDS = 8, 20
 _FIRST, _SHORTEST, _SHORTEST_ALONE, _LEAST_SHARE = 1 / 10, 1e-7, 1e-15, 1e-5
-"""Of the whole time: the first slab; a shorter one ends the march; and of the error."""
+"""Of the whole time: the first slab, and a shorter one ends the march, also of time alone; and of
+the target, what the shortest slab may add."""
 _LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
 """Cells with more than this share of the largest error are divided; if the error falls by less than
 this factor, the slab is shortened in place of it."""
@@ -232,8 +233,8 @@ class March:
         if not np.isfinite(alone).all() or not self._size:
             return None
         local = float(np.sqrt(np.mean(alone**2))) / self._size
-        numbers, squares = np.maximum(cell_of(model.cells, x), 0), np.sum(alone**2, axis=1)
-        of_cells = np.asarray(np.bincount(numbers, squares, len(model.cells.kept)), np.float64)
+        numbers, errors = np.maximum(cell_of(model.cells, x), 0), np.sum(alone**2, axis=1)
+        of_cells = np.asarray(np.bincount(numbers, errors, len(model.cells.kept)), np.float64)
         richer.coefficients.assign(-found[-1].reshape(shape))
         both = Solution.of(problems[0], model, richer)
         part = Part(slab, model.cells, steps.c, richer.coefficients.numpy(), steps.steps)
