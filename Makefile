@@ -40,6 +40,9 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 export OMPI_MCA_rmaps_base_oversubscribe ?= 1
 export PRTE_MCA_rmaps_default_mapping_policy ?= :OVERSUBSCRIBE
 
+# As users have it: without its caches Python compiles the package anew in every process that starts.
+unexport PYTHONDONTWRITEBYTECODE
+
 SYSTEM_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 

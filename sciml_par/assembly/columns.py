@@ -25,6 +25,8 @@ Integers = npt.NDArray[np.int64]
 
 MOST_IN_WINDOWS = 2
 """The order of derivatives of products with weights of windows."""
+_FEW = 3
+"""Variables, of which most products contain any."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ def _products(exponents: Integers, z: Array, scale: Array, operators: Sequence[O
     ]
 
     def product(axes: Axes) -> Array:
+        if d <= _FEW:
+            found = tables[0][axes.count(0)][exponents[:, 0]]
+            for i in range(1, d):
+                found *= tables[i][axes.count(i)][exponents[:, i]]
+            return found
         # Derivatives of low degrees are zero, and T_0 = 1: of many variables few are in a product.
         rows = np.flatnonzero(np.all([exponents[:, i] >= axes.count(i) for i in range(d)], axis=0))
         found, part = np.zeros((count, k)), np.ones((len(rows), k))

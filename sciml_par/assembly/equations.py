@@ -33,7 +33,7 @@ Array = npt.NDArray[np.float64]
 NONE = np.zeros(0)
 _PROBED = 5
 """Points at which it is tried whether residuals can be evaluated so."""
-_OFTEN, _SAME = 12, 1e-9
+_OFTEN, _SAME = 16, 1e-9
 """So often derivatives are computed before a graph of them is made, whose values are to agree."""
 _SEED = 33  # of which the first points are 1 0 0 1 0
 
@@ -166,6 +166,12 @@ class Equations:
         """Return the same terms with these factors of √w (local)."""
         other, pairs = copy.copy(self), zip(self.rows, factors, strict=True)
         other.rows = [replace(rows, factors=factor * rows.factors) for rows, factor in pairs]
+        return other
+
+    def behind(self, first: int) -> Equations:
+        """Return the terms from a number on, such as the conditions (local)."""
+        other = copy.copy(self)
+        other.rows = self.rows[first:]
         return other
 
     def residuals(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Array]:

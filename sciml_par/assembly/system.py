@@ -213,7 +213,8 @@ class Solved:
     Attributes
     ----------
     c, p : of the model, [K, M, m], and of unknowns, [q].
-    before, residuals : √w r of the terms at the start and with them, [k, n] each.
+    before : √w r of the terms at the start, [k, n] each.
+    terms : these with the coefficients, with their derivatives.
     loss : the sum of squares with them.
     steps : how many were made.
     direction, size : the last step, θ − size · direction; a size of 0 was not made. A direction of
@@ -223,11 +224,16 @@ class Solved:
     c: Array
     p: Array
     before: list[Array]
-    residuals: list[Array]
+    terms: list[Linearized]
     loss: float
     steps: int
     direction: Array
     size: float
+
+    @property
+    def residuals(self) -> list[Array]:
+        """√w r of the terms with the coefficients, [k, n] each."""
+        return [term.residuals for term in self.terms]
 
 
 def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = False) -> Solved:
@@ -240,7 +246,7 @@ def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = Fals
     fixed : unknowns do not move.
     """
     terms = system.linearized(theta)
-    before = residuals = [term.residuals for term in terms]
+    before = [term.residuals for term in terms]
     loss, size, d, number = squares(terms), 1.0, np.zeros_like(theta), 0
     while number < steps and np.isfinite(loss):
         (d, foreseen), size, former = system.step(terms, fixed=fixed), 1.0, loss
@@ -250,15 +256,15 @@ def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = Fals
             break
         while size > _LEAST_SIZE:
             moved = theta - size * d
-            terms = system.linearized(moved)
-            loss = squares(terms)
+            found = system.linearized(moved)
+            loss = squares(found)
             if loss < former:
                 break
             size /= 2
         else:
             loss, size = former, 0.0
             break
-        theta, number, residuals = moved, number + 1, [term.residuals for term in terms]
+        theta, terms, number = moved, found, number + 1
         if system.unknowns or size < 1.0:
             continue
         if loss < _AS_FORESEEN * foreseen:
@@ -266,7 +272,7 @@ def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = Fals
             break
         if loss > _LITTLE_GAIN * former:
             break
-    return Solved(*system.split(theta), before, residuals, loss, number, d, size)
+    return Solved(*system.split(theta), before, terms, loss, number, d, size)
 
 
 def newton(system: System, theta: Array, *, steps: int) -> Solved:
@@ -297,8 +303,7 @@ def newton(system: System, theta: Array, *, steps: int) -> Solved:
         if after <= _CONVERGED:
             d = np.zeros_like(d)
             break
-    residuals = [term.residuals for term in terms]
-    return Solved(*system.split(theta), before, residuals, squares(terms), number, d, size)
+    return Solved(*system.split(theta), before, terms, squares(terms), number, d, size)
 
 
 def flat(terms: Sequence[Linearized]) -> Array:

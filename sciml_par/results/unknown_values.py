@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.unknowns.unknowns import Unknown
+from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -73,17 +73,17 @@ NO_UNKNOWNS = UnknownValues()
 """Of a member whose problem has none."""
 
 
-def shapes_and_truth(
-    unknowns: Mapping[str, Unknown],
-) -> tuple[dict[str, tuple[int, ...]], dict[str, FloatArray]]:
-    """Return what `UnknownValues` has of the unknowns of a problem."""
+def unknown_values(unknowns: Unknowns, *parameters: FloatArray) -> UnknownValues:
+    """Return the values of unknowns by their parameters: best and last [q], history [s, q]."""
+    if not unknowns:
+        return NO_UNKNOWNS
     shapes = {name: unknown.shape for name, unknown in unknowns.items()}
     true = {
         name: np.asarray(unknown.true, np.float64)
         for name, unknown in unknowns.items()
         if unknown.true is not None
     }
-    return shapes, true
+    return UnknownValues(shapes, true, *(numbers_of(unknowns, each) for each in parameters))
 
 
 def relative_error(value: Any, true: Any) -> float:

@@ -13,7 +13,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 252,
-    "assembly": 975,
+    "assembly": 993,
     "evaluation": 4_036,
     "horovod": 3_830,
     "info": 600,
@@ -22,14 +22,14 @@ LINES = {
     "problems": 15_210,
     "programs": 1_178,
     "results": 5_423,
-    "training": 25_285,
+    "training": 25_317,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (54, 9_709),
-    "training/optimizers/least_squares/levenberg_marquardt.py": (13, 1_900),
-    "training/solving/by_polynomials.py": (282, 46_410),
+    "assembly/system.py": (54, 9_727),
+    "training/optimizers/least_squares/levenberg_marquardt.py": (13, 1_833),
+    "training/solving/by_polynomials.py": (233, 38_313),
 }
 """Files and lines that the import of a method runs."""
 

@@ -17,7 +17,6 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.training import Adam, Checkpoint, Ensemble, FirstOrder, Result, train
-from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
@@ -145,7 +144,7 @@ def test_the_problems_of_members() -> None:
 
 @pytest.mark.ranks(most=1, reason="local")
 def test_members_that_share_a_problem_go_on_to_share_it() -> None:
-    changes = ProblemChanges(None, [Phase(Descent(), 1)])
+    changes = ProblemChanges(None, [Descent()])
     shared = problem()
     assert changes.weigh(shared) is changes.weigh(shared) is not shared
     weighted = problem(5.0)
@@ -177,10 +176,10 @@ def test_a_default_that_is_no_weight_is_refused(weight: Any) -> None:
 @pytest.mark.ranks(most=1, reason="local")
 def test_no_default_is_none() -> None:
     indifferent = type("Indifferent", (Descent,), {"condition_weight": None})()
-    changes = ProblemChanges(None, [Phase(indifferent, 1), Phase(Adam(), 1)])
+    changes = ProblemChanges(None, [indifferent, Adam()])
     given = problem()
     assert changes.weigh(given) is given and not changes.notes
-    ones = ProblemChanges(None, [Phase(type("One", (Descent,), {"condition_weight": 1})(), 1)])
+    ones = ProblemChanges(None, [type("One", (Descent,), {"condition_weight": 1})()])
     assert ones.weigh(given).terms[1].weight == 1.0 and not ones.notes
 
 

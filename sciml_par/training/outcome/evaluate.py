@@ -21,7 +21,7 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import numbers_of
-from sciml_par.results.unknown_values import UnknownValues, shapes_and_truth
+from sciml_par.results.unknown_values import UnknownValues
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
@@ -128,7 +128,7 @@ class Solution(AtPoints):
     def unknowns(self) -> dict[str, Any]:
         """The values of the problem's unknowns, by name."""
         sought, behind = self.problem.unknowns, self.layout.size_of_network
-        shapes, _ = shapes_and_truth(sought)
+        shapes = {name: unknown.shape for name, unknown in sought.items()}
         return UnknownValues(shapes).by_name(numbers_of(sought, self.theta[behind:]))
 
 

@@ -15,10 +15,9 @@ from sciml_par._tensorflow import tf
 from sciml_par.evaluation.figures.parts.data import Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
 from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField, form_of
-from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues, shapes_and_truth
+from sciml_par.results.unknown_values import unknown_values
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.identity.fingerprint import architecture_of
 from sciml_par.training.loop.course import Course
@@ -138,14 +137,6 @@ def _member(
         sizes=setup.sizes,
         most_left=(ready.solved_by or ready.phases[-1].optimizer).most_left,
     )
-
-
-def unknown_values(unknowns: Unknowns, *parameters: FloatArray) -> UnknownValues:
-    """Return the values of unknowns by their parameters: best and last [q], history [s, q]."""
-    if not unknowns:
-        return NO_UNKNOWNS
-    values = [numbers_of(unknowns, each) for each in parameters]
-    return UnknownValues(*shapes_and_truth(unknowns), *values)
 
 
 def _contribution(world: Communicator, setup: MemberSetup, course: Course) -> RankContribution:

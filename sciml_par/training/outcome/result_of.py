@@ -21,6 +21,7 @@ from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.results.result import Result
 from sciml_par.results.trained_field import TrainedField, form_of
+from sciml_par.results.unknown_values import unknown_values
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.settings import LAST
 from sciml_par.training.identity.fingerprint import architecture_of
@@ -29,7 +30,6 @@ from sciml_par.training.optimizers.least_squares.least_squares import LeastSquar
 from sciml_par.training.outcome.collect import collect, sample_for_figures
 from sciml_par.training.outcome.data_fits import data_fits, observed_in
 from sciml_par.training.outcome.evaluate import points_of, prediction_of
-from sciml_par.training.outcome.found import unknown_values
 from sciml_par.training.outcome.validation import AtOtherPoints
 
 Array = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,13 @@ from sciml_par.training.arguments.ensemble import Division
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.identity.described import text_of
 from sciml_par.training.identity.fingerprint import of_array
-from sciml_par.training.loop.stops import Stops
-from sciml_par.training.loss.traced_terms import TracedTerms
-from sciml_par.training.optimizers.phases import Phase
-from sciml_par.training.points.rank_feed import RankFeed
-from sciml_par.training.weights.loss_weights import LossWeights
+
+if TYPE_CHECKING:  # of a training, which a solution by polynomials is without
+    from sciml_par.training.loop.stops import Stops
+    from sciml_par.training.loss.traced_terms import TracedTerms
+    from sciml_par.training.optimizers.phases import Phase
+    from sciml_par.training.points.rank_feed import RankFeed
+    from sciml_par.training.weights.loss_weights import LossWeights
 
 Description = dict[str, str]
 

@@ -12,7 +12,6 @@ from sciml_par.errors import InputError
 from sciml_par.problems.problem import Problem
 from sciml_par.results.text import sizes_text
 from sciml_par.training.optimizers.optimizer import Optimizer
-from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.weights.of_noise import Chosen, weights_of_noise
 from sciml_par.training.weights.of_size import sizes_of_residuals
 
@@ -21,22 +20,22 @@ class ProblemChanges:
     """Change the problems of members; members that share a problem share the changed one.
 
     Conditions without a weight have the `condition_weight` of the optimizer. The largest one of all
-    phases holds in all of them, so that the loss is the same throughout.
+    optimizers holds throughout, so that the loss is the same.
 
     Parameters
     ----------
     weights : the argument of `train`; other things than weights by the names of terms are ignored.
-    phases : of the training.
+    optimizers : of the phases of the training.
 
     Attributes
     ----------
     weigh : the problem with the weights.
     """
 
-    def __init__(self, weights: Any, phases: Sequence[Phase]) -> None:
+    def __init__(self, weights: Any, optimizers: Sequence[Optimizer]) -> None:
         self._known: dict[Any, Chosen] = {}
         self._weights = weights if isinstance(weights, Mapping) else {}
-        known = [(_weight_of(phase.optimizer), _name(phase.optimizer)) for phase in phases]
+        known = [(_weight_of(each), _name(each)) for each in optimizers]
         usual = [(weight, name) for weight, name in known if weight is not None]
         self._usual = max(usual, key=lambda pair: pair[0], default=None)
         self._scaled: dict[Problem, Problem] = {}

@@ -100,7 +100,9 @@ class March:
         chosen, note = with_optimizer(on_first, everyone)
         phases = everyone.attempt(lambda: as_phases(chosen.optimizer, chosen.steps, chosen.phases))
         # The weights of all slabs are those of the whole problem.
-        changes = everyone.attempt(lambda: ProblemChanges(given.weights, phases))
+        changes = everyone.attempt(
+            lambda: ProblemChanges(given.weights, [phase.optimizer for phase in phases])
+        )
         self.whole: Problem = everyone.attempt(lambda: changes.weigh(given.problem))
         weights = None if isinstance(given.weights, Mapping) else given.weights
         own = replace(chosen, weights=weights, problem=first.problem_of(self.whole, None))

@@ -17,7 +17,7 @@ from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.assembly.columns import MOST_IN_WINDOWS
 from sciml_par.assembly.equations import NONE, Asked, Equations
-from sciml_par.assembly.solution import Solution, zero_jets
+from sciml_par.assembly.solution import Solution
 from sciml_par.errors import ResultWarning, TrainingError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
@@ -27,7 +27,6 @@ from sciml_par.training.estimate.by_correction import ROUNDING, estimate_by
 from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
-from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.outcome.result_of import Report, result_of
 from sciml_par.training.outcome.together import as_training_error
 from sciml_par.training.preparation.consistency import check_consistency
@@ -137,7 +136,7 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, E
     problem = ladder.problem
     if problem.unknown_functions or problem.holds_out or ladder.precision != "float64":
         return None
-    changes = ProblemChanges(None, [Phase(LeastSquares(), 1)])
+    changes = ProblemChanges(None, [LeastSquares()])
     weighed = changes.weigh(problem)
     sample = weighed.domain.sample(20, seed=0)
     if not weighed.domain.contains(sample).all():
@@ -318,9 +317,8 @@ class _Climb:
         (model, richer), (x, inside) = marching.joined(), self.ladder.at
         u, both = Solution.of(self.problem, model), Solution.of(self.problem, model, richer)
         unseen = solver.everywhere
-        judged, loss = solver.judged(u, unseen)
-        jets = zero_jets(unseen), u.jets(unseen)
-        squares = np.stack([squares_of(unseen.residuals(each)) for each in jets])
+        judged, residuals, loss = solver.judged(u, unseen)
+        squares = np.stack([solver.squares_of_zero(unseen, b""), squares_of(residuals)])
         start = np.concatenate([u.theta, np.zeros(richer.coefficients.shape).ravel()])
         after = solver.loss_of(unseen, both.jets(unseen), NONE)
         last = LastStep(np.zeros_like(start), 1.0)

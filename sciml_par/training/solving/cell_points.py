@@ -48,7 +48,7 @@ class PointsOfTerms:
     seed: int
     asked: dict[str, Asked] = field(default_factory=dict)
 
-    def scattered(self, interior: int, *, draw: int) -> Equations:
+    def scattered(self, interior: int, draw: int) -> Equations:
         """Use Sobol's points, and half as many for each condition, all of equal weight (local).
 
         draw : others for each number.

@@ -28,7 +28,7 @@ from sciml_par.training.solving.polynomial_stage import (
     operations,
 )
 from sciml_par.training.solving.refinement import refined
-from sciml_par.training.uncertainty.of_members import MOST_PARAMETERS, factors_of, linearized_by
+from sciml_par.training.uncertainty.from_rows import MOST_PARAMETERS, factors_of, linearized_by
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
@@ -130,7 +130,7 @@ def linearized_of(stage: Stage) -> Linearized | None:
         return None
     if stage.theta.size > MOST_PARAMETERS:
         return Linearized.not_known(f"{stage.theta.size:,} coefficients are too many to linearize")
-    terms = system.linearized(stage.theta)
+    terms = stage.steps.terms
     j, ends = system.dense(terms).T, np.cumsum([term.residuals.size for term in terms])
     rows = [
         np.column_stack([of_term, term.residuals.ravel()])
@@ -143,15 +143,12 @@ def linearized_of(stage: Stage) -> Linearized | None:
 def _richer(solver: PolynomialSolver, stage: Stage, most_operations: float) -> tuple[Any, int]:
     """Return polynomials of a higher degree or in smaller windows, and the degree."""
     if math.prod(stage.model.cells.shape) == 1:
-        higher = stage.x.shape[1] <= MOST_DIMENSIONS
-        degree = stage.degree + _RICHER_OTHERWISE
-        richer = solver.on_box(degree)
-        while higher and degree < math.ceil(_RICHER * stage.degree):
-            model = solver.on_box(degree + 1)
-            if model.coefficients.shape.num_elements() > _MOST_COLUMNS:
-                break
-            richer, degree = model, degree + 1
-        return richer, degree
+        degree, d = stage.degree + _RICHER_OTHERWISE, stage.x.shape[1]
+        highest = math.ceil(_RICHER * stage.degree) if d <= MOST_DIMENSIONS else 0
+        most = _MOST_COLUMNS / stage.system.outputs
+        while degree < highest and math.comb(degree + 1 + d, d) <= most:
+            degree += 1
+        return solver.on_box(degree), degree
     former = [np.array(b) for b in stage.model.cells.breaks]
     breaks, degree = refined(stage, smooth=solver.smooth)
     # Where cells are to be divided, as at a corner, a higher degree would not lower the residual.

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ OF_SOLUTION, OF_ERROR = (0, 1), (2, 3)
 class Stage:
     """A solution by polynomials, and u at x: [k, d].
 
-    `loss` is the one at unseen points without data that have errors.
+    `residuals` are those at unseen points, and `loss` that of them without data that have errors.
     """
 
     model: Any
@@ -63,6 +63,7 @@ class Stage:
     steps: Solved
     unseen: Equations
     judged: AtOtherPoints
+    residuals: list[Array]
     loss: float
     x: Array
     seconds: float
@@ -141,6 +142,11 @@ class PolynomialSolver:
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d = problem.domain.dimension
+        # The same points judge several stages.
+        self._scattered = lru_cache(maxsize=1)(partial(self._points.scattered, draw=OF_SOLUTION[1]))
+        self.squares_of_zero = lru_cache(maxsize=1)(
+            lambda at, p: squares_of(at.residuals(zero_jets(at), np.frombuffer(p)))
+        )
 
     @property
     def open_names(self) -> dict[int, str]:
@@ -183,11 +189,11 @@ class PolynomialSolver:
         if not math.isfinite(steps.loss):
             return None
         model.coefficients.assign(steps.c)
-        seen, loss = self.judged(Solution.of(self.problem, model, p=steps.p), unseen)
+        seen, r, loss = self.judged(Solution.of(self.problem, model, p=steps.p), unseen)
         if not math.isfinite(seen.zero_loss):  # as where the equation is singular at u = 0
             seen = replace(seen, zero_loss=float(squares_of(steps.before).sum()))
         seconds = time.perf_counter() - began
-        return Stage(model, degree, system, steps, unseen, seen, loss, self.x, seconds)
+        return Stage(model, degree, system, steps, unseen, seen, r, loss, self.x, seconds)
 
     def _data_first(self, system: System, theta: Array) -> Array:
         """Return θ after steps in which equations weigh little, then more and more.
@@ -207,20 +213,23 @@ class PolynomialSolver:
             theta = np.concatenate([found.c.ravel(), found.p])
         return theta
 
-    def judged(self, solution: Solution, equations: Equations) -> tuple[AtOtherPoints, float]:
+    def judged(
+        self, solution: Solution, equations: Equations
+    ) -> tuple[AtOtherPoints, list[Array], float]:
         """Judge a solution, and a network of zeros, at the points of equations.
 
-        The loss of the solution without data that have errors follows.
+        The residuals of the solution follow, and its loss without data that have errors.
         """
-        both, p = (solution.jets(equations), zero_jets(equations)), solution.parameters
-        squares, of_zero = (squares_of(equations.residuals(jets, p)) for jets in both)
+        p = solution.parameters
+        found = equations.residuals(solution.jets(equations), p)
+        squares, of_zero = squares_of(found), self.squares_of_zero(equations, p.tobytes())
         x = equations.rows[0].arrays[0]
         x = x[:: -(-len(x) // _FOR_SIZES)]
         sizes = sizes_of_conditions(self.problem, solution.field, x)
         weights = [rows.factors @ rows.factors for rows in equations.rows]
         sums = np.array([squares, of_zero, sizes, weights, [len(x)] * len(weights)], np.float64)
         names = [term.name for term in self.problem.terms]
-        return judged(names, sums), float(squares @ self._exact)
+        return judged(names, sums), found, float(squares @ self._exact)
 
     def loss_of(self, equations: Equations, jets: Sequence[Sequence[Array]], p: Array) -> float:
         """Return the loss at jets and unknowns without data that have errors (local)."""
@@ -237,9 +246,12 @@ class PolynomialSolver:
             on_line = (self._d == 1) * _ON_LINE * degree**2
             count = int(max(_POINTS_PER_COLUMN * model.width, on_line))
             counts = count, max(count // 2, many if draws == OF_ERROR else _LEAST_UNSEEN)
-            return [
-                self._points.scattered(n, draw=draw) for n, draw in zip(counts, draws, strict=True)
-            ]
+            if draws == OF_SOLUTION:
+                return [
+                    self._points.scattered(counts[0], draw=draws[0]),
+                    self._scattered(counts[1]),
+                ]
+            return list(map(self._points.scattered, counts, draws))
         along = max(degree, int((many / len(model.cells.kept)) ** (1 / self._d)))
         even = along <= _MOST_GAUSS and (draws == OF_SOLUTION or not self.smooth)
         return [
@@ -275,9 +287,9 @@ class PolynomialSolver:
     def _constant(self, system: System) -> Array:
         """Return coefficients of the constant u that suits the conditions best, if one does."""
         begin = np.zeros((1, system.width, system.outputs))
-        first = len(self.problem.residuals)
-        at = zero_jets(system.equations), self._unknowns
-        terms = [term for term in system.equations.linearized(*at)[first:] if term.by_jets]
+        conditions = system.equations.behind(len(self.problem.residuals))
+        at = zero_jets(conditions), self._unknowns
+        terms = [term for term in conditions.linearized(*at) if term.by_jets]
         # A constant has the same value at all points that a condition asks for, as a periodic one.
         by_value = [np.sum([s[:, 0] for s in term.by_jets], axis=0) for term in terms]
         rows = [slope.transpose(0, 2, 1).reshape(-1, system.outputs) for slope in by_value]
@@ -292,7 +304,7 @@ class PolynomialSolver:
         if not stage.judged.zero_loss > 0.0:
             return None
         system, solution = stage.system, stage.solution
-        factor = system.triangle(system.linearized(stage.theta))
+        factor = system.triangle(stage.steps.terms)
         x = self.problem.domain.sample(_FREE_POINTS, seed=0, method="sobol")
         means, u = self.problem.means(x), solution(x)
 

@@ -37,8 +37,7 @@ def refined(stage: Stage, *, smooth: bool) -> tuple[list[Array], int]:
     cells, degree, exponents = stage.model.cells, stage.degree, stage.model.exponents
     d = exponents.shape[1]
     noisy = statistical_terms(stage.problem)
-    unseen = stage.unseen.residuals(stage.solution.jets(stage.unseen), stage.steps.p)
-    x, squares = _squares_at_points(stage.unseen, unseen, noisy)
+    x, squares = _squares_at_points(stage.unseen, stage.residuals, noisy)
     of_points = np.maximum(cell_of(cells, x), 0)
     residual = np.bincount(of_points, squares, len(cells.kept))
     large = residual >= _LARGE**2 * residual.max()

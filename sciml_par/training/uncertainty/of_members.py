@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,8 @@ from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, SciMLParError
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns.unknowns import names_of_numbers
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member
-from sciml_par.results.uncertainty import relative_steps, unknown_before_the_end
 from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.member_objective import MemberObjective
@@ -32,37 +30,21 @@ from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.points import Points
 from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.preparation.preparation import Preparation
-from sciml_par.training.uncertainty.constraint import free_directions
+from sciml_par.training.uncertainty.from_rows import (
+    KINDS,
+    MOST_PARAMETERS,
+    Factors,
+    factors_of,
+    linearized_by,
+    stacked_triangle,
+)
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[Any]
 
 _SEED, _DTYPE = 421, "float64"
 _ROWS_PER_PARAMETER = 2
-_PHYSICS, _KNOWN, _UNKNOWN = _KINDS = ("physics", "known", "unknown")
-_MOST_RELATIVE = 100.0
-MOST_PARAMETERS, _MOST_MEMBERS = 2_500, 16
-
-
-@dataclass(frozen=True)
-class Factors:
-    """R of the QR factors of [J r] over all ranks.
-
-    Attributes
-    ----------
-    physics : of equations and conditions.
-    known, unknown : of data in units of their deviations, and of those in units of a guess.
-    rows : the numbers of these two.
-    """
-
-    physics: Array
-    known: Array
-    unknown: Array
-    rows: tuple[int, int]
-
-    def data(self, scale: float) -> Array:
-        """Return the rows of all data, where the guess is to be multiplied by `scale`."""
-        return np.vstack([self.known, self.unknown / scale])
+_MOST_MEMBERS = 16
 
 
 def check_uncertainty(asked: Any) -> None:
@@ -169,7 +151,7 @@ class Jacobians:
         parts: list[Factors] = group.allgather_object(here)
         if group.rank or len(parts) == 1:
             return parts[0]
-        physics, known, unknown = (_triangle([getattr(p, n) for p in parts]) for n in _KINDS)
+        physics, known, unknown = (stacked_triangle([getattr(p, n) for p in parts]) for n in KINDS)
         counts = sum(p.rows[0] for p in parts), sum(p.rows[1] for p in parts)
         return Factors(physics, known, unknown, counts)
 
@@ -212,85 +194,3 @@ class Jacobians:
         traced = self._stack.setups[0].traced
         known = () if traced is None else traced.components[: len(problem.residuals)]
         return known or (1,)
-
-
-def factors_of(problem: Problem, rows: Sequence[Array], weights: Sequence[float]) -> Factors:
-    """Return the factors of [J r] of each term, [n, p + 1], with these √(w/N) of rows (local)."""
-    found: dict[str, list[Array]] = {kind: [rows[0][:0]] for kind in _KINDS}
-    for term, each, weight in zip(problem.terms, rows, weights, strict=True):
-        kind = _kind_of(problem, term.name)
-        found[kind].append(each if kind == _PHYSICS else each / weight)
-    physics, known, unknown = (_triangle(found[kind]) for kind in _KINDS)
-    counts = sum(map(len, found[_KNOWN])), sum(map(len, found[_UNKNOWN]))
-    return Factors(physics, known, unknown, counts)
-
-
-def linearized_by(factors: Factors, problem: Problem, theta: Array, began: float) -> Linearized:
-    """Return the distribution of parameters θ: [p], unknowns last, by the factors there (local)."""
-    names = names_of_numbers(problem.unknowns)
-    q = len(names)
-    solve = partial(free_directions, factors.physics, unknowns=q, tolerance=tolerance_of(problem))
-    found, scale, left, reason = solve(factors.data(1.0)), 1.0, math.inf, ""
-    known, guessed = factors.rows
-    if guessed:
-        left = guessed - found.freedom * guessed / (known + guessed)
-        if left < 1.0:
-            reason = (
-                f"noise='unknown' needs more observations than there are degrees of freedom; "
-                f"there are {guessed} values and {found.freedom:.0f} degrees of freedom"
-            )
-        else:
-            scale = float(np.linalg.norm(factors.unknown[:, -1])) / math.sqrt(left)
-            found = solve(factors.data(scale))
-    answer = Linearized(
-        steps=found.steps,
-        shift=found.shift[len(theta) - q :],
-        parameters=np.asarray(theta[len(theta) - q :], np.float64),
-        unknowns=dict(problem.unknowns),
-        rows=known + guessed,
-        chi_square=float(np.sum(factors.data(scale)[:, -1] ** 2)),
-        freedom=found.freedom,
-        degrees=left,
-        scale=scale,
-        dependence=found.dependence,
-        reason=reason,
-        seconds=time.perf_counter() - began,
-    )
-    answer = replace(answer, steps=_limited(answer))
-    return replace(answer, reason=reason or unknown_before_the_end(answer, names))
-
-
-def _limited(found: Linearized) -> Array:
-    """Return the steps, none of which changes an unknown by more than 100 times its value.
-
-    What nothing determines has steps of any size, in which u would be a difference of huge numbers.
-    """
-    relative = relative_steps(found.steps_of_unknowns, found.slopes, found.values)
-    largest = np.max(np.abs(relative), axis=1, initial=_MOST_RELATIVE)
-    return found.steps * (_MOST_RELATIVE / largest)[:, None]
-
-
-def _kind_of(problem: Problem, name: str) -> str:
-    """Return the kind of a term's rows."""
-    if name not in statistical_terms(problem):
-        return _PHYSICS
-    return _UNKNOWN if noise_is_unknown(problem, name) else _KNOWN
-
-
-def noise_is_unknown(problem: Problem, name: str) -> bool:
-    """Return whether the deviation of the data of a condition's term was guessed."""
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
-    return bool(getattr(problem.conditions[names.index(name)], "noise_unknown", False))
-
-
-def tolerance_of(problem: Problem) -> float:
-    """Return τ, by which the loss L_f + λ χ² lets equation and conditions deviate: λ^½."""
-    rows = statistical_terms(problem)
-    weights = [term.weight / rows[term.name] for term in problem.terms if term.name in rows]
-    return math.sqrt(max(weights))
-
-
-def _triangle(matrices: Sequence[Array]) -> Array:
-    """Return R of the QR factors of matrices below each other, or these if that is less."""
-    whole = np.vstack(matrices).astype(np.float64)
-    return np.asarray(np.linalg.qr(whole, mode="r")) if len(whole) > whole.shape[1] else whole

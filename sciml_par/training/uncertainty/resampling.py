@@ -19,7 +19,7 @@ from sciml_par.results.linearized import Linearized
 from sciml_par.results.linearized_bands import bands_of_draws
 from sciml_par.results.member import Member
 from sciml_par.results.uncertainty import PROFILE, RANDOMIZED, Uncertainty
-from sciml_par.training.uncertainty.of_members import noise_is_unknown
+from sciml_par.training.uncertainty.from_rows import noise_is_unknown
 from sciml_par.training.uncertainty.retraining import Retraining, Trained
 from sciml_par.training.weights.of_noise import statistical_terms
 
