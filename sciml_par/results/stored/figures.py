@@ -15,24 +15,25 @@ import numpy as np
 from sciml_par._files import put_file
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.bands import plot_bands
-from sciml_par.evaluation.figures.bodies import in_space, plot_body
-from sciml_par.evaluation.figures.errors import plot_errors
-from sciml_par.evaluation.figures.histories import plot_losses, plot_weights
+from sciml_par.evaluation.figures.histories import plot_losses, plot_unknowns, plot_weights
 from sciml_par.evaluation.figures.intervals import plot_corner
 from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.planes import plot_flow, vector_of
-from sciml_par.evaluation.figures.predictions import plot_predictions
+from sciml_par.evaluation.figures.planes import plot_flow, plot_windows, vector_of
+from sciml_par.evaluation.figures.predictions import (
+    can_be_scattered,
+    plot_errors,
+    plot_predictions,
+)
 from sciml_par.evaluation.figures.save import DOTS_PER_INCH, save_figure
-from sciml_par.evaluation.figures.scatters import can_be_scattered
 from sciml_par.evaluation.figures.slices import (
     in_plane_and_time,
+    in_space,
     in_space_and_time,
+    plot_body,
     plot_slices,
     plot_times,
 )
-from sciml_par.evaluation.figures.unknowns import plot_unknowns
-from sciml_par.evaluation.figures.windows import plot_windows
 from sciml_par.results.linearized_bands import linearized_uncertainty
 from sciml_par.results.member import (
     DIVERGED,

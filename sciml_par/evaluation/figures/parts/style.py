@@ -32,6 +32,9 @@ DOTS: dict[str, Any] = {"s": 9.0, "color": "white", "edgecolors": INK, "linewidt
 DOTS |= {"zorder": 3.0, "clip_on": False}
 """The places of observations on a map."""
 
+STAR: dict[str, Any] = {"marker": "*", "s": 40.0, "zorder": 4.0, "clip_on": False}
+"""The place of a least value."""
+
 # Okabe and Ito (2008), "Color universal design", without yellow, which is faint as a line on
 # white; the wine red of Paul Tol's "muted" scheme (2021) stands in for it.
 PALETTE = (
