@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from scipy.interpolate import RegularGridInterpolator
 
 from sciml_par._checks import check_positive
 from sciml_par.errors import InputError
@@ -64,6 +63,8 @@ def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
         panels = [[pair] for pair in zip(*[iter(grid.panels.values())] * 2, strict=True)]
         places, exact = [curve.x[curve.inside]], [curve.exact[curve.inside]]
     elif in_space_and_time(curve):
+        from scipy.interpolate import RegularGridInterpolator  # megabytes, for few figures
+
         grid = make_grid([_SLICE, _BELOW] * m, SLICES)
         at = grid.panels
         panels = [[(at[2 * k, i], at[2 * k + 1, i]) for i in range(SLICES)] for k in range(m)]
@@ -186,7 +187,8 @@ def plot_next_observation(
     """
     where = "plot_next_observation"
     check_known(uncertainty, where)
-    linear, shown = linear_of(uncertainty), _thinned(prediction_of(uncertainty, where))
+    (curve,) = check_curves([prediction_of(uncertainty, where)], where)
+    linear, shown = linear_of(uncertainty), _places(curve)
     sigmas = _noise_of_each(linear, shown.components, noise)
     after = [linear.deviations_after(shown.x, noise=s)[:, k, :_MOST] for k, s in enumerate(sigmas)]
     ratios = np.stack(after, axis=1) / linear.deviations[:_MOST]  # [n, m, q]
@@ -203,11 +205,9 @@ def plot_next_observation(
         norm, rows = Normalize(float(np.nanmin(ratios)), 1.0), []
         for k, what in enumerate(observing):
             found = zip(names, ratios[:, k].T, shown.x[best[k]], strict=True)
+            look: dict[str, Any] = {"dots": dots[k]}
             rows.append(
-                [
-                    Panel(shown, each, norm, f"{name}, {what}", dots=dots[k], star=star)
-                    for name, each, star in found
-                ]
+                [Panel(shown, r, norm, f"{n}, {what}", star=x, **look) for n, r, x in found]
             )
         return draw_maps(rows, title=title, bar="relative deviation")
     grid = make_grid([_HEIGHT] * shown.components, 1)
@@ -230,33 +230,29 @@ def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> l
     if noise is not None:
         check_positive("plot_next_observation", noise=noise)
         return [float(noise)] * components
-    every = [each.noise.ravel() for each in linear.observations]
-    if not every:
+    if not linear.observations:
         raise InputError(
             "plot_next_observation: there are no observations here whose deviation a further one "
             "could have. Give it as noise=σ."
         )
+    every = np.concatenate([each.noise.ravel() for each in linear.observations])
     of_each = [
-        [sigma for term in linear.observations if len(sigma := term.of(k)[2])]
-        for k in range(components)
+        np.concatenate([term.of(k)[2] for term in linear.observations]) for k in range(components)
     ]
-    return [float(np.median(np.concatenate(sigmas or every))) for sigmas in of_each]
+    return [float(np.median(sigmas if sigmas.size else every)) for sigmas in of_each]
 
 
-def _thinned(curve: Prediction) -> Prediction:
-    """Return a prediction at fewer points, of a grid every other line."""
+def _places(curve: Prediction) -> Prediction:
+    """Return the points of a prediction; of very many in the plane, a coarse grid over them."""
     x, inside = curve.x, np.asarray(curve.inside)
-    chosen = np.arange(len(x))
-    if curve.dimension == 1:
-        chosen = np.argsort(x[:, 0])
-    elif len(x) > _MOST_POINTS:
-        kept = np.ones(len(x), bool)
-        for axis in (0, 1):
-            lines, place = np.unique(x[:, axis], return_inverse=True)
-            count = min(len(lines), int(np.sqrt(_MOST_POINTS)))
-            kept &= np.isin(place, np.round(np.linspace(0, len(lines) - 1, count)))
-        chosen = np.flatnonzero(kept)
-        if np.count_nonzero(inside[chosen]) < _MOST_POINTS // 4:  # not a grid
-            chosen = np.sort(np.random.default_rng(0).permutation(len(x))[:_MOST_POINTS])
+    if curve.dimension == 1 or len(x) <= _MOST_POINTS:
+        return curve
+    from scipy.spatial import cKDTree  # megabytes, for few figures
+
+    low, size = x.min(axis=0), np.ptp(x, axis=0)
+    side = np.linspace(0.0, 1.0, int(np.sqrt(_MOST_POINTS)))
+    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    _, nearest = cKDTree((x - low) / size).query(grid)
+    x, u, inside = low + size * grid, curve.u[nearest], inside[nearest]
     names: Any = {"coordinates": curve.coordinates, "fields": curve.fields}
-    return Prediction("x", x[chosen], curve.u[chosen], inside=inside[chosen], **names)
+    return Prediction(curve.label, x, u, inside=inside, **names)

@@ -145,6 +145,7 @@ def plot_profiles(uncertainty: Uncertain, *, title: str | None = None) -> Figure
         are drawn.
     title : str, optional
         Title above the panels.
+
     Raises
     ------
     InputError

@@ -29,8 +29,6 @@ from sciml_par.evaluation.figures.parts.members import (
 _COLUMNS = 4  # of panels of errors
 _DECADES = 4.0  # of the errors of windows, below the largest one
 _CLOSER = 8.0  # sides of the smallest window, to the edge of the panel around it
-VECTORS = (("u", "v"), ("u_x", "u_y"), ("ux", "uy"), ("v_x", "v_y"), ("vx", "vy"))
-"""Names of two components that are those of a vector in the plane."""
 
 
 def maps_of_members(curves: Sequence[Prediction], title: str | None) -> Figure:
@@ -100,22 +98,13 @@ def _named(curve: Prediction, k: int) -> str:
     return curve.label if seen else f"{curve.label} (not finite)"
 
 
-def vector_of(curve: Prediction) -> tuple[int, int] | None:
-    """Return which components are a vector in the plane of the coordinates, or None."""
-    names = tuple(curve.fields)
-    pair = next((pair for pair in VECTORS if set(pair) <= set(names)), None)
-    if curve.dimension != 2 or style.of_time(curve) or pair is None:
-        return None
-    return names.index(pair[0]), names.index(pair[1])
-
-
 @style.paper_style()
 def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figure:
     """Draw the length of a vector as colours and its direction as streamlines.
 
     Local: call it on one rank. A row a member, at most four: the prediction, and where it is known
     the exact field and the length of the difference. The vector are the components that are named
-    u and v, or one of the other pairs in `VECTORS`.
+    u and v, u_x and u_y, ux and uy, v_x and v_y, or vx and vy.
 
     Parameters
     ----------
@@ -130,11 +119,11 @@ def plot_flow(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
         If there are no curves, or no two components are a vector.
     """
     curves = check_curves(curves, "plot_flow")
-    pair = vector_of(curves[0])
-    if pair is None:
+    pair = style.vector_of(curves[0])
+    if pair is None or len(pair) != 2:
         raise InputError(
             f"plot_flow: expected two coordinates of space and components named as one of "
-            f"{', '.join(' and '.join(names) for names in VECTORS)}; got the coordinates "
+            f"{', '.join(' and '.join(names[:2]) for names in style.VECTORS)}; got the coordinates "
             f"{', '.join(curves[0].coordinates)} and the components {', '.join(curves[0].fields)}."
         )
     shown, rows = curves[:MOST_PLANES], []

@@ -31,7 +31,6 @@ SLICES = 4
 _FEWEST = 9
 _MAP, _LINES, _BODY = 1.5, 1.55, 2.5  # inches: heights of a map, the slices below it, and a body
 _DOT, _LARGEST = 60.0, 12.0  # points: a dot by its share of the diagonal, so that dots touch
-_VECTORS = (("u", "v", "w"), ("u_x", "u_y", "u_z"), ("ux", "uy", "uz"), ("v_x", "v_y", "v_z"))
 
 
 def in_space_and_time(curve: Prediction) -> bool:
@@ -199,10 +198,9 @@ def plot_body(curves: Sequence[Prediction], *, title: str | None = None) -> Figu
             f"plot_body: expected three coordinates of space; got "
             f"{', '.join(curves[0].coordinates)}."
         )
-    names = list(curves[0].fields)
-    vector = next((v for v in _VECTORS if set(v) <= set(names)), ())
-    fields = [[names.index(name) for name in vector]] if vector else []
-    fields += [[k] for k, name in enumerate(names) if name not in vector]
+    vector = style.vector_of(curves[0]) or []
+    fields = [vector] * bool(vector)
+    fields += [[k] for k in range(curves[0].components) if k not in vector]
     shown, rows = curves[: max(1, MOST_PLANES // len(fields))], []
     known = all(curve.known for curve in shown)
     for curve, field in ((curve, field) for curve in shown for field in fields):

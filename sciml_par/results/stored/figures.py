@@ -19,7 +19,8 @@ from sciml_par.evaluation.figures.histories import plot_losses, plot_unknowns, p
 from sciml_par.evaluation.figures.intervals import plot_corner
 from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.planes import plot_flow, plot_windows, vector_of
+from sciml_par.evaluation.figures.parts.style import vector_of
+from sciml_par.evaluation.figures.planes import plot_flow, plot_windows
 from sciml_par.evaluation.figures.predictions import (
     can_be_scattered,
     plot_errors,
@@ -79,7 +80,7 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
         save_figure(plot_times(drawn, title=title), folder, "times")
     if all(in_space_and_time(each) for each in drawn):
         save_figure(plot_slices(drawn, title=title), folder, "slices")
-    if vector_of(drawn[0]) is not None:
+    if drawn[0].dimension == _DRAWN_DIMENSIONS and vector_of(drawn[0]):
         save_figure(plot_flow(drawn, title=title), folder, "flow")
     if in_space(drawn[0]):
         save_figure(plot_body(drawn, title=title), folder, "body")
