@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.layout import make_grid, make_panels
+from sciml_par.evaluation.figures.parts.members import range_of
 from sciml_par.evaluation.figures.parts.observed import (
     Uncertain,
     check_known,
@@ -56,7 +57,12 @@ def plot_corner(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
         raise InputError(f"{where}: the data do not determine the unknowns; print it for which.")
     q = min(len(linear.names), _MOST)
     labels = [name_of_number(name) for name in linear.names[:q]]
-    limits = [_limits(linear, draws, i) for i in range(q)]
+    limits = []
+    for i in range(q):
+        value, true, reach = linear.values[i], linear.true[i], _WIDE * linear.deviations[i]
+        ends = np.array([-reach, reach])
+        near = true + 0.1 * ends if abs(true - value) < 3 * reach else value + ends
+        limits.append(range_of([value + ends, near, draws[:, i] if draws.size else ends[:0]], 0.0))
     cells = [(i, j) for i in range(q) for j in range(i + 1)]
     grid = make_grid([_ALONE if q == 1 else 6.6 / q] * q, q, cells)
     for (i, j), axes in grid.panels.items():
@@ -75,14 +81,6 @@ def plot_corner(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
         axes.set_xlabel(labels[j] if i == q - 1 else "")
         axes.set_ylabel(labels[i] if j == 0 < i else "")
     return grid.finish(title)
-
-
-def _limits(linear: Uncertain, draws: np.ndarray, i: int) -> tuple[float, float]:
-    value, true, reach = linear.values[i], linear.true[i], _WIDE * linear.deviations[i]
-    seen = [value - reach, value + reach, *(draws[:, i] if draws.size else ())]
-    if abs(true - value) < 3 * reach:
-        seen += [true - 0.1 * reach, true + 0.1 * reach]
-    return float(min(seen)), float(max(seen))
 
 
 def _interval_text(uncertainty: Uncertain, i: int) -> str:

@@ -167,15 +167,13 @@ class ScalingCurve:
         where = f"ScalingCurve {self.label!r}"
         if (self.efficiency is None) == (self.time is None):
             raise InputError(f"{where}: pass either efficiency or time.")
-        for name, allowed, said in (
-            (
-                "kind",
-                ("measured", "modelled", "published"),
-                "'measured', 'modelled' or 'published'",
-            ),
-            ("scaling", ("weak", "strong", None), "'weak', 'strong' or None"),
+        for name, allowed in (
+            ("kind", ("measured", "modelled", "published")),
+            ("scaling", ("weak", "strong", None)),
         ):
             if (value := getattr(self, name)) not in allowed:
+                *others, last = map(repr, allowed)
+                said = f"{', '.join(others)} or {last}"
                 raise InputError(f"{where}: expected {name} {said}; got {value!r}.")
         ranks = _numbers(self.ranks, f"{where}, ranks")
         if not np.all((ranks >= 1) & np.isfinite(ranks)) or np.any(np.diff(ranks) <= 0):
