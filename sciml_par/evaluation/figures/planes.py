@@ -21,6 +21,7 @@ from sciml_par.evaluation.figures.parts.members import (
     error_limits,
     error_of,
     estimate_of,
+    remarked,
     shown_of,
     spread_of,
     value_limits,
@@ -39,7 +40,8 @@ def maps_of_members(curves: Sequence[Prediction], title: str | None) -> Figure:
     errors = LogNorm(*error_limits(pairs))  # one for all, so that they compare between members
     for curve, k in ((curve, k) for curve in shown for k in range(m)):
         norm, name = Normalize(*value_limits([curve], k)), style.math(curve.fields[k])
-        row = [Panel(curve, curve.u[:, k], norm, _named(curve, k), name, curve.shards)]
+        label = remarked(curve.label, curve.u[curve.inside, k])
+        row = [Panel(curve, curve.u[:, k], norm, label, name, curve.shards)]
         if curve.known:
             row.append(Panel(curve, curve.exact[:, k], norm, "exact", style.exact_label(curve, k)))
             row.append(Panel(curve, error_of(curve, k), errors, style.error_label(curve, k)))
@@ -86,16 +88,12 @@ def maps_of_errors(curves: Sequence[Prediction], title: str | None) -> Figure:
     for k, curve in ((k, curve) for k in range(m) for curve in shown):
         shards = tuple(replace(shard, training_points=None) for shard in curve.shards)
         name = style.math(curve.fields[k]) if m > 1 else ""
-        panels.append(Panel(curve, error_of(curve, k), errors, _named(curve, k), name, shards))
+        label = remarked(curve.label, curve.u[curve.inside, k])
+        panels.append(Panel(curve, error_of(curve, k), errors, label, name, shards))
     wide = _COLUMNS if m == 1 or len(shown) == 1 else len(shown)
     rows = [panels[start : start + wide] for start in range(0, len(panels), wide)]
-    label = style.error_label(shown[0], 0) if m == 1 else "pointwise error"
-    return draw_maps(rows, title=shown_of(len(shown), len(curves), title), bar=label)
-
-
-def _named(curve: Prediction, k: int) -> str:
-    seen = np.all(np.isfinite(curve.u[curve.inside, k]))
-    return curve.label if seen else f"{curve.label} (not finite)"
+    bar = style.error_label(shown[0], 0) if m == 1 else "pointwise error"
+    return draw_maps(rows, title=shown_of(len(shown), len(curves), title), bar=bar)
 
 
 @style.paper_style()

@@ -23,6 +23,7 @@ from sciml_par.evaluation.figures.parts.members import (
     has_mean,
     name_of,
     range_of,
+    remarked,
     share_panel,
     shown_of,
     spread_of,
@@ -149,9 +150,8 @@ def _draw_errors(axes: Axes, curves: Sequence[Prediction], k: int) -> None:
     axes.set_xlim(range_of([curve.x for curve in curves], margin=0.02))
     drawn = []
     for curve, error in zip(curves, errors, strict=True):
-        seen = bool(np.isfinite(error[curve.inside]).all())
-        label = curve.label if seen else f"{curve.label} (not finite)"
-        odd = not (seen and curve.sound)
+        label = remarked(curve.label, error[curve.inside])
+        odd = label != curve.label or not curve.sound
         drawn.append(lines.Line(label, curve.x[:, 0], np.maximum(error, low), odd))
     if by_shard(curves):
         lines.line(axes, drawn[0].x, drawn[0].y, drawn[0].label, color=style.INK)

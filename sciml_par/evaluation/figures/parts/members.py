@@ -186,11 +186,16 @@ def error_limits(errors: Iterable[tuple[Prediction, np.ndarray | None]]) -> tupl
     return log_limits(np.array([low, high]))
 
 
+def remarked(label: str, values: np.ndarray) -> str:
+    """Return a label, with a remark if some of the values cannot be seen."""
+    return label if np.isfinite(values).all() else f"{label} (not finite)"
+
+
 def name_of(curve: Prediction, curves: Sequence[Prediction]) -> str:
     """Return the label, with a remark if a component of the line cannot be seen, or only partly."""
     values = curve.u[curve.inside]
     if not np.all(np.isfinite(values)):
-        return f"{curve.label} (not finite)"
+        return remarked(curve.label, values)
     for component in range(curve.components):
         low, high = value_limits(curves, component)
         if not np.any((values[:, component] >= low) & (values[:, component] <= high)):
