@@ -1,10 +1,9 @@
 from .figures.bands import plot_bands as plot_bands
 from .figures.bands import plot_next_observation as plot_next_observation
-from .figures.bodies import plot_body as plot_body
-from .figures.errors import plot_errors as plot_errors
 from .figures.histories import plot_accuracies as plot_accuracies
 from .figures.histories import plot_losses as plot_losses
 from .figures.histories import plot_scaling as plot_scaling
+from .figures.histories import plot_unknowns as plot_unknowns
 from .figures.intervals import plot_corner as plot_corner
 from .figures.intervals import plot_profiles as plot_profiles
 from .figures.parts.curves import AccuracyCurve as AccuracyCurve
@@ -15,12 +14,13 @@ from .figures.parts.data import Prediction as Prediction
 from .figures.parts.data import Shard as Shard
 from .figures.parts.observed import Observed as Observed
 from .figures.planes import plot_flow as plot_flow
+from .figures.planes import plot_windows as plot_windows
+from .figures.predictions import plot_errors as plot_errors
 from .figures.predictions import plot_predictions as plot_predictions
 from .figures.save import save_figure as save_figure
+from .figures.slices import plot_body as plot_body
 from .figures.slices import plot_slices as plot_slices
 from .figures.slices import plot_times as plot_times
-from .figures.unknowns import plot_unknowns as plot_unknowns
-from .figures.windows import plot_windows as plot_windows
 from .metrics.communication_model import CommunicationModel as CommunicationModel
 from .metrics.communication_model import fit_communication as fit_communication
 from .metrics.norms import max_error as max_error

@@ -183,34 +183,19 @@ def test_the_terms_of_one_loss_are_drawn_below_the_total():
     assert axes.get_ylim()[0] < 1e-7
 
 
-def test_the_best_step_the_phases_and_the_learning_rate_are_marked():
+def test_the_best_step_is_marked():
     step, loss = np.arange(0, 101, 10), np.logspace(0, -3, 11)
-    phases = [(0, "Adam"), (60, "a phase with quite a long name indeed, it seems"), (99, "short")]
-    rate = np.where(step < 50, 1e-2, 1e-4)
-    curve = LossCurve("a", step, loss, best_step=90, phases=phases, learning_rate=rate)
-    figure = plot_losses([curve])
-    axes, right = figure.axes
-    assert names(figure) == ["a", "best, step 90", "learning rate"]
-    (best,) = (one for one in axes.get_lines() if one.get_marker() == "*")
-    assert (best.get_xdata(), best.get_ydata()) == (90, loss[9])
-    apart = replace(curve, best_step=87, best_loss=1e-5)
-    (axes_apart, _) = plot_losses([apart]).axes
-    (best,) = (one for one in axes_apart.get_lines() if one.get_marker() == "*")
-    assert (best.get_xdata(), best.get_ydata()) == (87, 1e-5)
-    assert axes_apart.get_ylim()[0] < 1e-5 < axes.get_ylim()[0]
-    starts = [one.get_xdata()[0] for one in axes.get_lines() if one.get_label() == "_phase"]
-    assert starts == [60, 99]
-    # The long name is cut, and the short phase has no room for one.
-    assert [text.get_text()[:4] for text in axes.texts] == ["Adam", "a ph"]
-    assert axes.texts[1].get_text().endswith("…")
-    np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), rate)
-    renderer = figure.canvas.get_renderer()
-    figure.canvas.draw()
-    assert all(
-        text.get_window_extent(renderer).y1 <= figure.bbox.y1 + 1
-        and text.get_window_extent(renderer).y0 >= axes.bbox.y1
-        for text in axes.texts
-    )
+    curve = LossCurve("a", step, loss, best_step=90)
+    for each, place in (
+        (curve, (90, loss[9])),
+        (replace(curve, best_step=87, best_loss=1e-5), (87, 1e-5)),
+    ):
+        figure = plot_losses([each])
+        (axes,) = figure.axes
+        assert names(figure) == ["a", f"best, step {place[0]}"]
+        (best,) = (one for one in axes.get_lines() if one.get_marker() == "*")
+        assert (best.get_xdata(), best.get_ydata()) == place
+        assert axes.get_ylim()[0] < place[1]
 
 
 def test_of_many_losses_the_median_and_the_range_are_drawn():
@@ -236,18 +221,10 @@ def test_of_many_records_every_spike_is_seen_and_the_file_stays_small(tmp_path):
     assert np.argwhere(blue > red + 0.4)[:, 0].min() < 0.1 * len(red)
 
 
-@pytest.mark.parametrize(
-    "fields", [{"terms": {"a": [1.0]}}, {"learning_rate": [[1.0, 2.0]]}, {"terms": {"b": ["x", 1]}}]
-)
-def test_terms_and_rates_that_do_not_belong_to_the_steps_are_refused(fields):
+@pytest.mark.parametrize("terms", [{"a": [1.0]}, {"b": [[1.0, 2.0]]}, {"b": ["x", 1]}])
+def test_terms_that_do_not_belong_to_the_steps_are_refused(terms):
     with pytest.raises(InputError, match="LossCurve 'a', .*: expected"):
-        LossCurve("a", [0, 1], [1.0, 0.5], **fields)
-
-
-@pytest.mark.parametrize("phases", ["ab", [(5, "b"), (0, "a")], [("a", 0)], [(np.nan, "a")], 3])
-def test_phases_that_are_none_are_refused(phases):
-    with pytest.raises(InputError, match="LossCurve 'a', phases: expected pairs"):
-        LossCurve("a", [0, 1], [1.0, 0.5], phases=phases)
+        LossCurve("a", [0, 1], [1.0, 0.5], terms=terms)
 
 
 @pytest.mark.parametrize("losses", [[], None, [1.0], LossCurve("a", [0], [1])])

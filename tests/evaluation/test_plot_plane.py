@@ -13,12 +13,19 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction, Shard, plot_errors, plot_predictions
 
 
+def unlike(curves):
+    """Return members of different problems, which have no mean."""
+    return [
+        replace(curve, u=curve.u + i, u_exact=curve.u_exact + i) for i, curve in enumerate(curves)
+    ]
+
+
 @pytest.mark.parametrize(
     ("ranks", "rows", "title"), [(1, 1, ""), (2, 2, ""), (8, 4, "4 of 8 shown")]
 )
 def test_a_row_a_member_and_at_most_four(plane, ranks, rows, title):
-    curves = plane(ranks)
-    figure = plot_predictions(curves, panels="separate")
+    curves = unlike(plane(ranks))
+    figure = plot_predictions(curves)
     found = panels(figure)
     assert len(found) == 3 * rows and figure.get_suptitle() == title
     for row in range(rows):
@@ -32,7 +39,7 @@ def test_a_row_a_member_and_at_most_four(plane, ranks, rows, title):
 
 
 def test_components_take_rows_of_their_own(plane):
-    figure = plot_predictions(plane(8, components=2), title="flow", panels="separate")
+    figure = plot_predictions(unlike(plane(8, components=2)), title="flow")
     assert figure.get_suptitle() == "flow (2 of 8 shown)"
     assert [axes.get_title() for axes in panels(figure)[::3]] == [
         f"rank {i}: $u_{{{c}}}$" for i in range(2) for c in (1, 2)
@@ -52,6 +59,13 @@ def test_errors_of_members_share_their_colours(plane):
     found = panels(figure)
     assert len(found) == 8 and figure.get_suptitle() == "8 of 9 shown"
     assert len({(mesh(axes).norm.vmin, mesh(axes).norm.vmax) for axes in found}) == 1
+
+
+def test_the_errors_of_the_components_of_one_member_share_a_row_and_their_colours(plane):
+    found = panels(plot_errors(plane(1, components=3)))
+    assert [axes.get_title() for axes in found] == [f"rank 0: $u_{{{k}}}$" for k in (1, 2, 3)]
+    assert len({axes.get_subplotspec().rowspan.start for axes in found}) == 1
+    assert len({id(mesh(axes).norm) for axes in found}) == 1
 
 
 @pytest.mark.parametrize("components", [1, 3])
@@ -99,21 +113,19 @@ def test_the_estimated_error_is_next_to_the_true_one_on_one_scale(plane, members
 
 
 def test_axes_are_equal_where_both_coordinates_are_lengths_of_like_extent(plane):
-    def aspect(scale, coordinates=(), **options):
+    def aspect(scale, coordinates=()):
         curve = plane(1)[0]
         x = curve.x * [1.0, scale]
         curve = Prediction("a", x, curve.u, curve.exact, coordinates=coordinates)
         aspects = set()
         for plot in (plot_predictions, plot_errors):
-            figure = plot([curve], **options)
+            figure = plot([curve])
             aspects |= {axes.get_aspect() for axes in panels(figure)}
         return aspects
 
     assert aspect(1.0) == aspect(3.0) == aspect(0.3) == {1.0}
     assert aspect(50.0) == aspect(0.01) == {"auto"}
     assert aspect(1.0, ("x", "t")) == aspect(1.0, ("Time", "x")) == {"auto"}
-    assert aspect(1.0, equal_axes=False) == {"auto"}
-    assert aspect(50.0, equal_axes=True) == aspect(1.0, ("x", "t"), equal_axes=True) == {1.0}
 
 
 def test_equal_axes_fill_their_figure(plane):

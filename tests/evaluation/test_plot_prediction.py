@@ -130,6 +130,7 @@ def test_from_four_members_on_there_are_mean_and_band_above_a_few_members(seeds,
     error = np.abs(mean - curves[0].exact[:, 0])
     np.testing.assert_allclose(values(lower, "|mean − exact|"), error)
     assert lower.get_yscale() == "log" and lower.get_xlim() == upper.get_xlim()
+    assert lower.get_ylabel() == "$2\\sigma$, error"
 
 
 def test_the_share_of_points_at_which_the_deviation_covers_the_error_is_said():
@@ -189,6 +190,8 @@ def test_members_in_separate_panels_have_their_estimated_errors():
     assert len(figure.axes) == 8
     drawn = [values(a, "|estimated error|")[0] for a in figure.axes if a.get_yscale() == "log"]
     np.testing.assert_allclose(drawn, [1e-3, 1e-3, 2e-3, 2e-3])
+    of_errors = {axes.get_ylim() for axes in figure.axes if axes.get_yscale() == "log"}
+    assert len(of_errors) == 1, "the members have one scale of errors"
     check_texts(figure)
 
 
@@ -203,7 +206,8 @@ def test_components_take_a_row_each_and_those_of_a_mean_two():
     figure = plot_predictions(curves[:2])
     assert [axes.get_ylabel() for axes in figure.axes] == labels
     assert figure.axes[1].get_ylim()[1] > 10.0
-    assert len(plot_predictions(curves[:2], panels="separate").axes) == 6
+    other = replace(curves[1], u_exact=u + 1.0)
+    assert len(plot_predictions([curves[0], other]).axes) == 6
 
 
 def test_points_outside_the_domain_are_gaps():
@@ -227,13 +231,6 @@ def test_every_name_can_be_drawn(name):
 def test_members_of_different_regions_have_no_mean(wild_ensemble):
     figure = plot_predictions(wild_ensemble(4))
     assert len(figure.axes) == 1 and "mean" not in names(figure)
-
-
-def test_panels_can_be_chosen(poisson, seeds):
-    assert len(plot_predictions(poisson(3), panels="shared").axes) == 1
-    assert len(plot_predictions(seeds(3), panels="separate").axes) == 3
-    with pytest.raises(InputError, match="'auto', 'shared' or 'separate'"):
-        plot_predictions(seeds(3), panels="both")
 
 
 def test_a_missing_exact_solution_is_left_out_and_points_are_drawn_in_order_of_x():
@@ -272,13 +269,21 @@ def test_a_long_title_is_not_broken_within_mathematics():
     assert len(lines) == 3 and all(line.count("$") % 2 == 0 for line in lines)
 
 
-@pytest.mark.parametrize("panels", ["separate", "shared"])
-def test_long_names_stay_in_their_places(panels):
+@pytest.mark.parametrize("shared", [False, True])
+def test_long_names_stay_in_their_places(shared):
     curves = [
-        Prediction(f"{i}, {LONG}", X, X**i, X**i, (Shard(LONG, sub_domain=(-1.0, 0.1 * i)),))
+        Prediction(
+            f"{i}, {LONG}",
+            X,
+            X**i,
+            X if shared else X**i,
+            (Shard(LONG, sub_domain=(-1.0, 0.1 * i)),),
+        )
         for i in range(1, 9)
     ]
-    check_texts(plot_predictions(curves, title=LONG + LONG, panels=panels))
+    figure = plot_predictions(curves, title=LONG + LONG)
+    assert len(figure.axes) == (1 if shared else 8)
+    check_texts(figure)
 
 
 @pytest.mark.parametrize("curves", [[], (), "abc", 3, [1], Prediction("a", X, X)])

@@ -99,7 +99,7 @@ def test_in_a_plane_half_of_the_width_is_a_map() -> None:
 
 def test_ellipses_hold_their_share_of_normal_draws() -> None:
     draws = np.random.default_rng(1).multivariate_normal([1.0, 2.0], COVARIANCE, 4000)
-    figure = plot_corner(uncertain(), draws=draws)
+    figure = plot_corner(uncertain(method="randomized", draws=draws))
     density, pair, _ = figure.axes
     assert density.get_title() == "$D$ = 1.00\n0.61 to 1.39"
     assert {"true value", "4000 draws", "95 % interval"} <= set(names(figure))
@@ -154,6 +154,21 @@ def test_where_to_measure_next(d: int) -> None:
         plot_next_observation(uncertain(d), noise=-1.0)
 
 
+def test_of_very_many_points_a_coarse_grid_is_tried() -> None:
+    side = np.linspace(0, 1, 101)
+    x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    inside = ~(x > 0.5).all(axis=1)
+    many = Prediction("prediction", x, solution(x), inside=inside)
+    first = plot_next_observation(uncertain(2, prediction=many)).axes[0]
+    drawn = mesh(first)
+    assert 2_000 < len(drawn.get_array()) <= 2_500
+    triangles = drawn._triangulation
+    corners = triangles.triangles[~triangles.mask].ravel()
+    notch = (triangles.x[corners] > 0.52) & (triangles.y[corners] > 0.52)
+    assert corners.size and not notch.any()
+    np.testing.assert_allclose(first.collections[-1].get_offsets(), [[0.5, 0.5]], atol=0.02)
+
+
 def test_what_cannot_be_drawn_is_told() -> None:
     with pytest.raises(InputError, match="not known: no noise"):
         plot_bands(uncertain(reason="no noise"))
@@ -163,8 +178,6 @@ def test_what_cannot_be_drawn_is_told() -> None:
         plot_bands(uncertain(prediction=None))
     with pytest.raises(InputError, match="do not determine"):
         plot_corner(uncertain(deviations=np.array([np.inf, 1.0])))
-    with pytest.raises(InputError, match=r"draws \[M, 2\]"):
-        plot_corner(uncertain(), draws=np.zeros((5, 3)))
     with pytest.raises(InputError, match="result.uncertainty"):
         plot_corner("no uncertainty")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected x of shape"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from matplotlib.figure import Figure
 
 from sciml_par._checks import check_positive
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.fields import Panel, draw_panels
-from sciml_par.evaluation.figures.parts import draw, style
+from sciml_par.evaluation.figures.parts import lines, style
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.layout import make_grid
-from sciml_par.evaluation.figures.parts.members import range_of
+from sciml_par.evaluation.figures.parts.maps import Panel, draw_maps
+from sciml_par.evaluation.figures.parts.members import check_curves, range_of
 from sciml_par.evaluation.figures.parts.observed import (
     Observed,
     Uncertain,
@@ -28,13 +27,9 @@ from sciml_par.evaluation.figures.parts.observed import (
 )
 from sciml_par.evaluation.figures.slices import SLICES, in_space_and_time
 
-_HEIGHT, _BELOW = 1.9, 1.25  # inches, of u and of differences from it
-_SLICE = 1.75
+_HEIGHT, _SLICE, _BELOW = 1.9, 1.75, 1.25  # inches, of u and of differences from it
 _POINTS = 101  # of a slice
-_MARGIN = 0.02
-_MOST = 4
-_MOST_POINTS = 2_500
-_BEST: dict[str, Any] = {"marker": "*", "s": 40.0, "zorder": 4.0, "clip_on": False}
+_MOST, _MOST_POINTS = 4, 2_500  # unknowns, and points where a further observation is tried
 
 
 @style.paper_style()
@@ -54,129 +49,52 @@ def plot_bands(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     title : str, optional
         Title above the panels.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-        3.5 inches wide over one coordinate with one component, else 7.2. Pass it to `save_figure`.
-
     Raises
     ------
     InputError
         If it is not known, on a rank without the prediction, or for more than two coordinates.
     """
-    where = "plot_bands"
-    check_known(uncertainty, where)
-    curve = prediction_of(uncertainty, where)
+    check_known(uncertainty, "plot_bands")
+    (curve,) = check_curves([prediction_of(uncertainty, "plot_bands")], "plot_bands")
     source = linear_of(uncertainty) if uncertainty.method == "profile" else uncertainty
+    m, middles = curve.components, np.empty(0)
     if curve.dimension == 1:
-        return _on_a_line(source, curve, title)
-    if in_space_and_time(curve):
-        return _at_times(source, curve, title)
-    return _on_a_plane(source, curve, title)
+        grid = make_grid([_HEIGHT, _BELOW], 1) if m == 1 else make_grid([_SLICE] * m, 2)
+        panels = [[pair] for pair in zip(*[iter(grid.panels.values())] * 2, strict=True)]
+        places, exact = [curve.x[curve.inside]], [curve.exact[curve.inside]]
+    elif in_space_and_time(curve):
+        from scipy.interpolate import RegularGridInterpolator  # megabytes, for few figures
 
-
-@dataclass(frozen=True)
-class _Values:
-    """Observations: places [n, d], values, deviations and what the solution is there, [n] each."""
-
-    x: np.ndarray
-    u: np.ndarray
-    noise: np.ndarray
-    solution: np.ndarray
-
-    def where(self, chosen: np.ndarray) -> _Values:
-        return _Values(*(values[chosen] for values in vars(self).values()))
-
-
-def _seen(source: Uncertain, component: int) -> list[_Values]:
-    """Return the observations of a component."""
-    observations = []
-    for x, u, noise in (term.of(component) for term in source.observations):
-        if len(x):
-            low, high = source.bands(x)
-            observations.append(_Values(x, u, noise, (low + high)[:, component] / 2))
-    return observations
-
-
-def _on_a_line(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
-    order = np.argsort(curve.x[:, 0])
-    order = order[np.asarray(curve.inside)[order]]
-    x, m = curve.x[order], curve.components
-    low, high = source.bands(x)
-    grid = make_grid([_HEIGHT, _BELOW], 1) if m == 1 else make_grid([_SLICE] * m, 2)
-    pairs = list(zip(*[iter(grid.panels.values())] * 2, strict=True))
-    for k, (above, below) in enumerate(pairs):
-        line = x[:, 0], low[:, k], high[:, k], curve.exact[order, k]
-        _draw_both(above, below, line, _seen(source, k), source.level)
-        above.set_ylabel(style.value_label(curve, k))
-        below.set_ylabel(_difference(curve, k))
-    grid.label_x(style.coordinate(curve, 0))
-    return grid.finish(title)
-
-
-def _draw_both(
-    above: Axes,
-    below: Axes,
-    line: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    observations: Sequence[_Values],
-    level: float,
-    *,
-    said: str = "",
-) -> None:
-    """Draw u with its band, exact solution and observations, and the same less u below.
-
-    The line is x, the edges of the band and the exact solution. An observation of another time, as
-    `said`, has the same distance from the line as from the solution where it was made.
-    """
-    x, low, high, exact = line
-    middle = (low + high) / 2
-    moved = [np.interp(o.x[:, 0], x, middle) + o.u - o.solution for o in observations]
-    values = moved if said else [o.u for o in observations]
-    for axes, less in ((above, np.zeros_like(middle)), (below, middle)):
-        draw.line(axes, x, middle - less, "prediction", color=style.MEAN, zorder=2.6)
-        draw.band(axes, x, low - less, high - less, f"{100 * level:g} % band")
-        if np.isfinite(exact).any():
-            draw.line(axes, x, exact - less, "exact solution", **style.DASHED)
-        axes.set_xlim(range_of([x], margin=_MARGIN))
-        for o, value in zip(observations, values, strict=True):
-            y = value if axes is above else o.u - o.solution
-            draw.observed(axes, o.x[:, 0], y, o.noise, f"observations{said}")
-    above.set_ylim(range_of([low, high, exact, *values]))
-
-
-def _difference(curve: Prediction, k: int) -> str:
-    return "difference" + (f" of {style.math(curve.fields[k])}" if curve.components > 1 else "")
-
-
-def _at_times(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
-    m = curve.components
-    grid = make_grid([_SLICE, _BELOW] * m, SLICES)
-    across, known = (np.unique(curve.x[:, axis]) for axis in (0, 1))
-    times = _times(source.observations, known)
-    middles = (times[1:] + times[:-1]) / 2
-    order = np.lexsort((curve.x[:, 0], curve.x[:, 1]))
-    x = np.linspace(across[0], across[-1], _POINTS)
-    for k in range(m):
-        exact = curve.exact[order, k].reshape(known.size, across.size)
-        panels = [(grid.panels[2 * k, i], grid.panels[2 * k + 1, i]) for i in range(SLICES)]
-        for i, (t, (above, below)) in enumerate(zip(times, panels, strict=True)):
-            near = [o.where(np.searchsorted(middles, o.x[:, 1]) == i) for o in _seen(source, k)]
-            low, high = source.bands(np.column_stack([x, np.full(_POINTS, t)]))
-            at = np.interp(x, across, [np.interp(t, known, column) for column in exact.T])
-            line = x, low[:, k], high[:, k], at
-            _draw_both(above, below, line, near, source.level, said=" of times nearby")
-            if k == 0:
-                above.set_title(f"${style.symbol(curve.coordinates[1])} = {t:.2g}$")
-        for row in zip(*panels, strict=True):  # one y axis a row
-            limits = range_of([np.array([axes.get_ylim() for axes in row])], margin=0.0)
-            for axes in row:
-                axes.set_ylim(limits)
-                axes.tick_params(labelleft=axes is row[0])
-                axes.locator_params(axis="x", nbins=4)
-        panels[0][0].set_ylabel(style.value_label(curve, k, coordinates=2))
-        panels[0][1].set_ylabel(_difference(curve, k))
-    grid.label_x(style.coordinate(curve, 0))
-    return grid.finish(title)
+        grid = make_grid([_SLICE, _BELOW] * m, SLICES)
+        at = grid.panels
+        panels = [[(at[2 * k, i], at[2 * k + 1, i]) for i in range(SLICES)] for k in range(m)]
+        across, known = (np.unique(curve.x[:, axis]) for axis in (0, 1))
+        times = _times(source.observations, known)
+        middles, x = (times[1:] + times[:-1]) / 2, np.linspace(across[0], across[-1], _POINTS)
+        places = [np.column_stack([x, np.full(_POINTS, t)]) for t in times]
+        table = curve.exact[np.lexsort((curve.x[:, 1], curve.x[:, 0]))]
+        table = table.reshape(across.size, known.size, m)
+        exact = [RegularGridInterpolator((across, known), table)(each) for each in places]
+        for t, (axes, _) in zip(times, panels[0], strict=True):
+            axes.set_title(f"${style.symbol(curve.coordinates[1])} = {t:.2g}$")
+    else:
+        return _bands_on_a_plane(source, curve, title)
+    for i, x in enumerate(places):
+        low, high = source.bands(x)
+        for k in range(m):
+            observed = [
+                tuple(values[np.searchsorted(middles, at[:, -1]) == i] for values in (at, *rest))
+                for at, *rest in (term.of(k) for term in source.observations)
+            ]
+            line = x[:, 0], low[:, k], high[:, k], exact[i][:, k]
+            _draw_band(panels[k][i], line, source, [o for o in observed if len(o[0])], k)
+    for k, pairs in enumerate(panels):
+        which = f" of {style.math(curve.fields[k])}" if m > 1 else ""
+        label = style.value_label(curve, k, coordinates=curve.dimension)
+        for row, name in zip(zip(*pairs, strict=True), (label, "difference" + which), strict=True):
+            row[0].set_ylabel(name)
+            lines.align(row, len(row))
+    return grid.finish(title, x=style.coordinate(curve, 0))
 
 
 def _times(observations: Sequence[Observed], known: np.ndarray) -> np.ndarray:
@@ -188,31 +106,56 @@ def _times(observations: Sequence[Observed], known: np.ndarray) -> np.ndarray:
     return np.asarray(equally if len(middle) < SLICES else middle)
 
 
-def _on_a_plane(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
+def _draw_band(
+    pair: tuple[Axes, Axes],
+    line: tuple[np.ndarray, ...],
+    source: Uncertain,
+    observed: Sequence[tuple[np.ndarray, ...]],
+    k: int,
+) -> None:
+    """Draw u with its band, exact solution and observations, and the same less u below.
+
+    The line is x, the edges of the band and the exact solution. An observation of another time has
+    the same distance from the line as from the solution where it was made.
+    """
+    (above, below), (x, low, high, exact) = pair, line
+    middle, shown = (low + high) / 2, [low, high, exact]
+    for axes, less in ((above, np.zeros_like(middle)), (below, middle)):
+        lines.line(axes, x, middle - less, "prediction", color=style.MEAN, zorder=2.6)
+        lines.band(axes, x, low - less, high - less, f"{100 * source.level:g} % band")
+        if np.isfinite(exact).any():
+            lines.line(axes, x, exact - less, "exact solution", **style.DASHED)
+        axes.set_xlim(range_of([x], margin=0.02))
+        axes.locator_params(axis="x", nbins=4)
+    for at, u, noise in observed:
+        moved = at.shape[1] > 1
+        difference = u - sum(edge[:, k] for edge in source.bands(at)) / 2
+        values = np.interp(at[:, 0], x, middle) + difference if moved else u
+        label = "observations of times nearby" if moved else "observations"
+        lines.observed(above, at[:, 0], values, noise, label)
+        lines.observed(below, at[:, 0], difference, noise, label)
+        shown.append(values)
+    above.set_ylim(range_of(shown))
+
+
+def _bands_on_a_plane(source: Uncertain, curve: Prediction, title: str | None) -> Figure:
+    """Draw a row a component: the solution, and half of the width of its band."""
     outside = ~np.asarray(curve.inside)[:, None]
     low, high = (np.where(outside, np.nan, edge) for edge in source.bands(curve.x))
-    word, rows = f"half of the {100 * source.level:g} % band", []
+    rows = []
     for k, field in enumerate(curve.fields):
         values, half = (low[:, k] + high[:, k]) / 2, (high[:, k] - low[:, k]) / 2
+        dots = tuple(term.of(k)[0] for term in source.observations)
         of_values = Normalize(*range_of([values], margin=0.0))
         of_half = Normalize(0.0, range_of([half], margin=0.0)[1])
-        name = style.math(field)
-        row = [
-            Panel(curve, values, of_values, "prediction", name),
-            Panel(curve, half, of_half, word),
-        ]
-        rows.append(row)
-    figure = draw_panels(rows, title=title)
-    for i, axes in enumerate(figure.axes[: 2 * curve.components]):
-        draw_places(axes, source.observations, i // 2)
-    return figure
-
-
-def draw_places(axes: Axes, observations: Sequence[Observed], component: int) -> None:
-    """Draw a dot for each observation of a component over a map."""
-    for x in (term.of(component)[0] for term in observations):
-        if len(x):
-            axes.scatter(x[:, 0], x[:, 1], **style.DOTS)
+        name = f"half of the {100 * source.level:g} % band"
+        rows.append(
+            [
+                Panel(curve, values, of_values, "prediction", style.math(field), dots=dots),
+                Panel(curve, half, of_half, name, dots=dots),
+            ]
+        )
+    return draw_maps(rows, title=title)
 
 
 @style.paper_style()
@@ -236,11 +179,6 @@ def plot_next_observation(
     title : str, optional
         Title above the panels; by default it says what they show.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-        3.5 inches wide over one coordinate, else 7.2. Pass it to `save_figure`.
-
     Raises
     ------
     InputError
@@ -249,20 +187,42 @@ def plot_next_observation(
     """
     where = "plot_next_observation"
     check_known(uncertainty, where)
-    curve, linear = prediction_of(uncertainty, where), linear_of(uncertainty)
-    shown = _thinned(curve)
-    ratios = np.stack(
-        [
-            linear.deviations_after(shown.x, noise=sigma)[:, k, :_MOST]
-            for k, sigma in enumerate(_noise_of_each(linear, shown.components, noise))
-        ],
-        axis=1,
-    )
-    ratios = ratios / linear.deviations[:_MOST]
+    (curve,) = check_curves([prediction_of(uncertainty, where)], where)
+    linear, shown = linear_of(uncertainty), _places(curve)
+    sigmas = _noise_of_each(linear, shown.components, noise)
+    after = [linear.deviations_after(shown.x, noise=s)[:, k, :_MOST] for k, s in enumerate(sigmas)]
+    ratios = np.stack(after, axis=1) / linear.deviations[:_MOST]  # [n, m, q]
     ratios[~np.asarray(shown.inside)] = np.nan
     title = title or "Deviations with one more observation, relative to the present ones"
-    figure_of = _ratios_on_a_line if shown.dimension == 1 else _ratios_on_a_plane
-    return figure_of(linear, shown, ratios, title)
+    names = [name_of_number(name) for name in linear.names[:_MOST]]
+    dots = [
+        tuple(at for term in linear.observations if len(at := term.of(k)[0]))
+        for k in range(shown.components)
+    ]
+    best = np.nanargmin(ratios, axis=0)
+    observing = [f"observing {style.math(field)}" for field in shown.fields]
+    if shown.dimension == 2:
+        norm, rows = Normalize(float(np.nanmin(ratios)), 1.0), []
+        for k, what in enumerate(observing):
+            found = zip(names, ratios[:, k].T, shown.x[best[k]], strict=True)
+            look: dict[str, Any] = {"dots": dots[k]}
+            rows.append(
+                [Panel(shown, r, norm, f"{n}, {what}", star=x, **look) for n, r, x in found]
+            )
+        return draw_maps(rows, title=title, bar="relative deviation")
+    grid = make_grid([_HEIGHT] * shown.components, 1)
+    reach, x = 1.0 - np.nanmin(ratios), shown.x[:, 0]
+    bottom = 1.0 - 1.12 * reach
+    for (k, _), axes in grid.panels.items():
+        for i, name in enumerate(names):
+            lines.line(axes, x, ratios[:, k, i], name, **style.line_of(i))
+        least = ratios[best[k], k, np.arange(len(names))]
+        axes.scatter(x[best[k]], least, color=style.INK, label="least", **style.STAR)
+        for at in dots[k]:
+            y = np.full(len(at), bottom)
+            axes.scatter(at[:, 0], y, label="present observations", **style.DOTS)
+        axes.set(xlim=(x[0], x[-1]), ylim=(bottom, 1.0 + 0.05 * reach), ylabel=observing[k])
+    return grid.finish(title, x=style.coordinate(shown, 0))
 
 
 def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> list[float]:
@@ -270,77 +230,29 @@ def _noise_of_each(linear: Uncertain, components: int, noise: float | None) -> l
     if noise is not None:
         check_positive("plot_next_observation", noise=noise)
         return [float(noise)] * components
-    every = [each.noise.ravel() for each in linear.observations]
-    if not every:
+    if not linear.observations:
         raise InputError(
             "plot_next_observation: there are no observations here whose deviation a further one "
             "could have. Give it as noise=σ."
         )
+    every = np.concatenate([each.noise.ravel() for each in linear.observations])
     of_each = [
-        [sigma for term in linear.observations if len(sigma := term.of(k)[2])]
-        for k in range(components)
+        np.concatenate([term.of(k)[2] for term in linear.observations]) for k in range(components)
     ]
-    return [float(np.median(np.concatenate(sigmas or every))) for sigmas in of_each]
+    return [float(np.median(sigmas if sigmas.size else every)) for sigmas in of_each]
 
 
-def _thinned(curve: Prediction) -> Prediction:
-    """Return a prediction at fewer points, of a grid every other line."""
+def _places(curve: Prediction) -> Prediction:
+    """Return the points of a prediction; of very many in the plane, a coarse grid over them."""
     x, inside = curve.x, np.asarray(curve.inside)
-    chosen = np.arange(len(x))
-    if curve.dimension == 1:
-        chosen = np.argsort(x[:, 0])
-    elif len(x) > _MOST_POINTS:
-        kept = np.ones(len(x), bool)
-        for axis in (0, 1):
-            lines, place = np.unique(x[:, axis], return_inverse=True)
-            count = min(len(lines), int(np.sqrt(_MOST_POINTS)))
-            kept &= np.isin(place, np.round(np.linspace(0, len(lines) - 1, count)))
-        chosen = np.flatnonzero(kept)
-        if np.count_nonzero(inside[chosen]) < _MOST_POINTS // 4:  # not a grid
-            chosen = np.sort(np.random.default_rng(0).permutation(len(x))[:_MOST_POINTS])
+    if curve.dimension == 1 or len(x) <= _MOST_POINTS:
+        return curve
+    from scipy.spatial import cKDTree  # megabytes, for few figures
+
+    low, size = x.min(axis=0), np.ptp(x, axis=0)
+    side = np.linspace(0.0, 1.0, int(np.sqrt(_MOST_POINTS)))
+    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    _, nearest = cKDTree((x - low) / size).query(grid)
+    x, u, inside = low + size * grid, curve.u[nearest], inside[nearest]
     names: Any = {"coordinates": curve.coordinates, "fields": curve.fields}
-    return Prediction("x", x[chosen], curve.u[chosen], inside=inside[chosen], **names)
-
-
-def _ratios_on_a_line(
-    linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: str
-) -> Figure:
-    m, q = ratios.shape[1:]
-    grid = make_grid([_HEIGHT] * m, 1)
-    reach = 1.0 - np.nanmin(ratios)
-    bottom, x = 1.0 - 1.12 * reach, curve.x[:, 0]
-    for (k, _), axes in grid.panels.items():
-        for i in range(q):
-            draw.line(axes, x, ratios[:, k, i], name_of_number(linear.names[i]), **style.line_of(i))
-        for i in range(q):
-            at = np.nanargmin(ratios[:, k, i])
-            axes.scatter(x[at], ratios[at, k, i], color=style.INK, label="least", **_BEST)
-        axes.set(xlim=(x[0], x[-1]), ylim=(bottom, 1.0 + 0.05 * reach))
-        for places in (term.of(k)[0][:, 0] for term in linear.observations):
-            if len(places):
-                y = np.full(len(places), bottom)
-                axes.scatter(places, y, label="present observations", **style.DOTS)
-        axes.set_ylabel(f"observing ${style.symbol(curve.fields[k])}$")
-    grid.label_x(style.coordinate(curve, 0))
-    return grid.finish(title)
-
-
-def _ratios_on_a_plane(
-    linear: Uncertain, curve: Prediction, ratios: np.ndarray, title: str
-) -> Figure:
-    m, q = ratios.shape[1:]
-    norm = Normalize(float(np.nanmin(ratios)), 1.0)
-    names = [name_of_number(name) for name in linear.names[:q]]
-    rows = [
-        [
-            Panel(curve, ratios[:, k, i], norm, f"{names[i]}, observing ${style.symbol(field)}$")
-            for i in range(q)
-        ]
-        for k, field in enumerate(curve.fields)
-    ]
-    figure = draw_panels(rows, title=title, bar="relative deviation")
-    for place, axes in enumerate(figure.axes[: m * q]):
-        k, i = divmod(place, q)
-        draw_places(axes, linear.observations, k)
-        axes.scatter(*curve.x[np.nanargmin(ratios[:, k, i])], color=style.ERROR, **_BEST)
-    return figure
+    return Prediction(curve.label, x, u, inside=inside, **names)

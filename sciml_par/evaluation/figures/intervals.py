@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import as_columns
 from sciml_par.evaluation.figures.parts import style
 from sciml_par.evaluation.figures.parts.layout import make_grid, make_panels
+from sciml_par.evaluation.figures.parts.members import range_of
 from sciml_par.evaluation.figures.parts.observed import (
     Uncertain,
     check_known,
@@ -22,37 +21,27 @@ from sciml_par.evaluation.figures.parts.observed import (
 )
 
 _MOST = 6
-_WIDE = 4.0
-"""Deviations that a panel shows to each side, at least."""
+_WIDE = 4.0  # deviations that a panel shows to each side, at least
 _SHARES = (0.68, 0.95)
 _ALONE = 2.3  # inches, the height of a single panel
 _SPAN: dict[str, Any] = {"color": style.MEAN, "alpha": 0.12, "linewidth": 0.0}
 
 
 @style.paper_style()
-def plot_corner(
-    uncertainty: Uncertain, *, draws: ArrayLike | None = None, title: str | None = None
-) -> Figure:
+def plot_corner(uncertainty: Uncertain, *, title: str | None = None) -> Figure:
     """Draw the unknowns in pairs: linearized ellipses of 68 and 95 %, over draws if there are any.
 
     Local: call it on one rank. On the diagonal, the density of each number with its interval,
     whose ends are in the title. True values, where they are known, are dashed. An ellipse of 95 %
-    holds both numbers together; an interval of 95 % holds one of them.
+    holds both numbers together; an interval of 95 % holds one of them. Of "randomized" its draws
+    are shown. Of more than six numbers the first six are drawn.
 
     Parameters
     ----------
     uncertainty : Uncertainty
-        What `result.uncertainty()` returns. Of "randomized" its draws are shown. Of more than six
-        numbers the first six are drawn.
-    draws : array [M, q], optional
-        Others, in units of the numbers.
+        What `result.uncertainty()` returns.
     title : str, optional
         Title above the panels.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        3.5 inches wide for one number, else 7.2. Pass it to `save_figure`.
 
     Raises
     ------
@@ -61,28 +50,29 @@ def plot_corner(
     """
     where = "plot_corner"
     check_known(uncertainty, where)
-    linear = linear_of(uncertainty)
-    names = linear.names
-    if not len(names):
+    linear, draws = linear_of(uncertainty), uncertainty.draws
+    if not len(linear.names):
         raise InputError(f"{where}: there are no unknown numbers; plot_bands draws the solution.")
     if not (np.isfinite(linear.deviations) & (linear.deviations > 0)).all():
         raise InputError(f"{where}: the data do not determine the unknowns; print it for which.")
-    shown = as_columns(draws, f"{where}: draws") if draws is not None else uncertainty.draws
-    if shown.size and shown.shape[1] != len(names):
-        raise InputError(f"{where}: expected draws [M, {len(names)}]; got {list(shown.shape)}.")
-    q = min(len(names), _MOST)
-    labels = [name_of_number(name) for name in names[:q]]
-    limits = [_limits(linear, shown, i) for i in range(q)]
+    q = min(len(linear.names), _MOST)
+    labels = [name_of_number(name) for name in linear.names[:q]]
+    limits = []
+    for i in range(q):
+        value, true, reach = linear.values[i], linear.true[i], _WIDE * linear.deviations[i]
+        ends = np.array([-reach, reach])
+        near = true + 0.1 * ends if abs(true - value) < 3 * reach else value + ends
+        limits.append(range_of([value + ends, near, draws[:, i] if draws.size else ends[:0]], 0.0))
     cells = [(i, j) for i in range(q) for j in range(i + 1)]
     grid = make_grid([_ALONE if q == 1 else 6.6 / q] * q, q, cells)
     for (i, j), axes in grid.panels.items():
         axes.set_xlim(limits[j])
         if i == j:
-            _draw_density(axes, uncertainty, linear, shown, i)
+            _draw_density(axes, uncertainty, linear, i)
             axes.set_title(_interval_text(uncertainty, i))
         else:
             axes.set_ylim(limits[i])
-            _draw_pair(axes, linear, shown, i, j)
+            _draw_pair(axes, linear, draws, i, j)
         for rule, k in ((axes.axvline, j), (axes.axhline, i))[: 1 + (i != j)]:
             if np.isfinite(uncertainty.true[k]):
                 rule(uncertainty.true[k], label="true value", **style.DASHED)
@@ -91,14 +81,6 @@ def plot_corner(
         axes.set_xlabel(labels[j] if i == q - 1 else "")
         axes.set_ylabel(labels[i] if j == 0 < i else "")
     return grid.finish(title)
-
-
-def _limits(linear: Uncertain, draws: np.ndarray, i: int) -> tuple[float, float]:
-    value, true, reach = linear.values[i], linear.true[i], _WIDE * linear.deviations[i]
-    seen = [value - reach, value + reach, *(draws[:, i] if draws.size else ())]
-    if abs(true - value) < 3 * reach:
-        seen += [true - 0.1 * reach, true + 0.1 * reach]
-    return float(min(seen)), float(max(seen))
 
 
 def _interval_text(uncertainty: Uncertain, i: int) -> str:
@@ -110,10 +92,9 @@ def _interval_text(uncertainty: Uncertain, i: int) -> str:
     return f"{name_of_number(uncertainty.names[i])} = {value}\n{low} to {high}"
 
 
-def _draw_density(
-    axes: Axes, uncertainty: Uncertain, linear: Uncertain, draws: np.ndarray, i: int
-) -> None:
+def _draw_density(axes: Axes, uncertainty: Uncertain, linear: Uncertain, i: int) -> None:
     x, deviation = np.linspace(*axes.get_xlim(), 201), linear.deviations[i]
+    draws = uncertainty.draws
     if draws.size:
         bins = int(np.clip(np.sqrt(len(draws)), 4, 30))
         heights, edges = np.histogram(draws[:, i], bins, density=True)
@@ -162,11 +143,6 @@ def plot_profiles(uncertainty: Uncertain, *, title: str | None = None) -> Figure
         are drawn.
     title : str, optional
         Title above the panels.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        3.5 inches wide for one number, else 7.2. Pass it to `save_figure`.
 
     Raises
     ------

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -54,33 +52,24 @@ def save_figure(figure: Figure, directory: str | os.PathLike[str], name: str) ->
         )
     folder = Path(directory)
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
+    before = figure.canvas, figure.dpi, figure.get_layout_engine()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with style.paper_style(), _as_it_was(figure):
+        with style.paper_style():
             figure.dpi = DOTS_PER_INCH
-            figure.set_facecolor("white")
+            # Not savefig, which with a layout engine draws everything twice.
             write_whole(png, FigureCanvasAgg(figure).print_png)
-            figure.set_layout_engine("none")  # the panels stay where they are
             undated = {"CreationDate": None}
+            figure.set_layout_engine("none")  # the panels stay where they are
             write_whole(pdf, partial(FigureCanvasPdf(figure).print_pdf, metadata=undated))
     except OSError as error:
         raise OutputError(
             f"save_figure: cannot write {name}.png and {name}.pdf to '{folder}': {error}. "
             "Choose a folder that you may write to."
         ) from error
-    return png, pdf
-
-
-@contextmanager
-def _as_it_was(figure: Figure) -> Iterator[None]:
-    """Restore a figure's canvas, resolution and layout; `Figure.savefig` draws all twice."""
-    canvas, dpi, engine = figure.canvas, figure.dpi, figure.get_layout_engine()
-    colour = figure.get_facecolor()
-    try:
-        yield
     finally:
+        canvas, figure.dpi, engine = before
         figure.set_canvas(canvas)
-        figure.dpi = dpi
-        figure.set_facecolor(colour)
         if engine is not None:
             figure.set_layout_engine(engine)
+    return png, pdf

@@ -14,25 +14,11 @@ import numpy as np
 
 from sciml_par._files import put_file
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.bands import plot_bands
-from sciml_par.evaluation.figures.bodies import in_space, plot_body
-from sciml_par.evaluation.figures.errors import plot_errors
-from sciml_par.evaluation.figures.histories import plot_losses, plot_weights
-from sciml_par.evaluation.figures.intervals import plot_corner
+from sciml_par.evaluation.figures import bands, histories, intervals, planes, predictions, slices
 from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.planes import plot_flow, vector_of
-from sciml_par.evaluation.figures.predictions import plot_predictions
+from sciml_par.evaluation.figures.parts.style import vector_of
 from sciml_par.evaluation.figures.save import DOTS_PER_INCH, save_figure
-from sciml_par.evaluation.figures.scatters import can_be_scattered
-from sciml_par.evaluation.figures.slices import (
-    in_plane_and_time,
-    in_space_and_time,
-    plot_slices,
-    plot_times,
-)
-from sciml_par.evaluation.figures.unknowns import plot_unknowns
-from sciml_par.evaluation.figures.windows import plot_windows
 from sciml_par.results.linearized_bands import linearized_uncertainty
 from sciml_par.results.member import (
     DIVERGED,
@@ -73,19 +59,19 @@ def write_figures(members: Sequence[Member], folder: Path, *, mode: str, title: 
     if _can_be_drawn(drawn):
         save_figure(_predictions(members, drawn, title), folder, "prediction")
     if known and in_full:
-        save_figure(plot_errors(drawn, title=title), folder, "error")
-    if in_plane_and_time(drawn[0]):
-        save_figure(plot_times(drawn, title=title), folder, "times")
-    if all(in_space_and_time(each) for each in drawn):
-        save_figure(plot_slices(drawn, title=title), folder, "slices")
-    if vector_of(drawn[0]) is not None:
-        save_figure(plot_flow(drawn, title=title), folder, "flow")
-    if in_space(drawn[0]):
-        save_figure(plot_body(drawn, title=title), folder, "body")
+        save_figure(predictions.plot_errors(drawn, title=title), folder, "error")
+    if slices.in_plane_and_time(drawn[0]):
+        save_figure(slices.plot_times(drawn, title=title), folder, "times")
+    if all(slices.in_space_and_time(each) for each in drawn):
+        save_figure(slices.plot_slices(drawn, title=title), folder, "slices")
+    if drawn[0].dimension == _DRAWN_DIMENSIONS and vector_of(drawn[0]):
+        save_figure(planes.plot_flow(drawn, title=title), folder, "flow")
+    if slices.in_space(drawn[0]):
+        save_figure(slices.plot_body(drawn, title=title), folder, "body")
     windows = members[0].error and members[0].error.by_window
-    if windows and in_full and drawn[0].dimension == _DRAWN_DIMENSIONS and windows.known:
+    if windows and windows.known and drawn[0].dimension == _DRAWN_DIMENSIONS:
         given = windows.lower, windows.upper, windows.error
-        save_figure(plot_windows(drawn[0], *given, title=title), folder, "windows")
+        save_figure(planes.plot_windows(drawn[0], *given, title=title), folder, "windows")
 
 
 def figure_of(members: Sequence[Member], *, mode: str, title: str | None) -> Any:
@@ -93,12 +79,12 @@ def figure_of(members: Sequence[Member], *, mode: str, title: str | None) -> Any
     if not all(isinstance(member.prediction, Prediction) for member in members):
         raise InputError("Result.plot: the predictions are on rank 0; call it there.")
     drawn = _drawn(members, labels_of(members, mode=mode))
-    if in_plane_and_time(drawn[0]):
-        return plot_times(drawn, title=title)
-    if in_space(drawn[0]):
-        return plot_body(drawn, title=title)
-    if all(in_space_and_time(each) for each in drawn):
-        return plot_slices(drawn, title=title)
+    if slices.in_plane_and_time(drawn[0]):
+        return slices.plot_times(drawn, title=title)
+    if slices.in_space(drawn[0]):
+        return slices.plot_body(drawn, title=title)
+    if all(slices.in_space_and_time(each) for each in drawn):
+        return slices.plot_slices(drawn, title=title)
     if _can_be_drawn(drawn):
         return _predictions(members, drawn, title)
     raise InputError(
@@ -137,7 +123,9 @@ def _predictions(
 ) -> Any:
     """Draw the predictions, with the measured values if all members solve one problem."""
     one = len({member.problem for member in members}) == 1
-    return plot_predictions(drawn, title=title, observed=members[0].observations if one else ())
+    return predictions.plot_predictions(
+        drawn, title=title, observed=members[0].observations if one else ()
+    )
 
 
 def _drawn(members: Sequence[Member], labels: Sequence[str]) -> list[Prediction]:
@@ -149,7 +137,7 @@ def _drawn(members: Sequence[Member], labels: Sequence[str]) -> list[Prediction]
 
 def _can_be_drawn(drawn: Sequence[Prediction]) -> bool:
     in_full = drawn[0].dimension <= _DRAWN_DIMENSIONS
-    return in_full or any(can_be_scattered(each) for each in drawn)
+    return in_full or any(predictions.can_be_scattered(each) for each in drawn)
 
 
 def _write_histories(
@@ -158,14 +146,14 @@ def _write_histories(
     """Write loss, unknowns and weights over the step."""
     named = list(zip(members, labels, strict=True))
     losses = [_loss_curve(member, label) for member, label in named]
-    save_figure(plot_losses(losses, title=title), folder, "loss")
+    save_figure(histories.plot_losses(losses, title=title), folder, "loss")
     sought = [curve for member, label in named for curve in _unknown_curves(member, label)]
     if sought:
-        save_figure(plot_unknowns(sought, title=title), folder, "unknowns")
+        save_figure(histories.plot_unknowns(sought, title=title), folder, "unknowns")
     if len(members) == 1 and members[0].term_weights.size:
         columns = zip(members[0].terms, members[0].term_weights.T, strict=True)
         curves = [LossCurve(name, members[0].loss_steps, values) for name, values in columns]
-        save_figure(plot_weights(curves, title=title), folder, "weights")
+        save_figure(histories.plot_weights(curves, title=title), folder, "weights")
 
 
 def _write_functions(
@@ -181,7 +169,7 @@ def _write_functions(
     for name, curves in found.items():
         alike = [each for each in curves if each.dimension == curves[0].dimension]
         if alike[0].dimension <= _DRAWN_DIMENSIONS or any(each.known for each in alike):
-            save_figure(plot_predictions(alike, title=title), folder, f"unknown_{name}")
+            save_figure(predictions.plot_predictions(alike, title=title), folder, f"unknown_{name}")
 
 
 def _write_uncertainty(member: Member, folder: Path, title: str | None) -> None:
@@ -191,10 +179,10 @@ def _write_uncertainty(member: Member, folder: Path, title: str | None) -> None:
         return
     deviations = found.deviations
     if len(deviations) and np.isfinite(deviations).all() and (deviations > 0).all():
-        save_figure(plot_corner(found, title=title), folder, "corner")
+        save_figure(intervals.plot_corner(found, title=title), folder, "corner")
     here = isinstance(member.field, TrainedField)
     if here and member.prediction.x.shape[1] <= _DRAWN_DIMENSIONS:
-        save_figure(plot_bands(found, title=title), folder, "bands")
+        save_figure(bands.plot_bands(found, title=title), folder, "bands")
 
 
 def _loss_curve(member: Member, label: str) -> LossCurve:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -29,10 +29,6 @@ class LossCurve:
         The terms of the loss by name; their sum is the loss.
     best_step, best_loss : float, optional
         The step of the least loss, and that loss; without it, that of the nearest record is taken.
-    phases : sequence of (step, str)
-        Where each phase of the training began, and its name.
-    learning_rate : array [s], optional
-        The learning rate at each of the steps.
 
     Raises
     ------
@@ -46,8 +42,6 @@ class LossCurve:
     terms: Mapping[str, np.ndarray] | None = None
     best_step: float | None = None
     best_loss: float | None = None
-    phases: Sequence[tuple[float, str]] = ()
-    learning_rate: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         check_label(self.label, "LossCurve.label")
@@ -58,10 +52,7 @@ class LossCurve:
             for name, values in (self.terms or {}).items()
         }
         keep(self, step=step, loss=_numbers(self.loss, f"{where}, loss", step))
-        keep(self, terms=MappingProxyType(terms), phases=_phases(self.phases, where))
-        if self.learning_rate is not None:
-            rate = _numbers(self.learning_rate, f"{where}, learning_rate", step)
-            keep(self, learning_rate=rate)
+        keep(self, terms=MappingProxyType(terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,15 +167,13 @@ class ScalingCurve:
         where = f"ScalingCurve {self.label!r}"
         if (self.efficiency is None) == (self.time is None):
             raise InputError(f"{where}: pass either efficiency or time.")
-        for name, allowed, said in (
-            (
-                "kind",
-                ("measured", "modelled", "published"),
-                "'measured', 'modelled' or 'published'",
-            ),
-            ("scaling", ("weak", "strong", None), "'weak', 'strong' or None"),
+        for name, allowed in (
+            ("kind", ("measured", "modelled", "published")),
+            ("scaling", ("weak", "strong", None)),
         ):
             if (value := getattr(self, name)) not in allowed:
+                *others, last = map(repr, allowed)
+                said = f"{', '.join(others)} or {last}"
                 raise InputError(f"{where}: expected {name} {said}; got {value!r}.")
         ranks = _numbers(self.ranks, f"{where}, ranks")
         if not np.all((ranks >= 1) & np.isfinite(ranks)) or np.any(np.diff(ranks) <= 0):
@@ -216,18 +205,3 @@ def _steps(values: np.ndarray, where: str) -> np.ndarray:
     if np.any(np.diff(steps) < 0):
         raise InputError(f"{where}: expected steps that never decrease. Sort them.")
     return steps
-
-
-def _phases(phases: Sequence[tuple[float, str]], where: str) -> tuple[tuple[float, str], ...]:
-    try:
-        found = tuple((float(start), str(name)) for start, name in phases)
-    except (TypeError, ValueError):
-        found = ((np.nan, ""),)
-    starts = np.array([start for start, _ in found])
-    # Written so that a NaN fails, as no comparison with it is true.
-    if not np.all(np.isfinite(starts)) or not np.all(np.diff(starts) >= 0):
-        raise InputError(
-            f"{where}, phases: expected pairs (step, name) in order, such as [(0, 'Adam'), "
-            f"(5000, 'SGD')]; got {phases!r}."
-        )
-    return found

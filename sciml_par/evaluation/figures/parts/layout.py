@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,16 +16,14 @@ from matplotlib.lines import Line2D
 
 ONE_COLUMN, TWO_COLUMNS = 3.5, 7.2
 """Inches: the width of a column of a two-column paper, and of its page."""
-MOST_ENTRIES = 24
+_MOST_ENTRIES = 24  # of the legend
 _LETTER = 0.56 / 72  # inches of a letter, for each point of its size
 # A line may end at spaces and after dashes, but not within mathematics.
 _BREAKS = re.compile(r"(\$[^$]+\$|\s+|[^\s–$-]+[–-])")
-_LINE = 0.15  # inches of a line of text
-_KEY = 0.42  # inches of an entry of the legend without its text
+_LINE, _KEY = 0.15, 0.42  # inches of a line of text, and of an entry of the legend without text
 _BESIDE = 0.6  # inches, for the labels and scales next to the panels
 
 Cell = tuple[int, int]
-Engine = Literal["constrained", "compressed"]
 
 
 @dataclass(frozen=True)
@@ -36,25 +34,21 @@ class Grid:
     panels: dict[Cell, Axes]
     columns: int
 
-    def label_x(self, text: str) -> None:
-        """Label the x axis of each panel without another below; drop the others' tick labels."""
-        last = max(row for row, _ in self.panels)
-        for (row, column), axes in self.panels.items():
-            lowest = (row + 1, column) not in self.panels
-            axes.tick_params(labelbottom=lowest)
-            axes.set_xlabel(text if lowest else "")
-            # Above an empty cell, the labels have room; reserving more would spread the rows.
-            axes.xaxis.set_in_layout(row == last)
-
     def title(self, axes: Axes, text: str, symbol: str = "", *, wide: float | None = None) -> None:
         """Put "text: symbol" above a panel `wide` inches; a text of more than two lines is cut."""
         wide = (wide or column_width(self.columns)) - (0.3 if symbol else 0.0)
-        short = wrap(text, wide, size=8.0, lines=2)
-        axes.set_title(": ".join(filter(None, (short, symbol))))
+        axes.set_title(": ".join(filter(None, (wrap(text, wide, size=8.0, lines=2), symbol))))
 
-    def finish(self, title: str | None, height: float = 0.0) -> Figure:
-        """Add title and legend, and make the figure higher by what they take, and by `height`."""
-        figure = self.figure
+    def finish(self, title: str | None, *, x: str = "") -> Figure:
+        """Add title and legend, higher by what they take, and label the lowest panels with `x`."""
+        last = max(row for row, _ in self.panels)
+        for (row, column), axes in self.panels.items() if x else ():
+            lowest = (row + 1, column) not in self.panels
+            axes.tick_params(labelbottom=lowest)
+            axes.set_xlabel(x if lowest else "")
+            # Above an empty cell, the labels have room; reserving more would spread the rows.
+            axes.xaxis.set_in_layout(row == last)
+        figure, height = self.figure, 0.0
         if title:
             title = wrap(title, figure.get_figwidth() - 0.1, size=9.0, lines=3)
             figure.suptitle(title)
@@ -76,7 +70,7 @@ def make_grid(
     columns: int,
     cells: Sequence[Cell] | None = None,
     *,
-    engine: Engine = "constrained",
+    engine: Any = "constrained",
     projection: str | None = None,
     wide: Sequence[int] = (),
 ) -> Grid:
@@ -84,20 +78,18 @@ def make_grid(
 
     A row that is `wide` has one panel over all columns.
     """
-    rows = len(heights)
-    everywhere = [(r, c) for r in range(rows) for c in range(1 if r in wide else columns)]
-    cells = everywhere if cells is None else cells
+    full = [(r, c) for r in range(len(heights)) for c in range(1 if r in wide else columns)]
     # Figure, not pyplot: no window, no list of open figures, no choice of a display.
     figure = Figure((ONE_COLUMN if columns == 1 else TWO_COLUMNS, sum(heights)))
     FigureCanvasAgg(figure)
     # Without a panel to the right, half of the last tick label reaches over the panel's edge.
-    figure.set_layout_engine(engine, w_pad=0.04 if len(cells) == len(everywhere) else 0.1)
-    layout = figure.add_gridspec(rows, columns, height_ratios=heights)
-    panels = {
+    figure.set_layout_engine(engine, w_pad=0.04 if len(cells or full) == len(full) else 0.1)
+    layout = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    panels: dict[Cell, Axes] = {
         (r, c): figure.add_subplot(
-            layout[r, :] if r in wide else layout[r, c], projection=projection
+            layout[r, slice(None) if r in wide else c], projection=projection
         )
-        for r, c in cells
+        for r, c in cells or full
     }
     return Grid(figure, panels, columns)
 
@@ -127,17 +119,20 @@ def _legend_below(figure: Figure, panels: Sequence[Axes]) -> float:
             found.setdefault(label, handle)
     if not found:
         return 0.0
-    entries, left_out = list(found.items())[:MOST_ENTRIES], len(found) - MOST_ENTRIES
+    entries, left_out = list(found.items())[:_MOST_ENTRIES], len(found) - _MOST_ENTRIES
     if left_out > 0:
         entries.append((f"and {left_out} more", Line2D([], [], alpha=0.0)))
     width = figure.get_figwidth() - 0.1
     labels = [wrap(label, width - _KEY, size=7.0) for label, _ in entries]
     widths = np.array([_KEY + len(label) * _LETTER * 7.0 for label in labels])
-    # Matplotlib fills columns of equal length, each as wide as its widest entry.
+    count = len(labels)
+    # Matplotlib fills columns, each as wide as its widest entry; a ragged last one looks odd.
     columns = next(
         n
-        for n in range(len(labels), 0, -1)
-        if n == 1 or sum(part.max() for part in np.array_split(widths, n)) <= width
+        for n in range(count, 0, -1)
+        if n == 1
+        or (n == -(-count // -(-count // n)))
+        and sum(part.max() for part in np.array_split(widths, n)) <= width
     )
     look: Any = {"handlelength": 2.4, "columnspacing": 1.2, "borderaxespad": 0.2, "frameon": False}
     handles = [handle for _, handle in entries]

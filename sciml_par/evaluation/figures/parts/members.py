@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.metrics.norms import pointwise_error
 
-Panels = Literal["auto", "shared", "separate"]
-MOST_PANELS = 16
 MOST_PLANES = 4
 ENOUGH = 4  # members with a mean and a deviation
 FEW = 8  # members that are told apart by colours
@@ -26,7 +24,7 @@ _RISE = 1e4  # extrapolation may raise an error axis by this factor
 
 
 def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, ...]:
-    """Return `curves` as a tuple, all of one d and m, with NaN for values outside the domain."""
+    """Return `curves`, all of one d and m, NaN outside the domain, and in order of x if d = 1."""
     curves = check_items(curves, Prediction, where)
     shapes = {(curve.dimension, curve.components) for curve in curves}
     if len(shapes) > 1:
@@ -34,13 +32,22 @@ def check_curves(curves: Iterable[Prediction], where: str) -> tuple[Prediction, 
             f"{where}: expected predictions of one (d, m); got {sorted(shapes)}. "
             "Draw a figure each."
         )
-    names, checked = ("u", "u_exact", "estimated_error"), []
-    for curve in curves:
-        inside = np.asarray(curve.inside)[:, np.newaxis]
-        arrays = {name: getattr(curve, name) for name in names}
-        kept: Any = {n: np.where(inside, a, np.nan) for n, a in arrays.items() if a is not None}
-        checked.append(curve if inside.all() else replace(curve, **kept))
-    return tuple(checked)
+    return tuple(map(_in_order, curves))
+
+
+def _in_order(curve: Prediction) -> Prediction:
+    """Return a prediction with NaN outside the domain, and in order of x if d = 1."""
+    x, inside = curve.x, np.asarray(curve.inside)
+    order = np.argsort(x[:, 0], kind="stable")
+    if inside.all() and (curve.dimension > 1 or np.array_equal(order, np.arange(len(x)))):
+        return curve
+    order = order if curve.dimension == 1 else np.arange(len(x))
+    changed: dict[str, Any] = {
+        name: np.where(inside[order, None], values[order], np.nan)
+        for name in ("u", "u_exact", "estimated_error")
+        if (values := getattr(curve, name)) is not None
+    }
+    return replace(curve, x=x[order], inside=inside[order], **changed)
 
 
 def too_many_dimensions(curve: Prediction, where: str) -> InputError:
@@ -51,13 +58,11 @@ def too_many_dimensions(curve: Prediction, where: str) -> InputError:
     )
 
 
-def share_panel(curves: Sequence[Prediction], panels: Panels) -> bool:
-    """Return whether all members share a panel: by default, if their exact solutions agree."""
-    if panels not in ("auto", "shared", "separate"):
-        raise InputError(f"panels: expected 'auto', 'shared' or 'separate'; got {panels!r}.")
+def share_panel(curves: Sequence[Prediction]) -> bool:
+    """Return whether all members share a panel: if their known exact solutions agree."""
     known = [curve for curve in curves if curve.known]
-    if panels != "auto" or not known:
-        return panels != "separate"
+    if not known:
+        return True
     x, exact = known[0].x, known[0].exact
     # The tolerance of a float32 evaluation of one formula.
     tolerance = 1e-5 * (float(np.max(np.abs(finite([exact])), initial=0.0)) or 1.0)
@@ -70,15 +75,8 @@ def share_panel(curves: Sequence[Prediction], panels: Panels) -> bool:
 
 def shown_of(shown: int, total: int, title: str | None) -> str | None:
     """Return the title, with the number of members shown if some are left out."""
-    if shown == total:
-        return title
     note = f"{shown} of {total} shown"
-    return f"{title} ({note})" if title else note
-
-
-def in_order(curve: Prediction) -> np.ndarray:
-    """Return the order of the rows by x, for a line over one coordinate."""
-    return np.argsort(curve.x[:, 0], kind="stable")
+    return title if shown == total else f"{title} ({note})" if title else note
 
 
 def by_shard(curves: Sequence[Prediction]) -> bool:
@@ -105,49 +103,41 @@ def a_few(count: int, most: int = FEW) -> list[int]:
     return sorted({round(i) for i in np.linspace(0, count - 1, min(count, most))})
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Mean and deviation of the sound members at their common points, each [n].
+def error_of(curve: Prediction, k: int) -> np.ndarray:
+    """Return |u − u*| of a component, [n]."""
+    return pointwise_error(curve.u[:, k], curve.exact[:, k])
 
-    Attributes
-    ----------
-    mean : of the members.
-    width : two sample standard deviations (divisor M − 1).
-    error : |mean − u*|, or None where u* is not known.
-    estimate : the largest estimated error of the members, or None if one is not known.
-    """
+
+def estimate_of(curve: Prediction, k: int) -> np.ndarray | None:
+    """Return |estimated error| of a component, [n], or None if it is not known."""
+    return None if curve.estimated_error is None else np.abs(curve.estimated_error[:, k])
+
+
+class Spread(NamedTuple):
+    """Mean of the sound members, two deviations, error of the mean, largest estimate; [n] each."""
 
     mean: np.ndarray
     width: np.ndarray
     error: np.ndarray | None
     estimate: np.ndarray | None
-
-    @property
-    def drawn(self) -> list[np.ndarray]:
-        """What is known of width, error and estimate."""
-        return [each for each in (self.width, self.error, self.estimate) if each is not None]
-
-    @property
-    def coverage(self) -> str:
-        """The share of the points at which the band covers the error; "" if u* is not known."""
-        if self.error is None:
-            return ""
-        counted = np.isfinite(self.error) & np.isfinite(self.width)
-        share = float(np.mean(self.error[counted] <= self.width[counted])) if counted.any() else 0.0
-        return f"error ≤ 2σ at {share:.0%}"
+    coverage: str  # the share of the points at which the band covers the error
 
 
-def spread_of(curves: Sequence[Prediction], component: int) -> Spread:
-    """Return mean and deviation of the sound members."""
+def spread_of(curves: Sequence[Prediction], k: int) -> Spread:
+    """Return mean and deviation (divisor M − 1) of the sound members."""
     sound = [curve for curve in curves if curve.sound]
-    values = np.stack([curve.u[:, component] for curve in sound])
+    values = np.stack([curve.u[:, k] for curve in sound])
     with np.errstate(all="ignore"):
-        mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
+        mean, width = values.mean(axis=0), DEVIATIONS * values.std(axis=0, ddof=1)
+    estimates = [each for curve in sound if (each := estimate_of(curve, k)) is not None]
+    largest = np.max(estimates, axis=0) if len(estimates) == len(sound) else None
     known = next((curve for curve in curves if curve.known), None)
-    error = None if known is None else pointwise_error(mean, known.exact[:, component])
-    estimates = [c.estimated_error[:, component] for c in sound if c.estimated_error is not None]
-    largest = np.max(np.abs(estimates), axis=0) if len(estimates) == len(sound) else None
-    return Spread(mean, DEVIATIONS * deviation, error, largest)
+    if known is None:
+        return Spread(mean, width, None, largest, "")
+    error = pointwise_error(mean, known.exact[:, k])
+    counted = np.isfinite(error) & np.isfinite(width)
+    share = float(np.mean(error[counted] <= width[counted])) if counted.any() else 0.0
+    return Spread(mean, width, error, largest, f"error ≤ 2σ at {share:.0%}")
 
 
 def finite(arrays: Iterable[np.ndarray]) -> np.ndarray:
@@ -184,13 +174,11 @@ def log_limits(values: np.ndarray) -> tuple[float, float]:
     return min(max(float(positive.min()) / 1.5, high * 1e-30), high / 10.0), high
 
 
-def error_limits(
-    errors: Sequence[np.ndarray], trained: Sequence[np.ndarray]
-) -> tuple[float, float]:
-    """Return the limits of the log axis for pointwise errors, [n] a member."""
-    inside = [_positive(e[mask]) for e, mask in zip(errors, trained, strict=True)]
-    inside = [part for part in inside if part.size]
-    everything = _positive(np.concatenate([np.empty(0), *errors]))
+def error_limits(errors: Iterable[tuple[Prediction, np.ndarray | None]]) -> tuple[float, float]:
+    """Return the limits of the log axis for pointwise errors, [n] of a member each."""
+    pairs = [(curve, error) for curve, error in errors if error is not None]
+    inside = [part for curve, e in pairs if (part := _positive(e[curve.trained])).size]
+    everything = _positive(np.concatenate([np.empty(0), *(error for _, error in pairs)]))
     if not inside:
         return log_limits(everything)
     low = min(max(float(part.min()), _DIP * float(np.median(part))) for part in inside)
@@ -198,17 +186,16 @@ def error_limits(
     return log_limits(np.array([low, high]))
 
 
-def near(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
-    """Bring what lies far outside the limits nearer: a renderer loses lines to 1e30 altogether."""
-    reach = 100.0 * (limits[1] - limits[0])
-    return np.asarray(np.clip(values, limits[0] - reach, limits[1] + reach))
+def remarked(label: str, values: np.ndarray) -> str:
+    """Return a label, with a remark if some of the values cannot be seen."""
+    return label if np.isfinite(values).all() else f"{label} (not finite)"
 
 
 def name_of(curve: Prediction, curves: Sequence[Prediction]) -> str:
     """Return the label, with a remark if a component of the line cannot be seen, or only partly."""
     values = curve.u[curve.inside]
     if not np.all(np.isfinite(values)):
-        return f"{curve.label} (not finite)"
+        return remarked(curve.label, values)
     for component in range(curve.components):
         low, high = value_limits(curves, component)
         if not np.any((values[:, component] >= low) & (values[:, component] <= high)):

@@ -22,6 +22,12 @@ DASHED |= {"zorder": 3.0}
 TIMES = ("t", "time", "$t$")
 """Names of coordinates that are drawn as time."""
 
+VECTORS = (
+    *(("u", "v", "w"), ("u_x", "u_y", "u_z"), ("ux", "uy", "uz")),
+    *(("v_x", "v_y", "v_z"), ("vx", "vy", "vz")),
+)
+"""Names of components that are those of a vector in space, or the first two in the plane."""
+
 MEAN, ERROR = "#0072b2", "#d55e00"  # the mean of members with its band; the error of it
 BAND = 0.3  # opacity of a band
 TRUE_ERROR, ESTIMATED, LARGEST = "|true error|", "|estimated error|", "largest |estimate|"
@@ -31,6 +37,9 @@ PALE: dict[str, Any] = {"color": "#8a8a8a", "linewidth": 0.5, "alpha": 0.7, "zor
 DOTS: dict[str, Any] = {"s": 9.0, "color": "white", "edgecolors": INK, "linewidths": 0.6}
 DOTS |= {"zorder": 3.0, "clip_on": False}
 """The places of observations on a map."""
+
+STAR: dict[str, Any] = {"marker": "*", "s": 40.0, "zorder": 4.0, "clip_on": False}
+"""The place of a least value."""
 
 # Okabe and Ito (2008), "Color universal design", without yellow, which is faint as a line on
 # white; the wine red of Paul Tol's "muted" scheme (2021) stands in for it.
@@ -104,6 +113,15 @@ def symbol(name: str) -> str:
 def of_time(curve: Prediction) -> list[int]:
     """Return which coordinates are the time."""
     return [i for i, name in enumerate(curve.coordinates) if name.lower() in TIMES]
+
+
+def vector_of(curve: Prediction) -> list[int] | None:
+    """Return which components are a vector in the plane or space of the coordinates, or None."""
+    d, names = curve.dimension, list(curve.fields)
+    if d not in (2, 3) or of_time(curve):
+        return None
+    found = next((each[:d] for each in VECTORS if set(each[:d]) <= set(names)), None)
+    return [names.index(name) for name in found] if found else None
 
 
 def math(name: str) -> str:
