@@ -45,10 +45,10 @@ HEAD = """# Gallery
 
 Problems of the [catalogue](catalogue.md) and the programs in `examples/`, each solved by the
 command next to it. The error is the relative L2 error against the exact solution or the reference.
-Times are in seconds, on {cores} cores: of training, of compilation, and of the processor for the whole
-command, figures included. Other programs ran at the same time: the load is the average number of
-processes that were ready to run when the command began. `make gallery` solves the remaining
-problems and generates this page.
+Times are in seconds, on {cores} cores: of training, of compilation, and of the processor for the
+whole command, figures included. Other programs ran at the same time: the load is the average
+number of processes that were ready to run when the command began. `make gallery` solves the
+remaining problems and generates this page.
 
 | Problem | Relative L2 error | Steps | Training | Compilation | Processor | Load |
 |---|---|---|---|---|---|---|
