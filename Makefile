@@ -129,7 +129,7 @@ constraints: ## refresh constraints.txt from the newest versions that pyproject.
 demo: $(STAMP) ## an ensemble for the Poisson equation on two ranks
 	mpirun -np 2 python scripts/pinn_poisson.py --mode ensemble
 
-gallery: $(STAMP) ## solve the catalogue and make docs/gallery.md (GALLERY="heat burgers": these)
+gallery: $(STAMP) ## run examples/ and make docs/gallery.md (GALLERY="heat kdv": these)
 	python scripts/gallery.py $(GALLERY)
 
 benchmark: $(STAMP) ## run every program in benchmarks/, one after the other

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from _examples import problem_named
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems import Box, Observations, Problem, Residual, Unknown, derivative, laplacian
-from sciml_par.problems.catalogue.references import evolution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,11 +41,6 @@ def periodic_helmholtz() -> Problem:
         exact=solution,
         name="Helmholtz, periodic",
     )
-
-
-def allen_cahn_reference(x: FloatArray) -> FloatArray:
-    """Compute the solution of the Allen–Cahn equation, once."""
-    return evolution.allen_cahn(DIFFUSIVITY, GROWTH)(x)
 
 
 def periodic_allen_cahn() -> Problem:
@@ -76,7 +71,7 @@ def periodic_allen_cahn() -> Problem:
         Box([-1, 0], [1, 1], names=("x", "t")),
         equation,
         ansatz=lambda network, x: start(x) + x[:, 1:] * network(x),
-        exact=allen_cahn_reference,
+        exact=problem_named("allen-cahn").exact,
         name="Allen–Cahn, periodic",
     )
 
@@ -104,11 +99,6 @@ def points_near_the_layers(count: int, *, share: float = 0.6) -> FloatArray:
     return np.stack([np.interp(unit[:, 0], share_below, x), unit[:, 1]], axis=1)
 
 
-def korteweg_de_vries_reference(x: FloatArray) -> FloatArray:
-    """Compute the solution of the Korteweg–de Vries equation, once."""
-    return evolution.korteweg_de_vries(1.0, DISPERSION)(x)
-
-
 def periodic_korteweg_de_vries() -> Problem:
     """u_t + u u_x + 0.022² u_xxx = 0 on [−1, 1] × [0, 1], periodic; u = cos πx at first."""
 
@@ -120,7 +110,7 @@ def periodic_korteweg_de_vries() -> Problem:
         Box([-1, 0], [1, 1], names=("x", "t")),
         equation,
         ansatz=lambda network, x: tf.cos(np.pi * x[:, :1]) + x[:, 1:] * network(x),
-        exact=korteweg_de_vries_reference,
+        exact=problem_named("kdv").exact,
         name="Korteweg–de Vries, periodic",
     )
 

@@ -20,12 +20,11 @@ from _accuracy_equations import (
     periodic_korteweg_de_vries,
     points_near_the_layers,
 )
+from _examples import problem_named
 
 from sciml_par.networks import MLP, PeriodicEmbedding
-from sciml_par.problems import Box, Problem, poisson
-from sciml_par.problems.catalogue.elliptic import poisson_cube, poisson_square
-from sciml_par.problems.catalogue.flows import kovasznay
-from sciml_par.problems.catalogue.waves import burgers, points_near_the_front
+from sciml_par.problems import Box, Problem
+from sciml_par.problems.catalogue.in_time import points_near_the_front
 from sciml_par.training import Points
 
 FloatArray = npt.NDArray[np.float64]
@@ -128,18 +127,18 @@ def midpoints(domain: Box, *counts: int) -> FloatArray:
 
 UNIT_SQUARE, UNIT_CUBE = Box([0, 0], [1, 1]), Box([0] * 5, [1] * 5)
 PERIODIC_SQUARE = Box([-1, -1], [1, 1])
-SPACE_TIME, FLOW = burgers().domain, kovasznay().domain
+SPACE_TIME, FLOW = (problem_named(name).domain for name in ("burgers", "kovasznay"))
 
 
-def weighted(make: Callable[[], Problem]) -> Problem:
-    """Return a problem of the catalogue with the weight of its conditions."""
-    return make().with_condition_weight(CONDITION_WEIGHT)
+def weighted(name: str, **parameters: bool) -> Problem:
+    """Return a problem with the weight of its conditions."""
+    return problem_named(name, **parameters).with_condition_weight(CONDITION_WEIGHT)
 
 
 CASES = {
     "poisson-1d": Case(
         "Poisson 1-D, k = 2, 1-16-16-1",
-        make=poisson,
+        make=partial(problem_named, "poisson-1d"),
         points=lambda: Points(128),
         test=lambda: midpoints(Box([-1], [1]), 1000),
         width=16,
@@ -151,7 +150,7 @@ CASES = {
     ),
     "poisson-2d": Case(
         "Poisson 2-D, 2-64-1",
-        make=partial(weighted, poisson_square),
+        make=partial(weighted, "poisson-2d"),
         points=lambda: Points((30, 30), boundary=120),
         test=lambda: midpoints(UNIT_SQUARE, 101, 101),
         width=64,
@@ -163,7 +162,7 @@ CASES = {
     ),
     "poisson-2d-built-in": Case(
         "Poisson 2-D, boundary built in, 2-64-1",
-        make=partial(poisson_square, built_in=True),
+        make=partial(problem_named, "poisson-2d", built_in=True),
         points=lambda: Points((30, 30)),
         test=lambda: midpoints(UNIT_SQUARE, 101, 101),
         width=64,
@@ -175,7 +174,7 @@ CASES = {
     ),
     "poisson-5d": Case(
         "Poisson 5-D, 5-64-1",
-        make=partial(weighted, poisson_cube),
+        make=partial(weighted, "poisson-5d"),
         points=lambda: Points(3000, boundary=500, method="sobol", seed=0),
         test=lambda: UNIT_CUBE.sample(4000, seed=99, method="uniform"),
         width=64,
@@ -187,7 +186,7 @@ CASES = {
     ),
     "burgers": Case(
         "Burgers 0.01/π, 4×20",
-        make=partial(weighted, partial(burgers, built_in=False)),
+        make=partial(weighted, "burgers", built_in=False),
         points=lambda: Points(points_near_the_front(3000), boundary=400, initial=200),
         test=lambda: midpoints(SPACE_TIME, 256, 100),
         width=20,
@@ -199,7 +198,7 @@ CASES = {
     ),
     "burgers-built-in": Case(
         "Burgers 0.01/π, conditions built in, 4×20",
-        make=burgers,
+        make=partial(problem_named, "burgers"),
         points=lambda: Points(points_near_the_front(3000)),
         test=lambda: midpoints(SPACE_TIME, 256, 100),
         width=20,
@@ -211,7 +210,7 @@ CASES = {
     ),
     "kovasznay": Case(
         "Kovasznay, Re 20, 2-24-24-3",
-        make=partial(weighted, kovasznay),
+        make=partial(weighted, "kovasznay"),
         points=lambda: Points(1200, boundary=300, method={"interior": "sobol"}, seed=0),
         test=lambda: midpoints(FLOW, 101, 101),
         width=24,

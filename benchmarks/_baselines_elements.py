@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from _baselines_problems import Field, FloatArray
+from _examples import problem_named
 from scipy.sparse.linalg import splu
 from skfem import (
     Basis,
@@ -30,8 +31,6 @@ from skfem import (
 from skfem.helpers import dot, grad
 from skfem.models.elasticity import linear_elasticity
 from skfem.models.poisson import laplace
-
-from sciml_par.problems import problem_by_name
 
 TRIANGLES = {1: ElementTriP1, 2: ElementTriP2, 3: ElementTriP3}
 
@@ -86,7 +85,7 @@ def _mesh_of_the_l(cells: int) -> Any:
 def _in_the_l(mesh: Any, degree: int) -> tuple[Basis, FloatArray]:
     basis = Basis(mesh, TRIANGLES[degree]())
     u, boundary = np.zeros(basis.N), basis.get_dofs().all()
-    u[boundary] = problem_by_name("l-shape").exact(basis.doflocs[:, boundary].T)[:, 0]
+    u[boundary] = problem_named("l-shape").exact(basis.doflocs[:, boundary].T)[:, 0]
     return basis, solve(*condense(laplace.assemble(basis), x=u, D=boundary), solver=direct)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from _baselines_problems import REYNOLDS, Field, FloatArray, taylor_green
+from references.spectral import in_time
 from scipy.integrate import solve_ivp
 from scipy.linalg import lu_factor, lu_solve
 from scipy.sparse import bmat, csr_matrix
@@ -29,7 +30,6 @@ from skfem.models.general import divergence
 from skfem.models.poisson import laplace, mass, vector_laplace
 
 from sciml_par.problems import problem_by_name
-from sciml_par.problems.catalogue.references.spectral import in_time
 
 LINES = {1: ElementLineP1, 2: ElementLineP2, 3: lambda: ElementLinePp(3)}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from _examples import equation_named, problem_named
 
 from sciml_par.problems import (
     Box,
@@ -21,15 +22,12 @@ from sciml_par.problems import (
     Smooth,
     Time,
     UnknownFunction,
-    catalogue_entry,
     derivative,
     divergence,
     gradient,
     jacobian,
     laplacian,
-    problem_by_name,
 )
-from sciml_par.problems.catalogue.functions import columns, cos, exp, sin
 
 FloatArray = npt.NDArray[np.float64]
 Field = Callable[[FloatArray], FloatArray]
@@ -84,12 +82,13 @@ class Case:
         return float(np.linalg.norm(found(x) - true) / np.linalg.norm(true))
 
 
-def taylor_green(x: Any) -> Any:
+def taylor_green(x: FloatArray) -> FloatArray:
     """Return u, v and p of the Taylor–Green vortex with wavelength 1: [n, 3]."""
     a, b = 2 * np.pi * x[:, :1], 2 * np.pi * x[:, 1:2]
-    fading = exp(-8 * np.pi**2 / REYNOLDS * x[:, 2:])
-    u, v = -cos(a) * sin(b) * fading, sin(a) * cos(b) * fading
-    return columns(u, v, -(cos(2 * a) + cos(2 * b)) / 4 * fading**2)
+    fading = np.exp(-8 * np.pi**2 / REYNOLDS * x[:, 2:])
+    u, v = -np.cos(a) * np.sin(b) * fading, np.sin(a) * np.cos(b) * fading
+    p = -(np.cos(2 * a) + np.cos(2 * b)) / 4 * fading**2
+    return np.concatenate([u, v, p], axis=1)
 
 
 def vortex() -> Problem:
@@ -150,20 +149,20 @@ def conduction(*, seed: int = 0) -> Problem:
         Residual(equation, data=heat_source),
         conditions=[Observations(*observed_temperature(seed), noise=CONDUCTIVITY_NOISE)],
         unknowns={"k": k},
-        exact=lambda x: sin(np.pi * x),
+        exact=lambda x: np.sin(np.pi * x),
         name="conduction",
     )
 
 
 def diffusion(*, seed: int = 0) -> Problem:
     """The catalogue's inverse diffusion, with 5 % noise and known initial values."""
-    return problem_by_name("inverse-diffusion", noise=0.05, initial=True, seed=seed)
+    return problem_named("inverse-diffusion", noise=0.05, initial=True, seed=seed)
 
 
 def _known(name: str, *tolerances: float, components: int = 1) -> Case:
-    """Return a problem of the catalogue."""
-    make = partial(problem_by_name, name)
-    return Case(name, catalogue_entry(name).equation, make, tolerances, components)
+    """Return a problem of the catalogue or of examples/."""
+    make = partial(problem_named, name)
+    return Case(name, equation_named(name), make, tolerances, components)
 
 
 CASES = {

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from _baselines_problems import CASES, REYNOLDS, Field, FloatArray, taylor_green
-
-from sciml_par.problems import problem_by_name
-from sciml_par.problems.catalogue.references.spectral import (
+from _examples import problem_named
+from references.spectral import (
     chebyshev_points,
     differentiation_matrix,
     etdrk4,
@@ -32,7 +31,7 @@ def poisson_box(name: str, dimension: int, degree: int) -> Field:
 
     Lynch, Rice and Thomas (1964), doi:10.1007/BF01386067. The unknowns are (degree − 1)^d.
     """
-    problem = problem_by_name(name)
+    problem = problem_named(name)
     nodes = chebyshev_points(degree)
     second = 4 * np.linalg.matrix_power(differentiation_matrix(nodes), 2)[1:-1]
     rates, vectors = np.linalg.eig(second[:, 1:-1])
@@ -59,7 +58,7 @@ def poisson_square(degree: int) -> Field:
 
 def source_of(name: str) -> Field:
     """Return f = −Δu of the problems in a cube."""
-    exact = problem_by_name(name).exact
+    exact = problem_named(name).exact
     factor = 2 * np.pi**2 if name == "poisson-2d" else np.pi**2
     return lambda x: factor * exact(x)
 
@@ -111,7 +110,7 @@ def l_shape(poles: int) -> Field:
         both = np.concatenate([rational, powers], axis=1)
         return np.concatenate([both.real, both.imag], axis=1)
 
-    exact = problem_by_name("l-shape").exact
+    exact = problem_named("l-shape").exact
     values = exact(np.stack([z.real, z.imag], axis=1))
     # Without weights, the many points near a corner would dominate the sum of squares.
     near = np.abs(z[:, None] - corners).min(axis=1, keepdims=True) ** 0.5
@@ -124,7 +123,7 @@ def heat(degree: int) -> Field:
     nodes = chebyshev_points(degree)
     second = 0.4 * np.linalg.matrix_power(differentiation_matrix(nodes), 2)[1:-1, 1:-1]
     rates, vectors = np.linalg.eig(second)
-    start = problem_by_name("heat").exact(np.stack([(nodes + 1) / 2, 0 * nodes], axis=1))[1:-1, 0]
+    start = problem_named("heat").exact(np.stack([(nodes + 1) / 2, 0 * nodes], axis=1))[1:-1, 0]
     modes = np.linalg.solve(vectors, start)
 
     def at(x: FloatArray) -> FloatArray:

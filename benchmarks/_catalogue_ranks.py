@@ -1,4 +1,4 @@
-"""Whether one and two ranks do the same on the problems of the catalogue, for catalogue.py."""
+"""Whether one and two ranks do the same on all problems, for catalogue.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _examples import problem_named, training_of
 
 PROGRAM = Path(__file__).parent / "catalogue.py"
 
@@ -49,18 +50,16 @@ def file_of(folder: Path, name: str, ranks: int) -> Path:
 
 
 def train_each(names: Sequence[str], steps: int, folder: Path) -> None:
-    """Train the problems as solve.py does, a few steps each, and write a file for each.
+    """Train the problems with their settings, a few steps each, and write a file for each.
 
     The files hold the loss from the start on and the prediction at the end (collective).
     """
     import sciml_par
-    from sciml_par.programs import parse_solving_options
 
     sciml_par.init(quiet=True)
     for name in names:
-        options = parse_solving_options(None, arguments=[name, "--steps", str(steps)])
-        arguments = options.training(folder) | {"checkpoint": None, "log_every": 1}
-        result = sciml_par.train(options.make_problem(), **arguments, progress=False)
+        arguments = training_of(name) | {"steps": steps, "log_every": 1, "progress": False}
+        result = sciml_par.train(problem_named(name), **arguments)
         if sciml_par.rank() == 0:
             member = result.members[0]
             found = {"losses": member.losses, "prediction": member.prediction.u}

@@ -1,7 +1,11 @@
-"""A problem of the catalogue solved by scripts/solve.py, as catalogue.py has it."""
+"""A problem solved in a process of its own with its settings, as catalogue.py has it.
+
+python benchmarks/_catalogue_solving.py NAME FOLDER --seed 0 --seconds 300 noise=0.01
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -9,20 +13,35 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sciml_par.problems import CatalogueEntry
+from _examples import problem_named, settings_of, training_of
 
-SOLVE = Path(__file__).parents[1] / "scripts" / "solve.py"
-STOPPED = 75  # the exit code of solve.py where its time is over
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name")
+    parser.add_argument("folder")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("parameters", nargs="*")
+    options = parser.parse_args()
+    import sciml_par as sp
+
+    sp.init(quiet=True)
+    named = (each.split("=") for each in options.parameters)
+    problem = problem_named(options.name, **{key: json.loads(value) for key, value in named})
+    given = training_of(options.name) | {"seed": options.seed}
+    if options.seconds is not None:
+        given["stop"] = sp.training.WallTime(seconds=options.seconds)
+    sp.train(problem, **given).save(options.folder, overwrite=True, plots=False)
 
 
 def solve(
-    entry: CatalogueEntry, seed: int, *, seconds: int | None, parameters: Sequence[str]
+    name: str, seed: int, *, seconds: int | None, parameters: Sequence[str]
 ) -> dict[str, Any]:
-    """Run solve.py and return its result; its messages go to the standard error.
+    """Solve a problem in another process, whose messages go to the standard error.
 
     Parameters
     ----------
@@ -33,17 +52,15 @@ def solve(
     -------
     The seed, the error, the largest error of unknowns, the steps, the seconds of training and of
     compilation by the clock, those which the processor worked for the whole program, and what says
-    whether the catalogue suggests the same today.
+    whether the problem has the same settings today.
     """
     load, before = os.getloadavg()[0], seconds_of_children()
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(SOLVE), entry.name, "--seed", str(seed), "--no-plots"]
-        command += ["--output", folder]
-        command += [] if seconds is None else ["--wall-time", str(seconds)]
-        command += [word for each in parameters for word in ("--parameter", each)]
+        command = [sys.executable, __file__, name, folder, "--seed", str(seed), *parameters]
+        command += [] if seconds is None else ["--seconds", str(seconds)]
         ended = subprocess.run(command, check=False, stdout=sys.stderr)
-        if ended.returncode not in (0, STOPPED):
-            sys.exit(f"error: solve.py {entry.name} ended with code {ended.returncode}")
+        if ended.returncode:
+            sys.exit(f"error: {name} ended with code {ended.returncode}")
         (member,) = json.loads((Path(folder) / "results.json").read_text())["members"]
     return {
         "seed": seed,
@@ -56,7 +73,7 @@ def solve(
         "cpu": seconds_of_children() - before,
         "load": load,
         "ended": member["ended"],
-        "with": circumstances(entry, parameters),
+        "with": circumstances(name, parameters),
     }
 
 
@@ -66,7 +83,10 @@ def seconds_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def circumstances(entry: CatalogueEntry, parameters: Sequence[str]) -> dict[str, Any]:
-    """Return all that a run depends on, as JSON: the suggestion and the problem's parameters."""
-    suggestion = asdict(entry.suggestion)
-    return dict(json.loads(json.dumps({**suggestion, "parameters": sorted(parameters)})))
+def circumstances(name: str, parameters: Sequence[str]) -> dict[str, Any]:
+    """Return all that a run depends on, as JSON: the settings and the problem's parameters."""
+    return dict(json.loads(json.dumps({**settings_of(name), "parameters": sorted(parameters)})))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Nine problems with known solutions next to those of the catalogue, for `tolerance.py`."""
+"""Nine problems with known solutions, next to those that `tolerance.py` has by name elsewhere."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Measure how accurately scripts/solve.py solves the catalogue with its suggestions.
+"""Measure how accurately the settings of the catalogue and of examples/ solve their problems.
 
 Each problem is solved with several seeds of the initial weights, one after another, on one rank,
 with a time limit for each. The error is relative L2 over a grid of points,
-against the exact solution or the catalogue's reference; that of unknown coefficients is the largest
+against the exact solution or the reference; that of unknown coefficients is the largest
 of their relative errors. The figures of a problem are medians over the seeds.
 
     python benchmarks/catalogue.py
     python benchmarks/catalogue.py heat burgers --seeds 1
 
 prints a table and writes benchmarks/results/catalogue.json. Problems in that file are not
-solved again, unless the catalogue's suggestions have changed. All problems are solved with the
+solved again, unless their settings have changed. All problems are solved with the
 first seed before the second seed starts.
 
     python benchmarks/catalogue.py inverse-diffusion inverse-lorenz --noise 0.01
@@ -32,9 +32,8 @@ from typing import Any
 
 import _catalogue_ranks as ranks
 from _catalogue_solving import circumstances, solve
+from _examples import ALL, goal_of
 from _measuring import RESULTS, write_json
-
-from sciml_par.problems import CatalogueEntry, catalogue_entries, catalogue_entry
 
 OF_UNKNOWNS, WITH_NOISE = 1e-3, 2e-2
 """The relative errors that unknown coefficients are to reach, without noise and with 1 % of it."""
@@ -62,7 +61,7 @@ class Options(argparse.Namespace):
 
 def main() -> None:
     options = parsed()
-    names = [catalogue_entry(name).name for name in options.names or catalogue_entries()]
+    names = options.names or list(ALL)
     if options.write is not None:
         ranks.train_each(names, options.steps, options.write)
     elif options.ranks is not None:
@@ -70,7 +69,7 @@ def main() -> None:
         file = options.json or RESULTS / "catalogue_ranks.json"
         write_json(file, {"ranks": options.ranks, "differences": found})
     else:
-        solve_all([catalogue_entry(name) for name in names], options)
+        solve_all(names, options)
 
 
 def parsed(arguments: Sequence[str] | None = None) -> Options:
@@ -102,36 +101,39 @@ def parsed(arguments: Sequence[str] | None = None) -> Options:
     )
     add("--steps", type=int, default=5, metavar="N", help="with --ranks (default %(default)s)")
     add("--write", type=Path, help=argparse.SUPPRESS)
-    return parser.parse_args(arguments, namespace=Options())
+    options = parser.parse_args(arguments, namespace=Options())
+    if unknown := [name for name in options.names if name not in ALL]:
+        parser.error(f"there is no problem {unknown[0]!r}; there are {', '.join(ALL)}")
+    return options
 
 
-def solve_all(entries: Sequence[CatalogueEntry], options: Options) -> None:
+def solve_all(names: Sequence[str], options: Options) -> None:
     """Solve the problems, write what was found after each, and print the table."""
     noisy = options.noise is not None
     file = options.json or RESULTS / ("catalogue_noise.json" if noisy else "catalogue.json")
     found = json.loads(file.read_text()) if file.exists() and not options.again else {}
     for seed in range(options.seeds):
         parameters = [f"noise={options.noise}", f"seed={seed}"] if noisy else []
-        for entry in entries:
-            known = found.get(entry.name, {"runs": []})["runs"]
-            runs = [run for run in known if current(run, entry, options)]
+        for name in names:
+            known = found.get(name, {"runs": []})["runs"]
+            runs = [run for run in known if current(run, name, options)]
             if all(run["seed"] != seed for run in runs):
                 limit = None if options.cpu else options.seconds
-                runs.append(solve(entry, seed, seconds=limit, parameters=parameters))
-                print(line(entry, runs[-1:], options), flush=True)
-            found[entry.name] = {"goal": entry.goal, "runs": runs, **medians(runs)}
+                runs.append(solve(name, seed, seconds=limit, parameters=parameters))
+                print(line(name, runs[-1:], options), flush=True)
+            found[name] = {"goal": goal_of(name), "runs": runs, **medians(runs)}
             write_json(file, found, quiet=True)
     print(HEADINGS)
-    for entry in entries:
-        print(line(entry, found[entry.name]["runs"], options))
+    for name in names:
+        print(line(name, found[name]["runs"], options))
     print(f"written to {file}")
 
 
-def current(run: dict[str, Any], entry: CatalogueEntry, options: Options) -> bool:
-    """Return whether a run was made with the present suggestions of the catalogue."""
+def current(run: dict[str, Any], name: str, options: Options) -> bool:
+    """Return whether a run was made with the present settings of the problem."""
     noisy = options.noise is not None
     parameters = [f"noise={options.noise}", f"seed={run['seed']}"] if noisy else []
-    return bool(run["with"] == circumstances(entry, parameters))
+    return bool(run["with"] == circumstances(name, parameters))
 
 
 def medians(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -140,26 +142,26 @@ def medians(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {name: statistics.median(run[name] for run in runs) for name in names}
 
 
-def reached(entry: CatalogueEntry, found: dict[str, float], options: Options) -> bool:
+def reached(name: str, found: dict[str, float], options: Options) -> bool:
     """Return whether medians meet their goals; with noise, unknowns alone count."""
     in_time = not options.cpu or found["cpu"] <= options.seconds
     if options.noise is not None:
         return in_time and found["unknowns"] <= WITH_NOISE
-    return in_time and found["error"] <= entry.goal and found["unknowns"] <= OF_UNKNOWNS
+    return in_time and found["error"] <= goal_of(name) and found["unknowns"] <= OF_UNKNOWNS
 
 
-def line(entry: CatalogueEntry, runs: Sequence[dict[str, Any]], options: Options) -> str:
+def line(name: str, runs: Sequence[dict[str, Any]], options: Options) -> str:
     """Return a row of the Markdown table."""
     found = medians(runs)
     errors = ", ".join(f"{run['error']:.1e}" for run in runs)
     unknowns = f"{found['unknowns']:.1e}" if found["unknowns"] else ""
     cells = [
-        f"`{entry.name}`",
-        f"{found['error']:.1e}" + ("" if reached(entry, found, options) else ", not reached"),
-        f"{entry.goal:.0e}",
+        f"`{name}`",
+        f"{found['error']:.1e}" + ("" if reached(name, found, options) else ", not reached"),
+        f"{goal_of(name):.0e}",
         unknowns,
         f"{found['steps']:.0f}",
-        *(f"{found[name]:.3g}" for name in ("seconds", "compile", "cpu")),
+        *(f"{found[each]:.3g}" for each in ("seconds", "compile", "cpu")),
         errors,
     ]
     return f"| {' | '.join(cells)} |"

@@ -29,10 +29,12 @@ def cases() -> dict[str, Callable[[Any], Any]]:
     """Return the trainings by name; each takes `sciml_par` and solves a problem."""
 
     def poisson(sp: Any, optimizer: str, steps: int, points: int, width: int, **more: Any) -> Any:
-        from sciml_par import networks, problems, training
+        from _examples import problem_named
+
+        from sciml_par import networks, training
 
         return sp.train(
-            problems.problem_by_name("poisson-two-scales", k=2),
+            problem_named("poisson-two-scales", k=2),
             network=partial(networks.MLP, width=width, depth=3),
             optimizer=getattr(training, optimizer)(),
             steps=steps,
@@ -42,10 +44,12 @@ def cases() -> dict[str, Callable[[Any], Any]]:
         )
 
     def least_squares(sp: Any) -> Any:
-        from sciml_par import networks, problems, training
+        from _examples import problem_named
+
+        from sciml_par import networks, training
 
         return sp.train(
-            problems.problem_by_name("poisson-two-scales", k=2),
+            problem_named("poisson-two-scales", k=2),
             network=partial(networks.RandomFeatures, features=2000, scale=4.0),
             optimizer=training.LeastSquares(),
             points=training.Points(20_000, boundary=800, method="sobol"),

@@ -47,10 +47,12 @@ def readme() -> None:
 
 def training(optimizer: str, steps: int, points: int, width: int = 32, **options: Any) -> None:
     """Train a network of three layers on Poisson's equation with two scales."""
+    from _examples import problem_named
+
     import sciml_par as sp
 
     sp.train(
-        sp.problems.problem_by_name("poisson-two-scales", k=2),
+        problem_named("poisson-two-scales", k=2),
         network=partial(sp.networks.MLP, width=width, depth=3),
         optimizer=getattr(sp.training, optimizer)(),
         steps=steps,
@@ -70,10 +72,12 @@ def members() -> None:
 
 def windows() -> None:
     """Solve Poisson's equation in 6 × 6 windows of 200 features."""
+    from _examples import problem_named
+
     import sciml_par as sp
 
     sp.train(
-        sp.problems.problem_by_name("poisson-two-scales", k=4),
+        problem_named("poisson-two-scales", k=4),
         network=sp.networks.Windows(
             partial(sp.networks.RandomFeatures, features=200, scale=12.0), parts=(6, 6)
         ),

@@ -66,14 +66,16 @@ def answer(process: subprocess.Popen[str]) -> dict[str, float]:
 
 def work() -> None:
     """Train, and let rank 0 print the milliseconds a step."""
+    from _examples import problem_named
+
     import sciml_par as sp
-    from sciml_par import networks, problems, training
+    from sciml_par import networks, training
 
     sp.init()
     found = {}
     for name, (optimizer, width, points, steps) in CASES.items():
         result = sp.train(
-            problems.problem_by_name("poisson-two-scales", k=2),
+            problem_named("poisson-two-scales", k=2),
             network=partial(networks.MLP, width=width, depth=3),
             optimizer=getattr(training, optimizer)(),
             steps=steps,

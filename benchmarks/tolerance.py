@@ -1,4 +1,4 @@
-"""`solve` on 35 problems: the true error, the estimated one, and whether the claims are true.
+"""`solve` on 46 problems: the true error, the estimated one, and whether the claims are true.
 
     python benchmarks/tolerance.py [NAME ...] [--tolerances 1e-3 1e-6 1e-9] [--seeds 3]
                                    [--seconds 120]
@@ -15,18 +15,18 @@ import warnings
 from typing import Any
 
 import numpy as np
+from _examples import ALL, problem_named
 from _measuring import RESULTS, write_json
 from _tolerance_problems import PROBLEMS
 
 import sciml_par as sp
-from sciml_par.problems import catalogue_entries, problem_by_name
 
 FACTOR = 3.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [*catalogue_entries(), *PROBLEMS]
+    names = [*ALL, *PROBLEMS]
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     parser.add_argument("--tolerances", type=float, nargs="+", default=[1e-3, 1e-6, 1e-9])
     parser.add_argument("--seeds", type=int, default=3)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def solved(name: str, tolerance: float, seed: int, seconds: float) -> dict[str, Any]:
-    problem = PROBLEMS[name]() if name in PROBLEMS else problem_by_name(name)
+    problem = PROBLEMS[name]() if name in PROBLEMS else problem_named(name)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

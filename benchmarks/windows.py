@@ -3,7 +3,7 @@
     python benchmarks/windows.py [NAME ...] [--estimate]
     mpirun -np 2 python benchmarks/windows.py two-scales-32
 
-The problems are those of the catalogue whose suggestion has windows, a Poisson equation in three
+The problems are those of examples/ that are solved in windows, a Poisson equation in three
 dimensions, and one in the square with a wave number of 32. A row has the weights of the output
 layers, the relative error, the estimated one, the seconds of `train`, the processor seconds of all
 ranks and their memory. Writes benchmarks/results/windows-P.json.
@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+from _examples import NAMES, example, problem_named
 from _measuring import RESULTS, write_json
 
 import sciml_par as sp
 from sciml_par.errors import ResultWarning
 from sciml_par.networks import RandomFeatures, Windows
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.problems import catalogue_entries, problem_by_name
 from sciml_par.training import LeastSquares, Points
 
 LINE = "{:<20}{:>10}{:>10}{:>8}{:>10}{:>9}{:>10}{:>11}{:>9}{:>7}"
@@ -33,28 +34,26 @@ LINE = "{:<20}{:>10}{:>10}{:>8}{:>10}{:>9}{:>10}{:>11}{:>9}{:>7}"
 
 @dataclass(frozen=True)
 class Case:
-    """A problem of the catalogue with windows."""
+    """A problem with windows of random features, and its points."""
 
     problem: str
-    parts: tuple[int, ...]
-    features: int
-    scale: float
-    points: int
-    boundary: int
+    network: Windows
+    points: Points | int
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
 def cases() -> dict[str, Case]:
     """Return all cases by name."""
     found = {}
-    for name, entry in catalogue_entries().items():
-        s = entry.suggestion
-        if s.network == "windows":
-            assert isinstance(s.points, int) and s.boundary and s.scale
-            found[name] = Case(name, s.parts, s.width, s.scale, s.points, s.boundary)
-    found["poisson-3d"] = Case("poisson-3d", (4, 4, 4), 200, 5.0, 60_000, 20_000)
-    fine = {"k": 32}
-    found["two-scales-32"] = Case("poisson-two-scales", (16, 16), 200, 12.0, 100_000, 1_300, fine)
+    for name in NAMES:
+        training = example(name).TRAINING
+        if isinstance(training["network"], Windows):
+            found[name] = Case(name, training["network"], training["points"])
+    peak = Windows(partial(RandomFeatures, features=200, scale=5.0), parts=(4, 4, 4))
+    found["poisson-3d"] = Case("poisson-3d", peak, Points(60_000, boundary=20_000))
+    fine = Windows(partial(RandomFeatures, features=200, scale=12.0), parts=(16, 16))
+    points = Points(100_000, boundary=1_300)
+    found["two-scales-32"] = Case("poisson-two-scales", fine, points, {"k": 32})
     return found
 
 
@@ -84,15 +83,13 @@ def main() -> None:
 
 def measured(name: str, case: Case, estimate: bool) -> dict[str, Any]:
     """Solve a problem on all ranks, and return what it takes (collective)."""
-    problem = problem_by_name(case.problem, **case.parameters)
+    problem = problem_named(case.problem, **case.parameters)
     before, began = _processor_seconds(), time.perf_counter()
     result = sp.train(
         problem,
-        network=Windows(
-            partial(RandomFeatures, features=case.features, scale=case.scale), parts=case.parts
-        ),
+        network=case.network,
         optimizer=LeastSquares(),
-        points=Points(case.points, boundary=case.boundary, method="sobol"),
+        points=case.points,
         precision="float64",
         progress=False,
         estimate=estimate,
@@ -102,16 +99,15 @@ def measured(name: str, case: Case, estimate: bool) -> dict[str, Any]:
     here = [_processor_seconds() - before, gigabytes]
     everyone = current_world().communicator.allgather_object(here)
     total = [sum(each) for each in zip(*everyone, strict=True)]
-    count = 1
-    for each in case.parts:
-        count *= each
+    parts: Any = np.atleast_1d(case.network.parts).tolist()
+    features = case.network.inner.keywords["features"]  # type: ignore[attr-defined]
     member = result.members[0] if sp.rank() == 0 else None
     return {
         "name": name,
-        "parts": case.parts,
-        "features": case.features,
+        "parts": parts,
+        "features": features,
         "ranks": sp.size(),
-        "weights": count * (case.features + 1) * problem.outputs,
+        "weights": int(np.prod(parts)) * (features + 1) * problem.outputs,
         "error": member and member.on_own_domain.relative_l2_error,
         "estimated": result.error.relative if estimate and member else float("nan"),
         "seconds": seconds,

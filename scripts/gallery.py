@@ -1,8 +1,8 @@
-"""Solve the problems of the catalogue and make docs/gallery.md of what was found.
+"""Solve the problems of the catalogue and run the programs of examples/; make docs/gallery.md.
 
-Each problem is solved by scripts/solve.py with what the catalogue suggests, in a process of its
-own, unless its results are in the folder already. The page has, for each, a figure, the error, the
-seconds and the command. What was found of problems that are not named stays on the page.
+Each is a process of its own, `python scripts/solve.py NAME` or `python examples/NAME.py`, unless
+its results are in the folder already. The page has, for each, a figure, the error, the seconds and
+the command. What was found of problems that are not named stays on the page.
 
     python scripts/gallery.py
     python scripts/gallery.py heat burgers --again
@@ -29,6 +29,10 @@ from sciml_par._files import write_text, write_whole
 from sciml_par.problems import catalogue_entries, catalogue_entry
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "examples"))
+
+from _programs import NAMES, equation_of  # noqa: E402
+
 FIGURES = ROOT / "docs" / "figures"
 PICTURES, PAGE = FIGURES / "gallery", ROOT / "docs" / "gallery.md"
 FOUND = PICTURES / "found.json"
@@ -36,16 +40,15 @@ ON_FIRST_PAGE = FIGURES / "burgers.png"
 MOST_BYTES, MOST_BYTES_THERE = 60_000, 149_000
 SCALES = (0.7, 0.62, 0.55, 0.5, 0.45, 0.4)  # of figures with 200 dots an inch
 CIRCUMSTANCES = "circumstances.json"
-STOPPED = 75  # the exit code of solve.py where its time is over
 
 HEAD = """# Gallery
 
-Problems of the [catalogue](catalogue.md), each solved by the command next to it with the settings
-that the catalogue suggests. The error is the relative L2 error against the exact solution or the
-reference. Times are in seconds, on {cores} cores: of training, of compilation, and of the processor
-for the whole command, figures included. Other programs ran at the same time: the load is the
-average number of processes that were ready to run when the command began. `make gallery` solves
-the remaining problems and generates this page.
+Problems of the [catalogue](catalogue.md) and the programs in `examples/`, each solved by the
+command next to it. The error is the relative L2 error against the exact solution or the reference.
+Times are in seconds, on {cores} cores: of training, of compilation, and of the processor for the
+whole command, figures included. Other programs ran at the same time: the load is the average
+number of processes that were ready to run when the command began. `make gallery` solves the
+remaining problems and generates this page.
 
 | Problem | Relative L2 error | Steps | Training | Compilation | Processor | Load |
 |---|---|---|---|---|---|---|
@@ -56,15 +59,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="of problems (default all)")
     parser.add_argument("--again", action="store_true", help="solve what has been solved as well")
-    parser.add_argument("--seconds", type=int, default=300, metavar="S", help="of each training")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "gallery", metavar="FOLDER")
     options = parser.parse_args()
-    names = [catalogue_entry(name).name for name in options.names or catalogue_entries()]
+    names = [
+        name if name in NAMES else catalogue_entry(name).name
+        for name in options.names or [*catalogue_entries(), *NAMES]
+    ]
     PICTURES.mkdir(parents=True, exist_ok=True)
     for name in names:
-        folder = options.runs / name
+        folder = options.runs / "runs" / name
         if options.again or not (folder / "results.json").exists():
-            solve(name, folder, options.seconds)
+            solve(name, options.runs)
         # Another program may have solved others in the meantime.
         found = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
         found[name] = what_was_found(folder)
@@ -77,22 +82,32 @@ def main() -> int:
     return 0
 
 
-def solve(name: str, folder: Path, seconds: int) -> None:
-    """Run solve.py, with a limit of time, and note the load before and the seconds of the CPU."""
+def command_of(name: str) -> list[str]:
+    """Return the program that solves a problem, in this repository, and its arguments."""
+    if name in NAMES:
+        return [f"examples/{name.replace('-', '_')}.py"]
+    return ["scripts/solve.py", name]
+
+
+def solve(name: str, runs: Path) -> None:
+    """Run a program in a folder, and note the load before and the seconds of the CPU."""
     cores, load, before = (
         os.cpu_count(),
         os.getloadavg()[0],
         resource.getrusage(resource.RUSAGE_CHILDREN),
     )
-    command = [sys.executable, str(ROOT / "scripts" / "solve.py"), name]
-    command += ["--output", str(folder), "--overwrite", "--wall-time", str(seconds)]
-    code = subprocess.run(command, check=False, stdout=sys.stderr).returncode
-    if code not in (0, STOPPED):
-        sys.exit(f"error: solve.py {name} ended with code {code}")
+    program, *words = command_of(name)
+    words += [] if name in NAMES else ["--output", f"runs/{name}", "--overwrite"]
+    command = [sys.executable, str(ROOT / program), *words]
+    runs.mkdir(parents=True, exist_ok=True)
+    code = subprocess.run(command, check=False, stdout=sys.stderr, cwd=runs).returncode
+    if code:
+        sys.exit(f"error: {program} {name} ended with code {code}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     write_text(
-        folder / CIRCUMSTANCES, json.dumps({"load": load, "cpu": cpu, "cores": cores}) + "\n"
+        runs / "runs" / name / CIRCUMSTANCES,
+        json.dumps({"load": load, "cpu": cpu, "cores": cores}) + "\n",
     )
 
 
@@ -143,7 +158,7 @@ def write_small(
 
 def page_of(found: dict[str, Any]) -> str:
     """Return the text of docs/gallery.md."""
-    names = [name for name in catalogue_entries() if name in found]
+    names = [name for name in (*catalogue_entries(), *NAMES) if name in found]
     parts = [
         HEAD.format(cores=" or ".join(map(str, sorted({of["cores"] for of in found.values()}))))
     ]
@@ -166,20 +181,18 @@ def row_of(name: str, of: dict[str, Any]) -> str:
 
 def section_of(name: str, of: dict[str, Any]) -> str:
     """Return the problem, its figure, its results and the command."""
-    entry = catalogue_entry(name)
-    network, optimizer = entry.suggestion.network, entry.suggestion.optimizer
+    equation = equation_of(name) if name in NAMES else catalogue_entry(name).equation
     said = [f"error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
     for unknown, (value, true) in of["unknowns"].items():
         said.append(f"{unknown} = {value:.9g} (true {true:.9g})")
     return f"""
 ## {name}
 
-{entry.equation}.
+{equation}.
 
 ![{name}: the result](figures/gallery/{name}.png)
 
-`python scripts/solve.py {name}`: {"; ".join(said)}; {network} of \
-{entry.suggestion.depth} × {entry.suggestion.width}, `{optimizer}`.
+`python {" ".join(command_of(name))}`: {"; ".join(said)}.
 """
 
 

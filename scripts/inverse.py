@@ -1,11 +1,11 @@
-"""Find the unknowns of a problem of the catalogue from noisy observations, with intervals.
+"""Find the unknown of the catalogue's inverse problem from noisy observations, with intervals.
 
 All ranks train one network. The observations know the deviation of their errors, so that the
-training ends with intervals of the unknowns and bands of the solution. --method randomized and
+training ends with an interval of the unknown and bands of the solution. --method randomized and
 --method profile train again and show whether the linearized intervals hold.
 
     python scripts/inverse.py inverse-diffusion --noise 0.05
-    mpirun -np 2 python scripts/inverse.py inverse-lorenz --method profile --output runs/lorenz
+    mpirun -np 2 python scripts/inverse.py --method profile --output runs/profile
 """
 
 from sciml_par import init, programs

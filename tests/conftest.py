@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ import sciml_par.parallel as sp
 from sciml_par.parallel import current_world
 from sciml_par.parallel.startup.launcher_environment import launched_rank
 from sciml_par.parallel.supervision import end_job, error_report, watchdog
+
+# Of the programs there, many solve problems that tests solve.
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 _GRACE_SECONDS = 60.0
 """How long a rank on which a test has failed waits for the others to finish that test. They may be

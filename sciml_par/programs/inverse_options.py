@@ -20,10 +20,8 @@ from sciml_par.programs.training_options import check_together, make_training_pa
 from sciml_par.results.result import Result
 from sciml_par.results.uncertainty import LINEARIZED, METHODS, PROFILE, Uncertainty
 
-PROBLEMS = ("inverse-diffusion", "inverse-lorenz")
+_PROBLEM = "inverse-diffusion"
 _NOISE, _LEVEL, _MEMBERS, _STEPS = 0.05, 0.95, 64, 300
-_INITIAL = {"inverse-diffusion": ("initial", 1)}
-"""Parameters that make noisy data determine the unknowns."""
 
 
 class InverseOptions(SolvingOptions):
@@ -37,8 +35,8 @@ class InverseOptions(SolvingOptions):
 
     def make_problem(self) -> Problem:
         """Return the problem with its noise and the parameters of the command line."""
-        given = [_INITIAL[self.name]] if self.name in _INITIAL else []
-        self.parameter = [*given, *self.parameter, ("noise", self.noise)]
+        # With the initial values, noisy data determine the unknown.
+        self.parameter = [("initial", 1), *self.parameter, ("noise", self.noise)]
         return super().make_problem()
 
     def take_suggestions(self) -> None:
@@ -81,6 +79,8 @@ def parse_inverse_options(
 
     Raises
     ------
+    InputError
+        There is no problem of this name.
     SystemExit
         Invalid options, with code 2, or --help. Only rank 0 prints.
     """
@@ -88,6 +88,8 @@ def parse_inverse_options(
     def check(options: InverseOptions) -> None:
         if options.mode != "data":
             parser.error("--mode ensemble: intervals are of one model that all ranks train")
+        if options.entry.name != _PROBLEM:
+            parser.error(f"{options.name} has no unknowns; {_PROBLEM} has")
         options.take_suggestions()
         check_together(options, parser)
 
@@ -102,9 +104,8 @@ def make_inverse_parser(
 ) -> argparse.ArgumentParser:
     """Return the parser of `parse_inverse_options`."""
     parser = make_training_parser(description, program=program)
-    names = f"of the problem: {' or '.join(PROBLEMS)} (default {PROBLEMS[0]})"
-    add = parser.add_argument
-    add("name", nargs="?", choices=PROBLEMS, default=PROBLEMS[0], metavar="NAME", help=names)
+    names = f"of the problem (default {_PROBLEM})"
+    parser.add_argument("name", nargs="?", default=_PROBLEM, metavar="NAME", help=names)
     noise = f"of the observations, relative to their root mean square (default {_NOISE})"
     draws = f"trainings on perturbed data, with --method randomized (default {_MEMBERS})"
     share = number_where(float, lambda value: 0 < value < 1, "a number between 0 and 1")

@@ -13,7 +13,6 @@ from sciml_par.networks.models.named import NETWORK_NAMES
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry
-from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.programs.options import (
     add_options,
@@ -29,14 +28,10 @@ from sciml_par.programs.training_options import (
 )
 from sciml_par.results.result import Result
 
-_WINDOWS = "windows"
-WITH_FOURIER_FEATURES = ("fourier", "pirate")
-"""Networks with a separate first layer, which no periodic one replaces."""
-
 _OF_TRAINING = ("points", "boundary", "network", "width", "depth", "optimizer", "steps")
 """Options that `solve` chooses automatically."""
 
-_IN_ONE, _IN_TWO, _IN_MORE = 401, 101**2, 60_000
+_IN_ONE, _IN_TWO = 401, 101**2
 """About how many points the error is measured at, by the dimension."""
 
 
@@ -69,8 +64,8 @@ class SolvingOptions(TrainingOptions):
         make, given = self.entry.make, dict(self.parameter)
         known = list(inspect.signature(make).parameters)
         if unknown := [name for name in given if name not in known]:
-            has = f"It has {', '.join(known)}." if known else "It has none."
-            raise InputError(f"--parameter: {self.name} has no parameter {unknown[0]!r}. {has}")
+            has = f"has no parameter {unknown[0]!r}. It has {', '.join(known)}."
+            raise InputError(f"--parameter: {self.name} {has}")
         return make(**given)
 
     def take_suggestions(self) -> None:
@@ -89,20 +84,20 @@ class SolvingOptions(TrainingOptions):
 
     def training(self, folder: Path) -> dict[str, Any]:
         """Return the options as arguments of `train`, as `TrainingOptions.training`."""
+        from sciml_par.networks import network_named
         from sciml_par.training import Points
 
-        arguments, domain = super().training(folder), self.make_problem().domain
+        arguments, dimension = super().training(folder), self.make_problem().domain.dimension
         del arguments["points_per_rank"]
         entry, suggestion = self.entry, self.entry.suggestion
         interior: Any = self.points
         methods: Any = {"interior": suggestion.method} if suggestion.method else {}
         if entry.place is not None and isinstance(interior, int):
             interior, methods = entry.place(interior), {}
-        others: Any = {"boundary": self.boundary, "initial": suggestion.initial}
         return arguments | {
-            "points": Points(interior, method=methods, **others),
-            "network": self._network(domain),
-            "evaluation_points": {1: _IN_ONE, 2: _IN_TWO}.get(domain.dimension, _IN_MORE),
+            "points": Points(interior, boundary=self.boundary, method=methods),
+            "network": network_named(self.network, width=self.width, depth=self.depth),
+            "evaluation_points": {1: _IN_ONE, 2: _IN_TWO}[dimension],
         }
 
     def announce(self) -> None:
@@ -120,19 +115,6 @@ class SolvingOptions(TrainingOptions):
             return train(problem, **self.training(folder))
         given: dict[str, Any] = {} if self.seconds is None else {"seconds": self.seconds}
         return solve(problem, tolerance=self.tolerance, seed=self.seed, **given)
-
-    def _network(self, domain: Domain) -> Any:
-        from sciml_par.networks import PeriodicEmbedding, network_named
-
-        suggestion = self.entry.suggestion
-        if self.network == _WINDOWS:
-            same = suggestion.network == _WINDOWS
-            given: dict[str, Any] = {"parts": suggestion.parts, "scale": suggestion.scale}
-            return network_named(_WINDOWS, width=self.width, **(given if same else {}))
-        periodic = suggestion.periodic
-        embedded = periodic and self.network not in WITH_FOURIER_FEATURES
-        more = {"embedding": PeriodicEmbedding(periodic, domain=domain)} if embedded else {}
-        return network_named(self.network, width=self.width, depth=self.depth, **more)
 
 
 def parse_solving_options(

@@ -22,7 +22,7 @@ from _accuracy_equations import points_near_the_layers
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems import Box, derivative
-from sciml_par.problems.catalogue.waves import points_near_the_front
+from sciml_par.problems.catalogue.in_time import points_near_the_front
 from sciml_par.training import LevenbergMarquardt
 
 pytestmark = pytest.mark.long

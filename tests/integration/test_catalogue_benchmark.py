@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,48 +17,45 @@ import _catalogue_ranks
 import catalogue
 from _catalogue_solving import circumstances
 
-from sciml_par.problems import catalogue_entry
-
 pytestmark = pytest.mark.long
 
 PROGRAM = ROOT / "benchmarks" / "catalogue.py"
-HEAT = catalogue_entry("heat")
 NUMBERS = {"unknowns": 0.0, "steps": 10, "seconds": 2.0, "compile": 3.0, "cpu": 8.0}
 
 
 def run(error: float, seed: int = 0, **more: Any) -> dict[str, Any]:
-    return {"seed": seed, "error": error, "with": circumstances(HEAT, []), **NUMBERS, **more}
+    return {"seed": seed, "error": error, "with": circumstances("heat", []), **NUMBERS, **more}
 
 
 def test_a_row_has_the_medians_and_says_what_is_not_reached() -> None:
     options = catalogue.parsed(["heat"])
     runs = [run(1e-7), run(3e-3, 1), run(2e-7, 2)]
-    row = catalogue.line(HEAT, runs, options)
+    row = catalogue.line("heat", runs, options)
     assert row == ("| `heat` | 2.0e-07 | 1e-04 |  | 10 | 2 | 3 | 8 | 1.0e-07, 3.0e-03, 2.0e-07 |")
     assert row.count("|") == catalogue.HEADINGS.splitlines()[0].count("|")
-    assert "2.0e-03, not reached" in catalogue.line(HEAT, [run(2e-3)], options)
-    assert "not reached" in catalogue.line(HEAT, [run(1e-7, unknowns=2e-3)], options)
+    assert "2.0e-03, not reached" in catalogue.line("heat", [run(2e-3)], options)
+    assert "not reached" in catalogue.line("heat", [run(1e-7, unknowns=2e-3)], options)
 
 
 def test_seconds_of_the_processor_and_noise_decide_where_they_are_asked_for() -> None:
     slow, near = [run(1e-7, cpu=301.0)], [run(1.0, unknowns=1.9e-2)]
-    assert "not" not in catalogue.line(HEAT, slow, catalogue.parsed([]))
-    assert "not reached" in catalogue.line(HEAT, slow, catalogue.parsed(["--cpu"]))
+    assert "not" not in catalogue.line("heat", slow, catalogue.parsed([]))
+    assert "not reached" in catalogue.line("heat", slow, catalogue.parsed(["--cpu"]))
     noise = catalogue.parsed(["--noise", "0.01"])
-    assert "not" not in catalogue.line(HEAT, near, noise)
-    assert "not reached" in catalogue.line(HEAT, [run(1.0, unknowns=2.1e-2)], noise)
+    assert "not" not in catalogue.line("heat", near, noise)
+    assert "not reached" in catalogue.line("heat", [run(1.0, unknowns=2.1e-2)], noise)
 
 
-def test_runs_with_other_suggestions_are_made_again() -> None:
+def test_runs_with_other_settings_are_made_again() -> None:
     options, noise = catalogue.parsed([]), catalogue.parsed(["--noise", "0.01"])
     read = json.loads(json.dumps(run(1e-7, 1)))
-    assert catalogue.current(read, HEAT, options)
-    other = replace(HEAT, suggestion=replace(HEAT.suggestion, steps=7))
-    assert not catalogue.current(read, other, options)
-    assert not catalogue.current(read, HEAT, noise)
-    noisy = read | {"with": circumstances(HEAT, ["seed=1", "noise=0.01"])}
-    assert catalogue.current(noisy, HEAT, noise)
-    assert not catalogue.current(noisy | {"seed": 2}, HEAT, noise)
+    assert catalogue.current(read, "heat", options)
+    assert not catalogue.current(read, "helmholtz", options)
+    assert not catalogue.current(read, "beam", options)
+    assert not catalogue.current(read, "heat", noise)
+    noisy = read | {"with": circumstances("heat", ["seed=1", "noise=0.01"])}
+    assert catalogue.current(noisy, "heat", noise)
+    assert not catalogue.current(noisy | {"seed": 2}, "heat", noise)
 
 
 def test_what_ranks_find_is_compared_relatively(tmp_path: Path) -> None:
@@ -75,7 +71,7 @@ def test_what_ranks_find_is_compared_relatively(tmp_path: Path) -> None:
     assert "more" not in _catalogue_ranks.row("heat", found | {"prediction": 1e-9})
 
 
-def test_a_few_steps_as_solve_makes_them(tmp_path: Path) -> None:
+def test_a_few_steps_with_the_settings_of_a_problem(tmp_path: Path) -> None:
     _catalogue_ranks.train_each(["beam"], 2, tmp_path)
     found = np.load(_catalogue_ranks.file_of(tmp_path, "beam", 1))
     assert found["losses"].shape == (3,) and found["losses"][-1] < found["losses"][0]

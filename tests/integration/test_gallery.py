@@ -21,8 +21,9 @@ FOUND: dict[str, Any] = json.loads(PROGRAM["FOUND"].read_text(encoding="utf-8"))
 def test_the_page_is_made_of_what_was_found() -> None:
     page = PROGRAM["PAGE"].read_text(encoding="utf-8")
     assert page == PROGRAM["page_of"](FOUND)
-    assert page.count("python scripts/solve.py ") == len(FOUND) >= 10
-    assert set(FOUND) <= set(catalogue_entries())
+    assert page.count("`python scripts/solve.py ") == 8
+    assert page.count("`python examples/") == len(FOUND) - 8 >= 10
+    assert set(FOUND) <= {*catalogue_entries(), *PROGRAM["NAMES"]}
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))

@@ -40,3 +40,9 @@ def test_intervals_are_those_of_two_ranks_and_drawn(tmp_path: Path) -> None:
 def test_an_ensemble_is_refused(tmp_path: Path) -> None:
     ended = launch(None, INVERSE, "--mode", "ensemble", folder=tmp_path)
     assert ended.code == 2 and "one model that all ranks train" in ended.err
+
+
+def test_problems_without_unknowns_are_refused(tmp_path: Path) -> None:
+    for name, words in (("heat", "heat has no unknowns"), ("inverse-lorenz", "is a program now")):
+        ended = launch(None, INVERSE, name, folder=tmp_path)
+        assert ended.code == 2 and words in ended.err

@@ -1,18 +1,18 @@
-"""The references of the catalogue: the same at twice the resolution, and those of others."""
+"""The references of examples/ and the catalogue: as at twice the resolution, and as by others."""
 
 import numpy as np
 import pytest
-
-from sciml_par.problems.catalogue.references.cavity import solution as cavity
-from sciml_par.problems.catalogue.references.evolution import allen_cahn, korteweg_de_vries
-from sciml_par.problems.catalogue.references.spectral import (
+from _programs import example
+from references.cavity import solution as cavity
+from references.evolution import allen_cahn, korteweg_de_vries
+from references.spectral import (
     chebyshev_points,
     differentiation_matrix,
     etdrk4,
     interpolation_matrix,
-    trajectory,
 )
-from sciml_par.problems.catalogue.waves import cole_hopf, solitons
+
+from sciml_par.problems.catalogue.in_time import cole_hopf
 
 GHIA_U = [(0.0625, -0.04192), (0.2813, -0.15662), (0.4531, -0.21090), (0.5, -0.20581)]
 GHIA_V = [(0.0938, 0.12317), (0.2344, 0.17527), (0.5, 0.05454), (0.8047, -0.24533)]
@@ -84,12 +84,6 @@ def test_the_cavity_converges_and_is_like_that_of_others():
         np.testing.assert_allclose(values, [value for _, value in points], atol=0.01)
 
 
-def test_a_trajectory_that_is_known():
-    found = trajectory(lambda w: np.array([w[1], -w[0]]), [0.0, 1.0], 6.0)
-    t = np.linspace(0, 6, 50)[:, None]
-    np.testing.assert_allclose(found(t), np.concatenate([np.sin(t), np.cos(t)], 1), atol=1e-10)
-
-
 def test_cole_and_hopf_converge():
     x = scattered([-1, 0], [1, 1])
     np.testing.assert_allclose(cole_hopf(x, nodes=120), cole_hopf(x), atol=1e-13)
@@ -107,5 +101,5 @@ def test_the_solitons_are_those_of_a_fourier_series_on_a_wide_interval():
     start = np.fft.fft(2 / np.cosh(x)).astype(complex)
     last = np.fft.ifft(etdrk4(-0.5j * wave**2, reaction, start, 1.0, 1500)[-1])
     near = np.abs(x) <= 5
-    exact = solitons(np.c_[x[near], np.ones(near.sum())])
+    exact = example("schroedinger").solution(np.c_[x[near], np.ones(near.sum())]).numpy()
     np.testing.assert_allclose(exact[:, 0] + 1j * exact[:, 1], last[near], atol=1e-6)

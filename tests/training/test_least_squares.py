@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from _programs import problem_named
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError, TrainingError
@@ -92,7 +93,7 @@ BY_CONSTRUCTION = Problem(
 @pytest.mark.parametrize(
     ("problem", "features", "error"),
     [
-        pytest.param(problem_by_name("elasticity"), 150, 1e-5, id="two outputs"),
+        pytest.param(problem_named("elasticity"), 150, 1e-5, id="two outputs"),
         pytest.param(problem_by_name("inverse-diffusion"), 100, 1e-5, id="an unknown"),
         pytest.param(QUADRILATERAL, 120, 1e-6, id="nonlinear, in a polygon"),
         pytest.param(BY_CONSTRUCTION, 40, 1e-9, id="conditions by construction"),

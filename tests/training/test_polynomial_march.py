@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from _programs import problem_named
 from scipy.integrate import solve_ivp
 
 from sciml_par.assembly.columns import jets_of
@@ -129,7 +130,7 @@ def test_burgers_with_initial_values_in_an_ansatz() -> None:
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="half a minute, and more ranks show nothing else")
 def test_a_plate_with_a_hole_is_right_in_cut_cells() -> None:
-    result = solve(problem_by_name("plate-hole"), tolerance=1e-5, seconds=300, progress=False)
+    result = solve(problem_named("plate-hole"), tolerance=1e-5, seconds=300, progress=False)
     true = result.members[0].prediction.relative_l2_error
     assert true < 1e-5 and true / 3 < result.error.relative < 1e-5
 

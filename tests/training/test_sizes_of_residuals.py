@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from _programs import problem_named
 from trainings import shared
 
 import sciml_par.parallel as sp
@@ -26,7 +27,6 @@ from sciml_par.problems import (
     Unknown,
     derivative,
     laplacian,
-    problem_by_name,
 )
 from sciml_par.results import Result
 from sciml_par.training import LevenbergMarquardt, train
@@ -119,7 +119,7 @@ NATURAL = ["poisson-2d", "helmholtz", "heat-long", "wave", "beam", "elasticity",
 
 @pytest.mark.parametrize("name", NATURAL)
 def test_natural_units_stay_as_they_are(name: str) -> None:
-    assert sizes_of_residuals(problem_by_name(name)) == {}
+    assert sizes_of_residuals(problem_named(name)) == {}
 
 
 @pytest.mark.parametrize(

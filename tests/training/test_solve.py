@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from _programs import problem_named
 
 from sciml_par import rank, solve
 from sciml_par.errors import InputError, ResultWarning
@@ -135,7 +136,7 @@ def test_the_error_of_a_layer_is_not_claimed_too_small():
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="a minute, and more ranks show nothing else")
 def test_windows_are_divided_at_a_corner_where_the_solution_is_singular():
-    result = solve(problem_by_name("l-shape"), tolerance=1e-4, seconds=400, progress=False)
+    result = solve(problem_named("l-shape"), tolerance=1e-4, seconds=400, progress=False)
     true = result.members[0].prediction.relative_l2_error
     assert true < 1e-4
     assert true / 2 < result.error.relative < 1e-4
@@ -249,7 +250,7 @@ def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
 @pytest.mark.parametrize("name", ["lotka-volterra", "kovasznay", "wave"])
 def test_stages_begin_with_the_solution_before(name: str):
     """From zeros, the first ends in another minimum, and the second needs minutes."""
-    result = solve(problem_by_name(name), tolerance=1e-6, seconds=400, progress=False)
+    result = solve(problem_named(name), tolerance=1e-6, seconds=400, progress=False)
     true = result.members[0].on_own_domain.relative_l2_error
     assert result.error.relative <= 1e-6
     assert true / 3 < result.error.relative < 3 * true

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from _programs import problem_named
 
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.networks import MLP, ModifiedMLP, RandomFeatures, Windows
@@ -28,7 +29,6 @@ from sciml_par.problems import (
     Unknown,
     derivative,
     laplacian,
-    problem_by_name,
 )
 from sciml_par.results import Result
 from sciml_par.training import (
@@ -325,7 +325,7 @@ def test_bad_arguments(make: Any, words: str) -> None:
 
 @once
 def test_windows_that_resolve_little_are_doubtful() -> None:
-    fine = problem_by_name("poisson-two-scales")
+    fine = problem_named("poisson-two-scales")
     with pytest.warns(ResultWarning, match="little of the solution has been found"):
         result = trained(fine, network=windows(30, (2, 2)), points=600)
     assert error_of(result) > 1

@@ -21,50 +21,24 @@ class Suggestion:
     ----------
     points : of the equations, of all ranks; on a grid about, or a number per axis.
     boundary : points of the whole boundary; None for the density of the interior.
-    initial : points of the initial face; None for its share of `boundary`.
     method : of the points of the equations, such as "grid" or "sobol"; None for the default.
     network : its name, such as "mlp".
     width, depth : of its hidden layers.
-    parts, scale : of the network "windows", the parts of the domain along each axis and the scale
-        of their random features.
     optimizer : its name, such as "lm" or "adam".
     steps : updates of the weights, at most.
     precision : "float32" or "float64".
-    periodic : names of the coordinates in which the network is periodic by construction.
     """
 
     points: int | tuple[int, ...]
     _: KW_ONLY
     boundary: int | None = None
-    initial: int | None = None
     method: str | None = None
     network: str = "mlp"
     width: int = 20
     depth: int = 2
-    parts: tuple[int, ...] = ()
-    scale: float | None = None
     optimizer: str = "lm"
     steps: int = 500
     precision: str = "float64"
-    periodic: tuple[str, ...] = ()
-
-
-def in_windows(
-    points: int, *, boundary: int, parts: tuple[int, ...], features: int, scale: float
-) -> Suggestion:
-    """Return the settings of random features in windows, solved for by least squares."""
-    return Suggestion(
-        points,
-        boundary=boundary,
-        method="sobol",
-        network="windows",
-        width=features,
-        depth=1,
-        parts=parts,
-        scale=scale,
-        optimizer="least-squares",
-        steps=30,
-    )
 
 
 @dataclass(frozen=True)

@@ -8,35 +8,20 @@ from types import MappingProxyType
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.problems.catalogue import (
-    approximation,
-    diffusion,
-    elliptic,
-    flows,
-    helmholtz,
-    inverse,
-    ordinary,
-    parts,
-    solids,
-    waves,
-)
+from sciml_par.problems.catalogue import approximation, elliptic, in_time
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.problem import Problem
 
-_FAMILIES = (
-    approximation,
-    elliptic,
-    helmholtz,
-    solids,
-    diffusion,
-    parts,
-    waves,
-    flows,
-    ordinary,
-    inverse,
-)
-_ENTRIES = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)
+_ENTRIES = (*approximation.ENTRIES, *elliptic.ENTRIES, *in_time.ENTRIES)
 _BY_NAME = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+_PROGRAMS = (
+    "advection", "allen-cahn", "bar-bending", "beam", "black-scholes", "cavity", "elasticity",
+    "elasticity-3d", "heat-long", "heat-part", "helmholtz-periodic", "helmholtz-waves",
+    "inverse-lorenz", "kdv", "kovasznay", "l-shape", "lorenz", "oscillator", "pipe", "plate-hole",
+    "poisson-10d", "poisson-3d", "poisson-5d", "poisson-hole", "poisson-two-scales",
+    "reaction-diffusion", "schroedinger", "wave", "wave-long",
+)  # fmt: skip
+"""Problems that have left the catalogue for a file of examples/ each."""
 
 
 def catalogue_entries() -> Mapping[str, CatalogueEntry]:
@@ -57,10 +42,14 @@ def catalogue_entry(name: str) -> CatalogueEntry:
     Raises
     ------
     InputError
-        The catalogue has no problem of this name; the message lists its names.
+        The catalogue has no problem of this name; the message lists its names, or names the
+        program in examples/ that solves it.
     """
     if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
+    if name in _PROGRAMS:
+        file = f"examples/{name.replace('-', '_')}.py"
+        raise InputError(f"{name} is a program now: python {file}")
     close = difflib.get_close_matches(str(name).lower(), _BY_NAME, n=1)
     meant = f" did you mean {close[0]!r}?" if close else ""
     raise InputError(f"the catalogue has no problem {name!r};{meant} It has {', '.join(_BY_NAME)}.")

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.catalogue.references.spectral import (
+from references.spectral import (
     chebyshev_points,
     differentiation_matrix,
     etdrk4,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.problems.catalogue.references.spectral import (
+from references.spectral import (
     chebyshev_points,
     differentiation_matrix,
     interpolation_matrix,
