@@ -48,8 +48,7 @@ from sciml_par.training.preparation.member_preparation import MemberPreparation
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.preparation.remarks import remarks_on_stack
 from sciml_par.training.preparation.sizes import for_sizes
-from sciml_par.training.weights.from_argument import check_names, strategy_of
-from sciml_par.training.weights.loss_weights import LossWeights
+from sciml_par.training.weights.loss_weights import LossWeights, check_names, strategy_of
 from sciml_par.training.weights.of_noise import data_first
 
 
