@@ -35,9 +35,8 @@ from sciml_par.training.loss.objective import StackedObjective, field_of, jacobi
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.optimizers.optimizer import At
-from sciml_par.training.points.feed import Rows
+from sciml_par.training.points.feed import RankFeed, Rows, StackedFeed
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
 from sciml_par.training.weights.loss_weights import Weighting
 
 

@@ -22,7 +22,7 @@ from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.loop.stops import Stops
 from sciml_par.training.loss.traced_terms import TracedTerms
 from sciml_par.training.optimizers.phases import Phase
-from sciml_par.training.points.rank_feed import RankFeed
+from sciml_par.training.points.feed import RankFeed
 from sciml_par.training.weights.loss_weights import LossWeights
 
 Description = dict[str, str]

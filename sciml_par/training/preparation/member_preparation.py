@@ -15,8 +15,8 @@ from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.initial_networks import member_seed, network_of_member
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.optimizers.phases import Phase, initial_rate
+from sciml_par.training.points.feed import RankFeed
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.preparation.description import Description, describe_model
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, check_strategy

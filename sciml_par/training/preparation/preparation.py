@@ -26,8 +26,8 @@ from sciml_par.training.loop.stops import Stops, as_stops
 from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
+from sciml_par.training.points.feed import DividedFeed
 from sciml_par.training.points.growing import grown
-from sciml_par.training.points.rank_feed import DividedFeed
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.consistency import (
     check_consistency,
