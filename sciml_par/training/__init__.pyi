@@ -30,10 +30,10 @@ from .run.callbacks import Progress as Progress
 from .run.tensorboard import TensorBoard as TensorBoard
 from .solving.solve import solve as solve
 from .train import train as train
-from .weights.by_gradients import GradientAnnealing as GradientAnnealing
-from .weights.by_gradients import GradientNorm as GradientNorm
-from .weights.by_gradients import NTKWeights as NTKWeights
-from .weights.causal import Causal as Causal
+from .weights.of_points import Causal as Causal
 from .weights.of_points import ResidualBasedAttention as ResidualBasedAttention
 from .weights.of_points import SelfAdaptive as SelfAdaptive
-from .weights.relobralo import ReLoBRaLo as ReLoBRaLo
+from .weights.of_terms import GradientAnnealing as GradientAnnealing
+from .weights.of_terms import GradientNorm as GradientNorm
+from .weights.of_terms import NTKWeights as NTKWeights
+from .weights.of_terms import ReLoBRaLo as ReLoBRaLo

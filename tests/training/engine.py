@@ -35,11 +35,9 @@ from sciml_par.training.loss.objective import StackedObjective, field_of, jacobi
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.optimizers.optimizer import At
-from sciml_par.training.points.feed import Rows
+from sciml_par.training.points.feed import RankFeed, Rows, StackedFeed
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
-from sciml_par.training.weights.from_argument import terms_of_loss
-from sciml_par.training.weights.weighting import Weighting
+from sciml_par.training.weights.loss_weights import Weighting
 
 
 @dataclass
@@ -83,14 +81,7 @@ class Engine:
         self.objective = self.objective_of(self.members)
         weighting = None
         if self.strategy is not None:
-            points = [sum(rows) for rows in self.feed.rows_of_ranks]
-            weighting = Weighting(
-                self.strategy,
-                terms_of_loss([self.problem], points),
-                self.objective,
-                stacked=self.feed.stacked,
-                rows_of_ranks=self.feed.rows_of_ranks,
-            )
+            weighting = Weighting(self.strategy, [self.problem], self.objective, self.feed)
         self.loop = Loop(
             self.objective,
             self.optimizer,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sciml_par.training.points.rank_feed import RankFeed
+from sciml_par.training.points.feed import RankFeed
 
 
 def tables(batch: Any) -> list[np.ndarray]:

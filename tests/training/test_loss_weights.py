@@ -14,9 +14,7 @@ import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.training import LBFGS, SGD, LevenbergMarquardt, ResidualBasedAttention, SelfAdaptive
 from sciml_par.training.loss.known import Gradient
-from sciml_par.training.weights.from_argument import terms_of_loss
-from sciml_par.training.weights.loss_weights import LossWeights, WeightState
-from sciml_par.training.weights.weighting import Weighting
+from sciml_par.training.weights.loss_weights import LossWeights, Weighting
 
 pytestmark = pytest.mark.ranks(
     most=3, reason="of three, too, some have no point of a condition, and shares are uneven"
@@ -35,13 +33,7 @@ def engine(strategy: Any, **options: Any) -> Engine:
 
 def weighting_of(engine: Engine, objective: StackedObjective | None = None) -> Weighting:
     """The one in the engine's loop, or one like it for another objective."""
-    return Weighting(
-        engine.strategy,
-        terms_of_loss([engine.problem], [sum(rows) for rows in engine.feed.rows_of_ranks]),
-        objective or engine.objective,
-        stacked=engine.feed.stacked,
-        rows_of_ranks=engine.feed.rows_of_ranks,
-    )
+    return Weighting(engine.strategy, [engine.problem], objective or engine.objective, engine.feed)
 
 
 def same_on_all_ranks(*values: Any) -> bool:
@@ -103,8 +95,8 @@ def test_compiled_steps_are_those_of_numpy_however_they_are_cut_into_chunks() ->
         end.best_loss, whole.records[:, 0].sum(axis=1).min(keepdims=True), rtol=1e-12
     )
     # All ranks have the weights of all points, in one order, so that rank 0 can write them.
-    assert [each.shape for each in end.weights.of_points] == [(1, 7), (1, 1), (1, 1)]
-    np.testing.assert_allclose(np.square(end.weights.of_points[0][0]), factors[-1][0], rtol=1e-10)
+    assert [each.shape for each in end.weights["a"]] == [(1, 7), (1, 1), (1, 1)]
+    np.testing.assert_allclose(np.square(end.weights["a"][0][0]), factors[-1][0], rtol=1e-10)
     assert same_on_all_ranks(*tf.nest.flatten(end))
 
 
@@ -116,15 +108,7 @@ def test_stacked_members_have_weights_of_their_own(name: str) -> None:
     stacked = StackedFeed([model.feed, model.feed])
     assert stacked.stacked == model.feed.stacked
     both = model.objective_of(2)
-    problems = [model.problem, model.problem]
-    points = [sum(rows) for rows in model.feed.rows_of_ranks]
-    two = Weighting(
-        model.strategy,
-        terms_of_loss(problems, points),
-        both,
-        stacked=stacked.stacked,
-        rows_of_ranks=model.feed.rows_of_ranks,
-    )
+    two = Weighting(model.strategy, [model.problem, model.problem], both, stacked)
     one = weighting_of(model)
     thetas = tf.concat([model.parameters, 1.5 * model.parameters], axis=0)
     batch = model.feed.whole(0)
@@ -152,13 +136,13 @@ class Constant(LossWeights):
     def __init__(self, *, of_points: bool) -> None:
         self.by_points = of_points
 
-    def start(self, terms: Any, members: int, dtype: Any) -> WeightState:
-        return WeightState(tf.constant([[1.0, 7.0, 2.0]] * members, dtype))
+    def start(self, terms: Any, members: int, dtype: Any) -> dict[str, Any]:
+        return {"factors": tf.constant([[1.0, 7.0, 2.0]] * members, dtype)}
 
-    def update(self, state: WeightState, loss: Any, number: Any) -> WeightState:
+    def update(self, state: Any, loss: Any, number: Any) -> Any:
         return state
 
-    def multipliers(self, state: WeightState, loss: Any) -> list[Any]:
+    def multipliers(self, state: Any, loss: Any) -> list[Any]:
         factors = super().multipliers(state, loss)
         if not self.by_points:
             return factors

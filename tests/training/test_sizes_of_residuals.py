@@ -114,6 +114,36 @@ def test_sizes_are_those_of_the_largest_terms() -> None:
     assert sizes_of_residuals(rate)["initial"] == pytest.approx(1000, rel=0.6)
 
 
+def film(residual: Any) -> Problem:
+    """In a domain of micrometres."""
+    return Problem(Interval(0, 1e-6), residual, conditions=[Dirichlet(300.0)])
+
+
+def test_the_residual_is_called_once_where_conditions_have_values_and_else_twice() -> None:
+    calls: list[Any] = []
+
+    def residual(u: Any, x: Any) -> Any:
+        calls.append(x)
+        return laplacian(u, x) - 5.0
+
+    sizes = sizes_of_residuals(film(residual))
+    assert sizes["residual"] > 1e12 and len(calls) == 1
+    open_ = Problem(Interval(0, 1e-6), residual, conditions=[Dirichlet(0.0)])
+    assert sizes_of_residuals(open_) and len(calls) == 3
+
+
+def test_points_that_a_residual_joins_itself_have_the_same_sizes() -> None:
+    def apart(u: Any, x: Any) -> Any:
+        return laplacian(u, x) * (1 + u(x)) - u(0.3 * x)
+
+    def joined(u: Any, x: Any) -> Any:
+        here, there = tf.split(u(tf.concat([x, 0.3 * x], axis=0)), 2)
+        return laplacian(u, x) * (1 + here) - there
+
+    sizes = sizes_of_residuals(film(apart))
+    assert sizes and sizes == sizes_of_residuals(film(joined))
+
+
 NATURAL = ["poisson-2d", "helmholtz", "heat-long", "wave", "beam", "elasticity", "lorenz", "pipe"]
 
 

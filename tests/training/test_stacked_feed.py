@@ -25,7 +25,7 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import Points
-from sciml_par.training.points.generators import bootstrap_counts
+from sciml_par.training.points.division import bootstrap_counts
 
 pytestmark = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
 

@@ -26,8 +26,7 @@ from sciml_par.training.loop.loop import (
 )
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.phases import Phase
-from sciml_par.training.points.feed import Feed
-from sciml_par.training.points.rank_feed import DividedFeed
+from sciml_par.training.points.feed import DividedFeed, Feed
 
 FloatArray = npt.NDArray[np.float64]
 Loops = Sequence[Loop | DividedLoop]

@@ -20,7 +20,7 @@ from sciml_par.training.loss.known import Value
 from sciml_par.training.loss.objective import StackedObjective
 from sciml_par.training.optimizers.optimizer import At, Optimizer
 from sciml_par.training.points.feed import Batch, Feed
-from sciml_par.training.weights.weighting import Weighting
+from sciml_par.training.weights.loss_weights import Weighting
 
 Tensor = Any
 _RECORDS_PER_CHUNK = 1024

@@ -11,15 +11,14 @@ from typing import Any
 from sciml_par._compiled_function import release_dropped
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
+from sciml_par.problems.problem import Problem
 from sciml_par.training.loop.loop import Loop, compiles_collectives
 from sciml_par.training.loss.known import LinearJacobian, WindowJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
 from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.optimizer import Optimizer
-from sciml_par.training.weights.from_argument import terms_of_loss
-from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss
-from sciml_par.training.weights.weighting import Weighting
+from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, Weighting
 
 _MOST = 8  # computations; a training may have one for each of its phases, whole and in parts
 
@@ -51,13 +50,12 @@ def _key(
     # A step may have been compiled for what the other ranks have as well, and all must agree on
     # whether it was.
     points = (feed.key, feed.stacked, feed.rows_of_ranks)
-    weights = None if strategy is None else (strategy.key, _terms_of(stack))
+    weights = strategy and (strategy.key, TermsOfLoss.of(_problems(stack), feed.rows_of_ranks))
     return (stack.key, optimizer.key, points, members, dtype, id(group), weights)
 
 
-def _terms_of(stack: Stack) -> TermsOfLoss:
-    points = [sum(rows) for rows in stack.feed.rows_of_ranks]
-    return terms_of_loss([setup.problem for setup in stack.setups], points)
+def _problems(stack: Stack) -> list[Problem]:
+    return [setup.problem for setup in stack.setups]
 
 
 def _make(
@@ -86,13 +84,7 @@ def _make(
     )
     weighting = None
     if strategy is not None:
-        weighting = Weighting(
-            strategy,
-            _terms_of(stack),
-            objective,
-            stacked=stack.feed.stacked,
-            rows_of_ranks=stack.feed.rows_of_ranks,
-        )
+        weighting = Weighting(strategy, _problems(stack), objective, stack.feed)
     return Loop(
         objective,
         optimizer,

@@ -16,8 +16,7 @@ from sciml_par.problems.terms.term import Term
 from sciml_par.training.loss.function_networks import keys_of_functions
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import TracedTerms
-from sciml_par.training.points.feed import Feed
-from sciml_par.training.points.rank_feed import RankFeed, StackedFeed
+from sciml_par.training.points.feed import Feed, RankFeed, StackedFeed
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup, Stack
+from sciml_par.training.points.feed import RankFeed
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.points import Points
-from sciml_par.training.points.rank_feed import RankFeed
 
 FloatArray = npt.NDArray[np.float64]
 Kept = Sequence[npt.NDArray[Any]]

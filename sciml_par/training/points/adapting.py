@@ -210,13 +210,3 @@ class RAR(Adapting):
 
     def _wanted(self, room: int) -> int:
         return min(self.add, room)
-
-
-def checked_adapting(value: object) -> Adapting | None:
-    """Let what `Points` takes as adapt through."""
-    if value is None or isinstance(value, (RAD, RAR)):
-        return value
-    raise InputError(
-        f"Points: adapt must be RAD(every) or RAR(every, add=…), which say after how many steps "
-        f"the points follow the residual; got {value!r}"
-    )

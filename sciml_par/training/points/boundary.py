@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,6 @@ from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
-from sciml_par.training.points.in_boxes import InBoxes
 from sciml_par.training.points.points import Points
 
 LEAST = 16
@@ -25,86 +26,67 @@ Given = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class BoundaryPoints:
-    """The points of the boundary and outward unit normals, draw for draw.
+class Candidates:
+    """Points, among which are those of a condition.
 
     Attributes
     ----------
-    domain : whose boundary it is.
-    number : how many points it has, or the points themselves.
-    initial : the same for the face on which the last coordinate is least; None where it belongs to
-        the others.
-    method, initial_method : by which they are chosen.
+    draw : random numbers -> points x and outward unit normals, [n, d] each.
+    random : whether another draw has other points.
+    number : how many points the boundary has, about.
+    given : whether the user gave them.
     derived : those that were given without normals.
-    boxes : in which the points are drawn.
     """
 
-    domain: Domain
-    number: int | Given
-    initial: int | Given | None
-    method: str
-    initial_method: str
+    draw: Callable[[np.random.Generator], Given]
+    random: bool
+    number: int = 0
+    given: bool = False
     derived: tuple[Given, ...] = ()
-    boxes: InBoxes | None = None
 
-    @classmethod
-    def of(cls, domain: Domain, points: Points, interior: int) -> BoundaryPoints:
-        """Return the boundary that `points` ask for, where equations have `interior` points."""
-        number, initial = points.boundary, points.initial
-        derived = []
-        if number is None:
-            number = default_number(domain, interior)
-        elif isinstance(number, tuple):
-            number = as_boundary_points(number, domain, "points of the boundary")
-            derived += [number] if points.boundary[1] is None else []
-        if isinstance(initial, tuple):
-            initial = as_boundary_points(initial, domain, "initial points")
-            _check_initial(initial[0], domain)
-            derived += [initial] if points.initial[1] is None else []
-        methods = points.method_of("boundary", domain), points.method_of("initial", domain)
-        return cls(domain, number, initial, *methods, tuple(derived), points.boxes)
 
-    @property
-    def random(self) -> bool:
-        """Whether another draw has other points."""
-        if self.domain.dimension == 1:
-            return False
-        return (self.method != GRID and isinstance(self.number, int)) or (
-            self.initial_method != GRID and isinstance(self.initial, int)
-        )
+def boundary_of(domain: Domain, points: Points, interior: int) -> Candidates:
+    """Return the boundary that `points` ask for, where equations have `interior` points."""
+    derived = []
 
-    def draw(self, rng: np.random.Generator) -> Given:
-        """Return points x and outward unit normals, [n, d] each."""
-        parts = [self._most(rng)]
-        if isinstance(self.initial, int):
-            parts.append(self.domain.initial(self.initial, method=self.initial_method, rng=rng))
-        elif self.initial is not None:
-            parts.append(self.initial)
+    def read(value: int | tuple[FloatArray, FloatArray | None] | None, what: str) -> Any:
+        if not isinstance(value, tuple):
+            return value
+        found = as_boundary_points(value, domain, what)
+        if value[1] is None:
+            derived.append(found)
+        return found
+
+    d, number = domain.dimension, read(points.boundary, "points of the boundary")
+    if number is None:  # as dense as inside, and enough on each face of a box
+        least = 2 * d * (LEAST if d > 1 and isinstance(domain, Box) else 1)
+        number = max(least, round(domain.number_on_boundary(interior)))
+    initial = read(points.initial, "initial points")
+    if isinstance(initial, tuple):
+        _check_initial(initial[0], domain)
+    method, of_initial = points.method_of("boundary", domain), points.method_of("initial", domain)
+
+    def draw(rng: np.random.Generator) -> Given:
+        if isinstance(number, tuple):
+            parts = [number]
+        elif points.boxes is not None:
+            parts = [points.boxes.boundary(number, rng, with_initial=initial is None)]
+        else:
+            parts = [domain.boundary(number, method=method, rng=rng, with_initial=initial is None)]
+        if isinstance(initial, int):
+            parts.append(domain.initial(initial, method=of_initial, rng=rng))
+        elif initial is not None:
+            parts.append(initial)
         x, normals = (np.concatenate(each) for each in zip(*parts, strict=True))
         return x, normals
 
-    def check(self, condition: Condition, name: str) -> None:
-        """Check that points which were given without normals do not lack those of a condition."""
-        for x, normals in self.derived:
-            chosen = condition.holds_at(x, self.domain)
-            given = x[chosen], normals[chosen]
-            check_normals(condition, given, self.domain, f"points of the condition {name!r}")
-
-    def _most(self, rng: np.random.Generator) -> Given:
-        if isinstance(self.number, tuple):
-            return self.number
-        if self.boxes is not None:
-            return self.boxes.boundary(self.number, rng, with_initial=self.initial is None)
-        return self.domain.boundary(
-            self.number, method=self.method, rng=rng, with_initial=self.initial is None
-        )
-
-
-def default_number(domain: Domain, interior: int) -> int:
-    """Return how many points a boundary has by default: as dense as inside, 16 on a box's face."""
-    d = domain.dimension
-    least = 2 * d * (LEAST if d > 1 and isinstance(domain, Box) else 1)
-    return max(least, round(domain.number_on_boundary(interior)))
+    drawn = (
+        method != GRID and isinstance(number, int),
+        of_initial != GRID and isinstance(initial, int),
+    )
+    given = isinstance(number, tuple)
+    count = len(number[0]) if isinstance(number, tuple) else number
+    return Candidates(draw, d > 1 and any(drawn), count, given, tuple(derived))
 
 
 def _check_initial(x: FloatArray, domain: Domain) -> None:
@@ -161,7 +143,14 @@ def as_boundary_points(
     array, normals = value
     x = points_within(array, domain, f"train: {what}")
     if normals is not None:
-        return x, _as_normals(normals, array, domain, what)
+        n, d = len(array), domain.dimension
+        found = normals[:, None] if normals.ndim == 1 and d == 1 else normals
+        if found.shape != (n, d):
+            raise InputError(
+                f"train: the normals of {what} must have the shape [{n}, {d}] of the points; got "
+                f"{normals.shape}."
+            )
+        return x, found
     x = domain.snap(x)
     normals = domain.outward_normals(x)
     inside = ~domain.on_boundary(x)
@@ -173,14 +162,3 @@ def as_boundary_points(
             f"pair (x, normals)."
         )
     return x, normals
-
-
-def _as_normals(normals: FloatArray, x: FloatArray, domain: Domain, what: str) -> FloatArray:
-    n, d = len(x), domain.dimension
-    found = normals[:, None] if normals.ndim == 1 and d == 1 else normals
-    if found.shape != (n, d):
-        raise InputError(
-            f"train: the normals of {what} must have the shape [{n}, {d}] of the points; got "
-            f"{normals.shape}."
-        )
-    return found

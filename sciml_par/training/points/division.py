@@ -1,8 +1,9 @@
-"""The place of a rank among those that share a model, and which points are its own."""
+"""What a rank has: its share of the points, and random numbers that are the same on all ranks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -91,3 +92,36 @@ def piece(n: int, rank: int, size: int) -> tuple[int, int]:
 def longest_axis(domain: Domain) -> int:
     """Return the axis along which a domain is divided; the first among equal ones."""
     return int(np.argmax(domain.extent))
+
+
+class Purpose(IntEnum):
+    """The purpose of random numbers; each purpose has a separate stream."""
+
+    INTERIOR = 1
+    CONDITION = 2
+    ORDER = 3
+    BOOTSTRAP = 4
+    ADAPTING = 5
+
+
+def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
+    """Return the generator for a purpose and some counting numbers, such as that of an epoch.
+
+    NumPy's SeedSequence keeps the streams of different keys apart. The same on all ranks.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(int(purpose), *numbers))
+    return np.random.default_rng(sequence)
+
+
+def bootstrap_counts(total: int, seed: int, number: int = 0, block: int = 1) -> FloatArray:
+    """Return how often each of N points is in a sample of N, drawn with replacement: [N].
+
+    Efron, "Bootstrap methods: another look at the jackknife", Ann. Statist. 7, 1979; in blocks of
+    successive points, of which the last is cut, Künsch, Ann. Statist. 17, 1989. The same on all
+    ranks, and another sample for each number of a set of points.
+    """
+    starts = generator(seed, Purpose.BOOTSTRAP, number).integers(
+        0, total - block + 1, -(-total // block)
+    )
+    drawn = (starts[:, None] + np.arange(block)).ravel()[:total]
+    return np.bincount(drawn, minlength=total).astype(np.float64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,14 +31,26 @@ def grown(points: Any, problem: Problem, growths: int) -> Points:
     after = number_after(points, problem, growths)
     ratio = after / number_after(points, problem, 0)
     on_surface = ratio ** ((d - 1) / d)
+
+    def times(number: Any, factor: float) -> Any:
+        return max(1, round(number * factor)) if isinstance(number, int) else number
+
+    # Those of single conditions, also of those that have a number themselves.
+    names = (term.name for term in problem.terms[len(problem.residuals) :])
+    conditions = dict(given.conditions or {})
+    for name, condition in zip(names, problem.conditions, strict=True):
+        number = conditions.get(name, None if condition.points_are_given else condition.number)
+        if number is not None:
+            inside = condition.on == (INTERIOR,)
+            conditions[name] = times(number, ratio if inside else on_surface)
     per_axis = isinstance(given.interior, tuple) and given.chosen_method(INTERIOR) is not None
     return given.with_changes(
         interior=tuple(math.ceil(n * ratio ** (1 / d)) for n in given.interior)
         if per_axis
         else after,
-        boundary=_times(given.boundary, on_surface),
-        initial=_times(given.initial, on_surface),
-        conditions=_of_conditions(given, problem, ratio, on_surface),
+        boundary=times(given.boundary, on_surface),
+        initial=times(given.initial, on_surface),
+        conditions=conditions,
     )
 
 
@@ -57,22 +68,4 @@ def why_fixed(points: Any, problem: Problem) -> str | None:
     found = next((text for fixed, text in reasons if fixed), None)
     if found is None and number_after(points, problem, 1) == number_after(points, problem, 0):
         return f"there are {number_after(points, problem, 0):,} points, and {MOST_POINTS:,} at most"
-    return found
-
-
-def _times(number: Any, factor: float) -> Any:
-    return max(1, round(number * factor)) if isinstance(number, int) else number
-
-
-def _of_conditions(
-    given: Points, problem: Problem, ratio: float, on_surface: float
-) -> Mapping[str, Any]:
-    """Return the points of single conditions, those included that have a number themselves."""
-    names = (term.name for term in problem.terms[len(problem.residuals) :])
-    found = dict(given.conditions or {})
-    for name, condition in zip(names, problem.conditions, strict=True):
-        number = found.get(name, None if condition.points_are_given else condition.number)
-        if number is not None:
-            inside = condition.on == (INTERIOR,)
-            found[name] = _times(number, ratio if inside else on_surface)
     return found

@@ -19,12 +19,17 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.identity.described import text_of
-from sciml_par.training.points.condition_sets import condition_sets, listed
-from sciml_par.training.points.division import Place
-from sciml_par.training.points.generators import bootstrap_counts
-from sciml_par.training.points.point_sets import InteriorSet, PointSet, columns_of, with_data
+from sciml_par.training.points.division import Place, bootstrap_counts
+from sciml_par.training.points.feed import RankFeed
+from sciml_par.training.points.point_sets import (
+    PointSet,
+    columns_of,
+    condition_sets,
+    interior_set,
+    listed,
+    with_data,
+)
 from sciml_par.training.points.points import INTERIOR, Points
-from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.points.sources.part import (
     Part,
     make_part,
@@ -102,12 +107,12 @@ def _of_equations(
                     f"for minibatches of data write batch_size={{'observations': 100}}, by the "
                     f"name of the condition."
                 )
-        return _Interior((), InteriorSet((), domain, points, place.seed).number)
+        return _Interior((), interior_set((), domain, points, place.seed).number)
     if points_per_rank is not None:
         check_per_rank(points_per_rank, points)
         part, mine = _per_rank(residuals, equations, domain, points_per_rank, place)
         return _Interior((part,), part.total, mine)
-    interior = InteriorSet(residuals, domain, points, place.seed)
+    interior = interior_set(residuals, domain, points, place.seed)
     part = make_part(
         interior,
         equations,

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.drawing import grid_of_about
 from sciml_par.problems.conditions.given_points import points_within
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
+from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
-from sciml_par.training.points.boundary import as_boundary_points, check_known, check_normals
-from sciml_par.training.points.generators import Purpose, generator
+from sciml_par.training.points.boundary import (
+    LEAST,
+    Candidates,
+    Given,
+    as_boundary_points,
+    boundary_of,
+    check_known,
+    check_normals,
+)
+from sciml_par.training.points.division import Purpose, generator
 from sciml_par.training.points.points import INTERIOR, Points
 from sciml_par.training.points.sources.source import Arrays
 
@@ -24,71 +37,73 @@ FloatArray = npt.NDArray[np.float64]
 _MOST_DRAWS = 1000
 
 
-class PointSet(Protocol):
+@dataclass(frozen=True, eq=False)
+class PointSet:
     """Points that terms of the loss share.
 
     Attributes
     ----------
+    points : draw -> its points, in the same number every time, and what comes with them.
+    complete : some of these rows -> the same with the data that the terms need there.
+    columns : which of the arrays each of the terms takes.
     given : whether the user gave them, so that their order is kept.
     redrawn : whether there are other points in every draw.
-    columns : which of the arrays each of the terms takes.
+    weights : x: [n, d] -> factors of |r|² at all points, where these are not all one.
+    candidates : (number, rng) -> random points of the domain, or fewer of a cloud of fewer points.
+    anchors : how many of the first points are the same in every draw.
     """
 
+    points: Callable[[int], Arrays]
+    complete: Callable[[Arrays], Arrays]
+    columns: tuple[tuple[int, ...], ...]
     given: bool
     redrawn: bool
-    columns: tuple[tuple[int, ...], ...]
-
-    def points(self, draw: int) -> Arrays:
-        """Return the points of a draw, in the same number every time, and what comes with them."""
-
-    def complete(self, points: Arrays) -> Arrays:
-        """Return some of these rows with the data that the terms need there."""
-
-
-class InteriorSet:
-    """The points of the equations; see `PointSet`."""
-
-    def __init__(
-        self, residuals: Sequence[Residual], domain: Domain, points: Points, seed: int
-    ) -> None:
-        self._residuals, self._domain, self._seed = residuals, domain, seed
-        self._method, self._boxes = points.method_of(INTERIOR, domain), points.boxes
-        self._number = 64 if points.interior is None else points.interior
-        self.given = isinstance(self._number, np.ndarray)
-        if isinstance(self._number, np.ndarray):
-            self._number = points_within(self._number, domain, "train: points")
-        self.anchors = np.empty((0, domain.dimension))
-        if points.anchors is not None:
-            self.anchors = points_within(points.anchors, domain, "train: anchors of the points")
-        self.redrawn = not self.given and points.resample_every is not None and self._method != GRID
-        self.columns = columns_of(residuals)
+    weights: Callable[[FloatArray], FloatArray] | None = None
+    candidates: Callable[[int, np.random.Generator], FloatArray] | None = None
+    anchors: int = 0
 
     @property
     def number(self) -> int:
         """How many points there are, of all ranks."""
         return len(self.points(0)[0])
 
-    def points(self, draw: int) -> Arrays:
-        if isinstance(self._number, np.ndarray):
-            return (self._number,)
-        rng = generator(self._seed, Purpose.INTERIOR, draw)
-        if self._boxes is not None:
-            drawn = self._boxes.interior(self._number, rng)
+
+def interior_set(
+    residuals: Sequence[Residual], domain: Domain, points: Points, seed: int
+) -> PointSet:
+    """Return the points of the equations."""
+    method, boxes = points.method_of(INTERIOR, domain), points.boxes
+    number: Any = 64 if points.interior is None else points.interior
+    given = isinstance(number, np.ndarray)
+    if given:
+        number = points_within(number, domain, "train: points")
+    anchors = np.empty((0, domain.dimension))
+    if points.anchors is not None:
+        anchors = points_within(points.anchors, domain, "train: anchors of the points")
+
+    def drawn(draw: int) -> Arrays:
+        if given:
+            return (number,)
+        rng = generator(seed, Purpose.INTERIOR, draw)
+        if boxes is not None:
+            x = boxes.interior(number, rng)
         else:
-            drawn = self._domain.interior(self._number, method=self._method, rng=rng)
-        return (np.concatenate([self.anchors, drawn]),)
+            x = domain.interior(number, method=method, rng=rng)
+        return (np.concatenate([anchors, x]),)
 
-    def weights(self, x: FloatArray) -> FloatArray | None:
-        """Return factors of |r|² at all points x: [n, d], where these are not all one."""
-        return None if self._boxes is None or self.given else self._boxes.weights(x)
+    def candidates(count: int, rng: np.random.Generator) -> FloatArray:
+        return domain.interior(count, method="sobol" if method == GRID else method, rng=rng)
 
-    def candidates(self, number: int, rng: np.random.Generator) -> FloatArray:
-        """Return random points of the domain: [number, d], or fewer of a cloud of fewer points."""
-        method = "sobol" if self._method == GRID else self._method
-        return self._domain.interior(number, method=method, rng=rng)
-
-    def complete(self, points: Arrays) -> Arrays:
-        return with_data(self._residuals, points[0])
+    return PointSet(
+        drawn,
+        lambda arrays: with_data(residuals, arrays[0]),
+        columns_of(residuals),
+        given=given,
+        redrawn=not given and points.resample_every is not None and method != GRID,
+        weights=None if boxes is None or given else boxes.weights,
+        candidates=candidates,
+        anchors=len(anchors),
+    )
 
 
 def columns_of(residuals: Sequence[Residual]) -> tuple[tuple[int, ...], ...]:
@@ -107,6 +122,152 @@ def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
     return (x, *(known for each in residuals for known in each.payload(x)[1:]))
 
 
+def condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
+    """Return the points of the conditions, in their order."""
+    boundary = boundary_of(problem.domain, points, interior)
+    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    unknown = [name for name in points.conditions or {} if name not in names]
+    if unknown:
+        raise InputError(
+            f"train: Points has points for the condition {unknown[0]!r}, and the loss has "
+            f"{listed(names)}."
+        )
+    return [
+        _set_of(condition, name, i, problem.domain, boundary, points, seed, interior)
+        for i, (name, condition) in enumerate(zip(names, problem.conditions, strict=True))
+    ]
+
+
+def listed(names: list[str]) -> str:
+    """Return the names of conditions in a sentence."""
+    return "the conditions " + ", ".join(map(repr, names)) if names else "no conditions"
+
+
+def _set_of(
+    condition: Condition,
+    name: str,
+    i: int,
+    domain: Domain,
+    boundary: Candidates,
+    points: Points,
+    seed: int,
+    interior: int,
+) -> PointSet:
+    wanted, what = (points.conditions or {}).get(name), f"points of the condition {name!r}"
+    if wanted is not None and (isinstance(condition.own, tuple) or condition.points_are_given):
+        raise InputError(
+            f"train: Points has points for the condition {name!r}, which has its own: "
+            f"{condition!r}."
+        )
+    if isinstance(wanted, tuple):
+        given = as_boundary_points(wanted, domain, what)
+        if wanted[1] is None:
+            check_normals(condition, given, domain, what)
+        return _given_set(condition.completed(given, domain))
+    if type(condition).points is not Condition.points or isinstance(condition.own, tuple):
+        number = wanted or condition.number or boundary.number
+        return _given_set(condition.points(domain, number))
+    redrawn = points.resample_every is not None
+    own = condition.number if wanted is None else wanted
+    if own is None and condition.on_boundary:
+        for x, normals in boundary.derived:
+            chosen = condition.holds_at(x, domain)
+            check_normals(condition, (x[chosen], normals[chosen]), domain, what)
+        found = _drawn_set(condition, i, domain, boundary, redrawn=redrawn, seed=seed)
+        least = max(LEAST, math.isqrt(interior))
+        # Where their number is left open, there may be more.
+        fixed = points.boundary is not None or domain.dimension == 1
+        fixed |= isinstance(condition, Initial) and points.initial is not None
+        if found.number >= least or fixed or not math.isfinite(domain.volume):
+            return found
+        own = least
+    candidates = _own_candidates(condition, domain, own, interior, points)
+    return _drawn_set(condition, i, domain, candidates, redrawn=redrawn, seed=seed, wanted=own)
+
+
+def _own_candidates(
+    condition: Condition, domain: Domain, number: int | None, interior: int, points: Points
+) -> Candidates:
+    """Return the points that a condition draws, by default as dense as the interior ones.
+
+    On a grid they are about as many. In one dimension a face is one point.
+    """
+    inside, d = condition.on == (INTERIOR,), domain.dimension
+    kind = "initial" if isinstance(condition, Initial) else INTERIOR if inside else "boundary"
+    count = number or (interior if inside else max(1, round(interior ** ((d - 1) / d))))
+    method = points.method_of(kind, domain)
+    random = method != GRID and not (d == 1 and condition.on_boundary)
+
+    def draw(rng: np.random.Generator) -> Given:
+        if not random:
+            return grid_of_about(condition, domain, count)
+        return condition.draw(domain, count, method=method, rng=rng)
+
+    return Candidates(draw, random)
+
+
+def _drawn_set(
+    condition: Condition,
+    i: int,
+    domain: Domain,
+    candidates: Candidates,
+    *,
+    redrawn: bool,
+    seed: int,
+    wanted: int | None = None,
+) -> PointSet:
+    """Return the points of a condition among candidates.
+
+    Every draw of any seed has equally many points: where the condition holds at more of the
+    candidates, some of them at random, and where it holds at fewer, those of further draws.
+    """
+
+    def holding(rng: np.random.Generator) -> Given:
+        x, normals = candidates.draw(rng)
+        chosen = condition.holds_at(x, domain, normals)
+        return x[chosen], normals[chosen]
+
+    def random_of(draw: int) -> np.random.Generator:
+        return generator(seed, Purpose.CONDITION, i, draw)
+
+    # The same for any seed, so that members of an ensemble have points of one shape.
+    first = holding(generator(0, Purpose.CONDITION, i, 0))
+    count = len(first[0]) if wanted is None or not candidates.random else wanted
+    if condition.on_boundary:
+        check_known(condition, first[1], f"points of {type(condition).__name__}")
+    if count == 0:
+        raise condition.no_points(len(candidates.draw(random_of(0))[0]), domain)
+    redrawn &= candidates.random
+
+    def points(draw: int) -> Arrays:
+        rng = random_of(draw if redrawn else 0)
+        x, normals = holding(rng)
+        for _ in range(_MOST_DRAWS):
+            if len(x) >= count:
+                break
+            more = holding(rng)
+            x, normals = np.concatenate([x, more[0]]), np.concatenate([normals, more[1]])
+        else:
+            raise condition.no_points(_MOST_DRAWS, domain)
+        if len(x) > count:
+            kept = np.sort(rng.permutation(len(x))[:count])
+            x, normals = x[kept], normals[kept]
+        return x, normals
+
+    def complete(arrays: Arrays) -> Arrays:
+        return condition.completed(arrays, domain)
+
+    columns = (tuple(range(len(complete(points(0))))),)
+    return PointSet(points, complete, columns, given=candidates.given, redrawn=redrawn)
+
+
+def _given_set(arrays: Sequence[Any]) -> PointSet:
+    """Return points of a condition that were given."""
+    known = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
+    columns = (tuple(range(len(known))),)
+    return PointSet(lambda _: known, lambda arrays: arrays, columns, given=True, redrawn=False)
+
+
 def check_pointwise(point_set: PointSet) -> None:
     """Check that data are functions of the point, not of its place in an array."""
     points = point_set.points(0)
@@ -120,109 +281,3 @@ def check_pointwise(point_set: PointSet) -> None:
                 "condition must be functions of x, which these are not: they depend on the order "
                 "of the points. Give measured values together with an array of points."
             )
-
-
-class Candidates(Protocol):
-    """Points of `domain` among which are those of a condition; `random` if draws differ."""
-
-    @property
-    def domain(self) -> Domain: ...
-
-    @property
-    def random(self) -> bool: ...
-
-    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return points and normals, [n, d] each."""
-
-
-class ConditionSet:
-    """The points of a condition, such as those on the boundary; see `PointSet`.
-
-    Every draw of any seed has equally many points: where the condition holds at more points of the
-    boundary, some of them at random, and where it holds at fewer, those of further points.
-    """
-
-    def __init__(
-        self,
-        condition: Condition,
-        number: int,
-        candidates: Candidates,
-        *,
-        redrawn: bool,
-        seed: int,
-        given: bool = False,
-        wanted: int | None = None,
-    ) -> None:
-        self._condition, self._candidates = condition, candidates
-        self._number, self._seed = number, seed
-        self.given = given
-        self.redrawn = redrawn and candidates.random
-        # The same for any seed, so that members of an ensemble have points of one shape.
-        first = self._holding(generator(0, Purpose.CONDITION, number, 0))
-        self._wanted = len(first[0]) if wanted is None or not candidates.random else wanted
-        if condition.on_boundary:
-            check_known(condition, first[1], f"points of {type(condition).__name__}")
-        if self._wanted == 0:
-            tried = len(candidates.draw(self._generator(0))[0])
-            raise condition.no_points(tried, candidates.domain)
-        count = len(self.complete(self.points(0)))
-        self.columns: tuple[tuple[int, ...], ...] = (tuple(range(count)),)
-
-    @property
-    def number(self) -> int:
-        """How many points it has."""
-        return self._wanted
-
-    def points(self, draw: int) -> Arrays:
-        rng = self._generator(draw if self.redrawn else 0)
-        found = self._holding(rng)
-        for _ in range(_MOST_DRAWS):
-            if len(found[0]) >= self._wanted:
-                break
-            more = self._holding(rng)
-            found = (np.concatenate([found[0], more[0]]), np.concatenate([found[1], more[1]]))
-        else:
-            raise self._condition.no_points(_MOST_DRAWS, self._candidates.domain)
-        if len(found[0]) > self._wanted:
-            kept = np.sort(rng.permutation(len(found[0]))[: self._wanted])
-            found = (found[0][kept], found[1][kept])
-        return found
-
-    def complete(self, points: Arrays) -> Arrays:
-        return self._condition.completed(points, self._candidates.domain)
-
-    def _generator(self, draw: int) -> np.random.Generator:
-        return generator(self._seed, Purpose.CONDITION, self._number, draw)
-
-    def _holding(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        x, normals = self._candidates.draw(rng)
-        chosen = self._condition.holds_at(x, self._candidates.domain, normals)
-        return x[chosen], normals[chosen]
-
-
-class GivenSet:
-    """Points of a condition that were given; see `PointSet`."""
-
-    given = True
-    redrawn = False
-
-    def __init__(self, arrays: Sequence[Any]) -> None:
-        self._arrays = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
-        self.columns: tuple[tuple[int, ...], ...] = (tuple(range(len(self._arrays))),)
-
-    def points(self, draw: int) -> Arrays:
-        return self._arrays
-
-    def complete(self, points: Arrays) -> Arrays:
-        return points
-
-
-def given_set(
-    condition: Condition, name: str, value: tuple[FloatArray, FloatArray | None], domain: Domain
-) -> GivenSet:
-    """Return the points that `Points.conditions` has for a condition."""
-    what = f"points of the condition {name!r}"
-    x, normals = as_boundary_points(value, domain, what)
-    if value[1] is None:
-        check_normals(condition, (x, normals), domain, what)
-    return GivenSet(condition.completed((x, normals), domain))

@@ -17,11 +17,10 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import finite_array
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID, MOST_OF_A_GRID, method_name
-from sciml_par.training.points.adapting import Adapting, checked_adapting
+from sciml_par.training.points.adapting import RAD, RAR, Adapting
 from sciml_par.training.points.in_boxes import InBoxes
 
 FloatArray = npt.NDArray[np.float64]
-Number = int | tuple[int, ...]
 
 INTERIOR = "interior"
 KINDS = (INTERIOR, "boundary", "initial")
@@ -88,18 +87,31 @@ class Points(ByName):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "interior", _interior(self.interior))
+        value, what = self.interior, "Points: interior"
+        if isinstance(value, list | tuple) and value and all(map(is_integer, value)):
+            put(self, "interior", tuple(checked_integer(n, what, least=1) for n in value))
+        else:
+            put(self, "interior", _number_or_array(value, what))
         put(self, "boundary", _on_boundary(self.boundary, "Points: boundary"))
         put(self, "initial", _on_boundary(self.initial, "Points: initial"))
         put(self, "method", _methods(self.method))
-        put(self, "anchors", _anchors(self.anchors, self.interior))
+        if self.anchors is not None:
+            if isinstance(self.interior, np.ndarray):
+                raise InputError(
+                    "Points: anchors stay among interior points that are drawn, and these are "
+                    "given as an array. Add the anchors to that array."
+                )
+            put(self, "anchors", finite_array(self.anchors, "Points: anchors"))
         put(self, "batch_size", _batch_sizes(self.batch_size))
         for name, least in (("resample_every", 1), ("seed", 0)):
-            if getattr(self, name) is not None:
-                put(
-                    self, name, checked_integer(getattr(self, name), f"Points: {name}", least=least)
-                )
-        put(self, "adapt", checked_adapting(self.adapt))
+            value = getattr(self, name)
+            if value is not None:
+                put(self, name, checked_integer(value, f"Points: {name}", least=least))
+        if not isinstance(self.adapt, RAD | RAR | None):
+            raise InputError(
+                f"Points: adapt must be RAD(every) or RAR(every, add=…), which say after how many "
+                f"steps the points follow the residual; got {self.adapt!r}"
+            )
         put(self, "conditions", _conditions(self.conditions))
         self._check_method()
 
@@ -159,7 +171,16 @@ class Points(ByName):
                 f"Points: numbers per axis {self.interior} are for the method 'grid'; give one "
                 f"number of points for {self.chosen_method(INTERIOR)!r}."
             )
-        self._check_adapt()
+        for what, given in (
+            ("interior points that are given as an array", isinstance(self.interior, np.ndarray)),
+            ("batch_size for the interior points", INTERIOR in self.batch_size),
+            ("resample_every", self.resample_every is not None),
+        ):
+            if given and self.adapt is not None:
+                raise InputError(
+                    f"Points: {type(self.adapt).__name__} chooses the interior points by the "
+                    f"residual; got {what} as well. Leave out one of the two."
+                )
         if self.resample_every is None:
             return
         if isinstance(self.interior, np.ndarray):
@@ -174,39 +195,6 @@ class Points(ByName):
                 "Points: resample_every needs random points, and these are on a grid. Choose a "
                 "random method, for example method='sobol'."
             )
-
-    def _check_adapt(self) -> None:
-        if self.adapt is None:
-            return
-        name = type(self.adapt).__name__
-        for what, given in (
-            ("interior points that are given as an array", isinstance(self.interior, np.ndarray)),
-            ("batch_size for the interior points", INTERIOR in self.batch_size),
-            ("resample_every", self.resample_every is not None),
-        ):
-            if given:
-                raise InputError(
-                    f"Points: {name} chooses the interior points by the residual; got {what} as "
-                    f"well. Leave out one of the two."
-                )
-
-
-def _interior(value: Any) -> Number | FloatArray | None:
-    what = "Points: interior"
-    if isinstance(value, list | tuple) and value and all(map(is_integer, value)):
-        return tuple(checked_integer(each, what, least=1) for each in value)
-    return _number_or_array(value, what)
-
-
-def _anchors(value: Any, interior: Any) -> FloatArray | None:
-    if value is None:
-        return None
-    if isinstance(interior, np.ndarray):
-        raise InputError(
-            "Points: anchors stay among interior points that are drawn, and these are given as an "
-            "array. Add the anchors to that array."
-        )
-    return finite_array(value, "Points: anchors")
 
 
 def _number_or_array(value: Any, what: str) -> int | FloatArray | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # of a training, which a solution by polynomials is without
     from sciml_par.training.loop.stops import Stops
     from sciml_par.training.loss.traced_terms import TracedTerms
     from sciml_par.training.optimizers.phases import Phase
-    from sciml_par.training.points.rank_feed import RankFeed
+    from sciml_par.training.points.feed import RankFeed
     from sciml_par.training.weights.loss_weights import LossWeights
 
 Description = dict[str, str]

@@ -15,12 +15,11 @@ from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.initial_networks import member_seed, network_of_member
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.optimizers.phases import Phase, initial_rate
+from sciml_par.training.points.feed import RankFeed
 from sciml_par.training.points.make_feed import make_feed
-from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.preparation.description import Description, describe_model
 from sciml_par.training.preparation.problem_changes import ProblemChanges
-from sciml_par.training.weights.from_argument import check_strategy, terms_of_loss
-from sciml_par.training.weights.loss_weights import LossWeights
+from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, check_strategy
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ class MemberPreparation:
             scattered=self.scattered,
         )
         if self.strategy is not None:
-            points = [sum(rows) for rows in feed.rows_of_ranks]
-            loss = terms_of_loss([problem], points)
+            loss = TermsOfLoss.of([problem], feed.rows_of_ranks)
             check_strategy(self.strategy, loss, same_points=feed.same_points)
         return feed
 

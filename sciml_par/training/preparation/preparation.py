@@ -26,8 +26,8 @@ from sciml_par.training.loop.stops import Stops, as_stops
 from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
+from sciml_par.training.points.feed import DividedFeed
 from sciml_par.training.points.growing import grown
-from sciml_par.training.points.rank_feed import DividedFeed
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.consistency import (
     check_consistency,
@@ -48,8 +48,7 @@ from sciml_par.training.preparation.member_preparation import MemberPreparation
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.preparation.remarks import remarks_on_stack
 from sciml_par.training.preparation.sizes import for_sizes
-from sciml_par.training.weights.from_argument import check_names, strategy_of
-from sciml_par.training.weights.loss_weights import LossWeights
+from sciml_par.training.weights.loss_weights import LossWeights, check_names, strategy_of
 from sciml_par.training.weights.of_noise import data_first
 
 

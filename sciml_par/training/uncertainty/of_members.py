@@ -26,9 +26,9 @@ from sciml_par.training.members.stack import Stack
 from sciml_par.training.outcome.data_fits import observed_in
 from sciml_par.training.outcome.outcome import Outcome
 from sciml_par.training.outcome.together import as_training_error, together
+from sciml_par.training.points.feed import RankFeed
 from sciml_par.training.points.make_feed import make_feed
 from sciml_par.training.points.points import Points
-from sciml_par.training.points.rank_feed import RankFeed
 from sciml_par.training.preparation.preparation import Preparation
 from sciml_par.training.uncertainty.from_rows import (
     KINDS,

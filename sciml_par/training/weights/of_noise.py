@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
+from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
-from sciml_par.training.weights.loss_weights import LossAt, LossWeights, TermsOfLoss, WeightState
-from sciml_par.training.weights.sensitivity import stiffness
+from sciml_par.training.weights.loss_weights import LossAt, LossWeights, State, TermsOfLoss
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
@@ -27,6 +27,18 @@ _STAGES = 8
 _LEAD = 1e2
 """How much more observations weigh in the first steps."""
 _STEPS_OF_SECOND_ORDER, _STEPS_OF_FIRST_ORDER = 5, 100
+
+_POINTS, _DTYPE = 200, "float64"
+_FUNCTIONS, _FUNCTIONS_OTHERWISE = {1: 40, 2: 80, 3: 100}, 120
+_LEAST, _MOST = 40, 160
+_FREQUENCIES = (1.0, 3.0)
+_SMALL, _RIDGE = 1e-3, 1e-3
+_CUTOFF = 1e-3
+"""Of directions of the coefficients, beyond which they are too rough to be of interest."""
+_GAP = 30.0
+"""The factor between ratios from which those below belong to directions that are free."""
+_MOST_FREE = 0.5
+"""The share of directions that may be free."""
 
 
 def statistical_terms(problem: Problem) -> dict[str, int]:
@@ -66,43 +78,34 @@ def weights_of_noise(problem: Problem, known: dict[Any, Chosen]) -> dict[str, fl
     ]
     if not open_:
         return {}
-    physics = [term for term in problem.terms if term.name not in rows]
-    if not physics:
+    if rows.keys() >= {term.name for term in problem.terms}:
         return {name: float(rows[name]) for name in open_}
     # If observations have a weight, a prior without one counts as they do.
     given = [t.weight / rows[t.name] for t in problem.terms if t.name in rows.keys() - open_]
     factor = max(given, default=0.0)
     if not factor:
-        key = _key(problem, rows)
+        # All that λ depends on but observed values. Functions are objects; the caller keeps the
+        # problems, so that no other function gets one of these identities.
+        data = [each for each in problem.conditions if each.statistical]
+        arrays = [getattr(each, name, 0.0) for each in data for name in ("x", "noise")]
+        arrays += [problem.domain.lower, problem.domain.upper]
+        key = (
+            tuple((id(each.function), each.weight) for each in problem.residuals),
+            tuple(id(getattr(each, "operator", None)) for each in data),
+            tuple((term.name, term.weight) for term in problem.terms),
+            tuple(rows.items()),
+            tuple(np.asarray(a).tobytes() for a in arrays),
+        )
         if key not in known:
             known[key] = _chosen(problem, rows)
         factor = known[key].value
     return {name: factor * rows[name] for name in open_}
 
 
-def _key(problem: Problem, rows: Mapping[str, int]) -> Any:
-    """Return a key of all that λ depends on but observed values; of functions, which are objects.
-
-    The caller keeps the problems, so that no other function gets one of these identities.
-    """
-    data = [each for each in problem.conditions if each.statistical]
-    arrays = [getattr(each, name, 0.0) for each in data for name in ("x", "noise")]
-    return (
-        tuple((id(each.function), each.weight) for each in problem.residuals),
-        tuple(id(getattr(each, "operator", None)) for each in data),
-        tuple((term.name, term.weight) for term in problem.terms),
-        tuple(rows.items()),
-        tuple(
-            np.asarray(a).tobytes() for a in (*arrays, problem.domain.lower, problem.domain.upper)
-        ),
-    )
-
-
-def _chosen(problem: Problem, rows: Mapping[str, int]) -> Chosen:
+def _chosen(problem: Problem, rows: dict[str, int]) -> Chosen:
     """Return λ = τ², with τ by which data in units of their deviations move the equation."""
-    physics = [term.name for term in problem.terms if term.name not in rows]
     try:
-        ratios, why = stiffness(problem, physics, list(rows)), ""
+        ratios, why = _stiffness(problem, rows), ""
     except Exception as error:  # a user's residual may not like such functions
         ratios, why = np.array([]), f"{type(error).__name__}: {one_line(error)}"
     if not len(ratios):
@@ -111,6 +114,91 @@ def _chosen(problem: Problem, rows: Mapping[str, int]) -> Chosen:
     softest = float(ratios[0])
     wanted = max(_SHARE * softest, _LEAST_SHARE * float(np.median(ratios)))
     return Chosen(float(f"{min(wanted, _MOST_SHARE * softest) ** 2:.1e}"), why)
+
+
+def _stiffness(problem: Problem, rows: dict[str, int]) -> Array:
+    """Return |change of physics| over |change of data| for smooth changes of u, ascending.
+
+    u is a sum of smooth functions that fits the data, and the unknowns have their start values.
+    The ratios are the generalized singular values of the derivatives of √(w/N) r of equations and
+    conditions, and of the errors of the data in units of their deviations, by the coefficients.
+    Directions that the equation leaves open, such as an initial condition that is not given, are
+    left out: their ratios lie far below the others. There are none if one of the two does not
+    change at all. Whatever the user's residuals raise for such functions goes through.
+    """
+    residuals, count = _residuals_of(problem, rows)
+
+    def derivatives(at: Array, step: float) -> tuple[Array, Array]:
+        size, here = step * (1.0 + np.linalg.norm(at)), residuals(at)
+        columns = [
+            [(a - b) / size for a, b in zip(residuals(at + e), here, strict=True)]
+            for e in size * np.eye(count)
+        ]
+        physics, data = (np.column_stack(each) for each in zip(*columns, strict=True))
+        return physics, data
+
+    zero = np.zeros(count)
+    data = derivatives(zero, 1.0)[1]
+    # c of least |A c − b|² + δ² |c|², which is smooth where there are few data.
+    ridge = _RIDGE * np.linalg.norm(data) * np.eye(count)
+    right = np.concatenate([-residuals(zero)[1], zero])
+    fitted = np.linalg.lstsq(np.vstack([data, ridge]), right, rcond=None)[0]
+    physics, data = derivatives(fitted, _SMALL)
+    if not (np.isfinite(physics).all() and np.isfinite(data).all()):
+        raise FloatingPointError("a residual is not finite for smooth functions")
+    sizes = [float(np.linalg.norm(each)) for each in (physics, data)]
+    if not all(sizes):
+        return np.empty(0)
+    balance = sizes[0] / sizes[1]
+    u, s, _ = np.linalg.svd(np.vstack([physics, balance * data]), full_matrices=False)
+    q = u[:, s > _CUTOFF * s[0]]
+    _, cosines, rotation = np.linalg.svd(q[len(physics) :], full_matrices=False)
+    sines = np.linalg.norm(q[: len(physics)] @ rotation.T, axis=0)
+    seen = cosines > 1e-6  # by the data
+    ratios = np.sort(balance * sines[seen] / cosines[seen])
+    # Those above the widest gap, where there is one.
+    most = int(_MOST_FREE * len(ratios))
+    steps = ratios[1 : most + 1] / np.maximum(ratios[:most], np.finfo(float).tiny)
+    wide = len(steps) > 0 and steps.max() > _GAP
+    return ratios[int(np.argmax(steps)) + 1 :] if wide else ratios
+
+
+def _residuals_of(problem: Problem, rows: dict[str, int]) -> tuple[Any, int]:
+    """Return coefficients -> residuals of physics, and of data, as vectors; and their number."""
+    m = problem.network_outputs
+    k = _FUNCTIONS.get(problem.domain.dimension, _FUNCTIONS_OTHERWISE)
+    k = max(_LEAST, min(k, _MOST // m))
+    lower, upper = map(np.asarray, problem.box_of_inputs)
+    rng = np.random.default_rng(0)
+    frequencies = rng.uniform(*_FREQUENCIES, size=k)
+    kernel = frequencies * rng.normal(size=(len(lower), k))
+    bias = frequencies * rng.uniform(-1, 1, size=k)
+    terms = {term.name: term for term in problem.terms}
+    physics = [term for term in problem.terms if term.name not in rows]
+    data = [terms[name] for name in rows]
+    arrays = [[tf.constant(a, _DTYPE) for a in t.points(_POINTS)] for t in (*physics, *data)]
+
+    @tf.function(autograph=False)
+    def of(coefficients: Tensor) -> tuple[Tensor, Tensor]:
+        def value(x: Tensor) -> Tensor:
+            t = 2 * (x - tf.constant(lower, x.dtype)) / tf.constant(upper - lower, x.dtype) - 1
+            features = tf.tanh(t @ tf.constant(kernel, x.dtype) + tf.constant(bias, x.dtype))
+            return features @ tf.reshape(coefficients, [k, m])
+
+        u = problem.field(Field(value))
+        found = [t.residual(u, *a) for t, a in zip((*physics, *data), arrays, strict=True)]
+        scaled = [
+            tf.sqrt(tf.cast(t.weight / a[0].shape[0], _DTYPE)) * r
+            for t, a, r in zip(physics, arrays, found, strict=False)
+        ]
+        flat = [tf.reshape(r, [-1]) for r in (*scaled, *found[len(physics) :])]
+        return tf.concat(flat[: len(physics)], 0), tf.concat(flat[len(physics) :], 0)
+
+    def residuals(coefficients: Array) -> tuple[Array, Array]:
+        first, second = of(tf.constant(coefficients, _DTYPE))
+        return first.numpy().astype(np.float64), second.numpy().astype(np.float64)
+
+    return residuals, m * k
 
 
 @dataclass(frozen=True)
@@ -132,12 +220,12 @@ class DataFirst(LossWeights):
     stages: int = _STAGES
     every: int = _STEPS_OF_SECOND_ORDER
 
-    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        return WeightState(self._at(terms, tf.constant(0), members, dtype))
+    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> State:
+        return {"factors": self._at(terms, tf.constant(0), members, dtype)}
 
-    def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
-        members, dtype = state.of_terms.shape[0], state.of_terms.dtype
-        return WeightState(self._at(loss.terms, number, members, dtype))
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
+        members, dtype = loss.values.shape[0], loss.values.dtype
+        return {"factors": self._at(loss.terms, number, members, dtype)}
 
     def _at(self, terms: TermsOfLoss, number: Tensor, members: int, dtype: Any) -> Tensor:
         done = tf.minimum(tf.cast(number // self.every, dtype) / self.stages, 1.0)

@@ -1,4 +1,4 @@
-"""Weights of single points: self-adaptive, and by residuals relative to the largest one."""
+"""Weights of points: self-adaptive, by the largest residual, and by causality in time."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from sciml_par._checks import (
-    check_count,
-    check_fraction,
-    check_not_negative,
-    check_positive,
-)
+from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.weights.loss_weights import (
     LossAt,
     LossWeights,
+    State,
     TermsOfLoss,
-    WeightState,
-    chosen_terms,
     where_positive,
 )
 
@@ -33,6 +27,8 @@ class _OfPoints(LossWeights):
     """A number a for each point of the terms that are weighed; 1 for the others."""
 
     of_points: ClassVar[bool] = True
+    of_conditions: ClassVar[bool] = True
+    """Whether conditions are weighed as well where no terms are named."""
 
     _: KW_ONLY
     rate: float
@@ -41,28 +37,31 @@ class _OfPoints(LossWeights):
     every: int
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
-        check_positive(name, rate=self.rate)
+        super().__post_init__()
         if isinstance(self.terms, str) or not isinstance(self.terms, tuple | list | None):
             raise InputError(
-                f"{name}: expected terms to be names of terms of the loss, such as "
+                f"{type(self).__name__}: expected terms to be names of terms of the loss, such as "
                 f"('residual',); got {self.terms!r}."
             )
-        check_count(name, "every", self.every)
 
     def check(self, terms: TermsOfLoss) -> None:
-        self._chosen(terms)
+        for name in self.terms or ():
+            if name not in terms.names:
+                raise InputError(
+                    f"{type(self).__name__}: the loss has no term {name!r}; its terms are "
+                    f"{', '.join(map(repr, terms.names))}."
+                )
 
-    def _initial(self, terms: TermsOfLoss, members: int, dtype: Any) -> tuple[Tensor, ...]:
-        first = [self.initial if weighed else 1.0 for weighed in self._chosen(terms)]
-        return tuple(
-            tf.fill([members, n], tf.constant(value, dtype))
-            for n, value in zip(terms.points, first, strict=True)
-        )
-
-    def _chosen(self, terms: TermsOfLoss) -> tuple[bool, ...]:
+    def weighed(self, terms: TermsOfLoss) -> list[bool]:
         """Return of each term whether its points are weighed."""
-        return chosen_terms(type(self).__name__, terms, self.terms, terms.count)
+        usual = terms.names if self.of_conditions else terms.names[: terms.equations]
+        chosen = usual if self.terms is None else self.terms
+        return [name in chosen for name in terms.names]
+
+    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> State:
+        of_terms = zip(terms.points, self.weighed(terms), strict=True)
+        first = [(n, self.initial if weighed else 1.0) for n, weighed in of_terms]
+        return {"a": tuple(tf.fill([members, n], tf.constant(a, dtype)) for n, a in first)}
 
 
 @dataclass(frozen=True)
@@ -97,32 +96,30 @@ class SelfAdaptive(_OfPoints):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("SelfAdaptive", initial=self.initial, power=self.power)
+        check_positive("SelfAdaptive", initial=self.initial)
 
-    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        a = self._initial(terms, members, dtype)
-        none = [tf.zeros_like(each) for each in a]
-        return WeightState((), (*a, *none, *none))
+    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> State:
+        state = super().start(terms, members, dtype)
+        none = tuple(map(tf.zeros_like, state["a"]))
+        return state | {"mean": none, "mean_square": none}
 
-    def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
         count = tf.cast(number // self.every + 1, loss.values.dtype)
         # The averages begin at zero: Kingma and Ba 2015, algorithm 1.
         unbias = tf.sqrt(1 - _BETA_2**count) / (1 - _BETA_1**count)
-        squares, terms = loss.squares(), loss.terms.count
-        parts: tuple[list[Tensor], ...] = ([], [], [])
-        for t, weighed in enumerate(self._chosen(loss.terms)):
-            a, mean, mean_square = state.of_points[t::terms]
+        squares, found = loss.squares(), []
+        for t, weighed in enumerate(self.weighed(loss.terms)):
+            a, mean, mean_square = (state[name][t] for name in ("a", "mean", "mean_square"))
             if weighed:
                 slope = self.power * a ** (self.power - 1) * squares[t]
                 mean = _BETA_1 * mean + (1 - _BETA_1) * slope
                 mean_square = _BETA_2 * mean_square + (1 - _BETA_2) * slope**2
                 a += self.rate * unbias * mean / (tf.sqrt(mean_square) + _EPSILON)
-            for part, each in zip(parts, (a, mean, mean_square), strict=True):
-                part.append(each)
-        return WeightState((), tuple(each for part in parts for each in part))
+            found.append((a, mean, mean_square))
+        return dict(zip(("a", "mean", "mean_square"), zip(*found, strict=True), strict=True))
 
-    def multipliers(self, state: WeightState, loss: LossAt) -> list[Tensor]:
-        return [a**self.power for a in state.of_points[: loss.terms.count]]
+    def multipliers(self, state: State, loss: LossAt) -> list[Tensor]:
+        return [a**self.power for a in state["a"]]
 
 
 @dataclass(frozen=True)
@@ -145,6 +142,8 @@ class ResidualBasedAttention(_OfPoints):
     every : λ changes every `every` steps.
     """
 
+    of_conditions: ClassVar[bool] = False
+
     _: KW_ONLY
     decay: float = 0.999
     rate: float = 0.01
@@ -152,30 +151,98 @@ class ResidualBasedAttention(_OfPoints):
     terms: Sequence[str] | None = None
     every: int = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_fraction("ResidualBasedAttention", decay=self.decay)
-        check_not_negative("ResidualBasedAttention", initial=self.initial)
-
-    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> WeightState:
-        return WeightState((), self._initial(terms, members, dtype))
-
-    def update(self, state: WeightState, loss: LossAt, number: Tensor) -> WeightState:
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
         sizes = [tf.sqrt(squares) for squares in loss.squares()]
         zero = tf.zeros([sizes[0].shape[0], 1], sizes[0].dtype)
         # A rank without points of a term has zero there, which is at most any residual.
         own = [tf.reduce_max(tf.concat([zero, size], axis=1), axis=1) for size in sizes]
-        largest = loss.largest_of_ranks(tf.stack(own, axis=1))
+        largest = loss.ranks.largest(tf.stack(own, axis=1))
         found = []
-        for t, weighed in enumerate(self._chosen(loss.terms)):
-            a, size = state.of_points[t], sizes[t]
+        for t, weighed in enumerate(self.weighed(loss.terms)):
+            a, size = state["a"][t], sizes[t]
             top = tf.broadcast_to(largest[:, t : t + 1], size.shape)
             share = where_positive(top, lambda divisor, size=size: size / divisor, size)
             found.append(self.decay * a + self.rate * share if weighed else a)
-        return WeightState((), tuple(found))
+        return {"a": tuple(found)}
 
-    def multipliers(self, state: WeightState, loss: LossAt) -> list[Tensor]:
-        return [tf.square(a) for a in state.of_points]
+    def multipliers(self, state: State, loss: LossAt) -> list[Tensor]:
+        return [tf.square(a) for a in state["a"]]
 
-    def _chosen(self, terms: TermsOfLoss) -> tuple[bool, ...]:
-        return chosen_terms("ResidualBasedAttention", terms, self.terms, terms.equations)
+
+@dataclass(frozen=True)
+class Causal(LossWeights):
+    """Weigh equations at a time by how well they hold at all times before.
+
+        λ_i = exp(−ε Σ_{k<i} L_k)
+
+    for points in slice i of S slices of equal length of the time of the domain, with L_k the sum
+    over the equations of their mean squares, with their weights, in slice k (Wang, Sankaran and
+    Perdikaris 2024, arXiv:2203.07404, algorithm 1). Conditions have
+    λ = 1. ε is the first of a sequence until the smallest λ exceeds a tolerance δ, and then the
+    next.
+
+    Parameters
+    ----------
+    epsilon : ε, positive, in units of 1/L, or an ascending sequence of these.
+    tolerance : δ, in (0, 1), dimensionless.
+    slices : S, at least 2. A slice without points has L_k = 0.
+    coordinate : the name of the coordinate that is the time.
+    every : λ changes every `every` steps.
+    """
+
+    _: KW_ONLY
+    epsilon: float | Sequence[float] = (1e-2, 1e-1, 1.0, 1e1, 1e2)
+    tolerance: float = 0.99
+    slices: int = 32
+    coordinate: str = "t"
+    every: int = 1
+
+    def check(self, terms: TermsOfLoss) -> None:
+        if self.coordinate not in terms.coordinates:
+            raise InputError(
+                f"Causal: the problem has no coordinate {self.coordinate!r}; its coordinates are "
+                f"{', '.join(map(repr, terms.coordinates))}. Name the time in the domain, as "
+                f"Box(…, names=('x', 't')), or write Causal(coordinate={terms.coordinates[-1]!r})."
+            )
+
+    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> State:
+        # The weights of the slices, and which ε holds.
+        ones = tf.ones([members, self.slices], dtype)
+        return {"slices": ones, "stage": tf.zeros([members], tf.int32)}
+
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
+        parts = []
+        for squares, own in zip(loss.weighted_squares(), self._slices_of(loss), strict=False):
+            inside = tf.one_hot(own, self.slices, dtype=squares.dtype)
+            inside = tf.broadcast_to(inside, [*squares.shape, self.slices])
+            parts += [tf.einsum("mn,mns->ms", squares, inside), tf.reduce_sum(inside, axis=1)]
+        sums = loss.ranks.sum(tf.stack(parts))
+        losses = tf.reduce_sum(sums[0::2] / tf.maximum(sums[1::2], 1), axis=0)
+        given: Any = self.epsilon
+        epsilons = tf.constant(given if isinstance(given, tuple | list) else [given], losses.dtype)
+        earlier = tf.cumsum(losses, axis=1, exclusive=True)
+        weights = tf.exp(-tf.gather(epsilons, state["stage"])[:, None] * earlier)
+        solved = tf.reduce_min(weights, axis=1) > self.tolerance
+        stage = tf.minimum(state["stage"] + tf.cast(solved, tf.int32), epsilons.shape[0] - 1)
+        return {"slices": weights, "stage": stage}
+
+    def multipliers(self, state: State, loss: LossAt) -> list[Tensor]:
+        weights, numbers = state["slices"], self._slices_of(loss)
+        found = [tf.gather(weights, n, axis=1, batch_dims=n.shape.rank - 1) for n in numbers]
+        ones = tf.ones([weights.shape[0]], weights.dtype)
+        return found + [ones] * (len(loss.terms.names) - len(found))
+
+    def _slices_of(self, loss: LossAt) -> list[Tensor]:
+        """Return the slice of each point of the equations, [n_t] or [M, n_t] each."""
+        axis = loss.terms.coordinates.index(self.coordinate)
+        spans = [
+            (a[axis], b[axis]) for a, b in zip(loss.terms.lower, loss.terms.upper, strict=True)
+        ]
+        found = []
+        for times in loss.coordinate(axis)[: loss.terms.equations]:
+            begin, end = spans[0]
+            if len(set(spans)) > 1:
+                begin, end = tf.unstack(tf.constant(spans, times.dtype)[:, :, None], axis=1)
+            place = tf.floor((times - begin) / (end - begin) * self.slices)
+            found.append(tf.cast(tf.clip_by_value(place, 0, self.slices - 1), tf.int32))
+        return found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._partial_operators import Operator, order_of
+from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Term
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
@@ -39,15 +41,17 @@ def sizes_of_residuals(problem: Problem) -> dict[str, float]:
     weights are given, which hold as they are; and where a residual is not finite for these
     functions.
     """
-    if not problem.residuals or problem.ansatz is not None or _has_weights(problem):
+    first = len(problem.residuals)
+    weighed = [each.weight != 1.0 for each in problem.residuals]
+    weighed += [each.weight is not None for each in problem.conditions]
+    if not first or problem.ansatz is not None or any(weighed) or problem.term_weights:
         return {}
     try:
-        sizes = _sizes(problem)
+        with np.errstate(all="ignore"):
+            sizes = _sizes(problem)
     except Exception:  # a user's residual may not like such functions
         return {}
-    first = len(problem.residuals)
-    equations = sizes[:first]
-    others = [size for size in sizes[first:] if size]
+    equations, others = sizes[:first], [size for size in sizes[first:] if size]
     if not all(map(math.isfinite, sizes)) or not all(equations):
         return {}
     natural = max(equations) <= _MOST_ABOVE * min(*equations, *others, math.inf)
@@ -57,85 +61,78 @@ def sizes_of_residuals(problem: Problem) -> dict[str, float]:
     return {term.name: 2.0 ** round(math.log2(size)) for term, size in named if size}
 
 
-def _has_weights(problem: Problem) -> bool:
-    """Return whether the user has weighed terms, or the residuals have columns of weights."""
-    weighed = [each.weight != 1.0 for each in problem.residuals]
-    weighed += [each.weight is not None for each in problem.conditions]
-    return any(weighed) or bool(problem.term_weights)
-
-
 def _sizes(problem: Problem) -> list[float]:
     """Return the sizes of the residuals; 0 of those that are not divided."""
-    with np.errstate(all="ignore"):
-        columns = _columns_of(problem)
-        m, first = problem.network_outputs, len(problem.residuals)
-        zero = columns(np.zeros(m), 0.0)
-        amplitudes = np.zeros(m)
-        # By values of conditions, then by sources, then by what the other components cause.
-        for terms in (slice(first, None), slice(0, first), slice(0, first)):
-            open_ = np.flatnonzero(amplitudes == 0.0)
-            here = columns(amplitudes, 0.0) if amplitudes.any() else zero
-            for j in open_:
-                with_one = columns(np.where(np.arange(m) == j, 1.0, amplitudes), 0.0)
-                amplitudes[j] = _amplitude(here[terms], with_one[terms])
-        amplitudes[amplitudes == 0.0] = 1.0
-        found = [columns(amplitudes, shift) for shift in _SHIFTS]
-        undivided = [False] * first + [each.statistical for each in problem.conditions]
-        sizes = [
-            max(float(_root_mean_square(r).max()) for r in of) for of in zip(*found, strict=True)
-        ]
-        tiny = _ROUNDING * float(amplitudes.max())
-        return [0.0 if skip or s < tiny else s for skip, s in zip(undivided, sizes, strict=True)]
-
-
-def _amplitude(without: list[Array], with_one: list[Array]) -> float:
-    """Return the largest factor of a component by which residuals change as much as they are."""
-    factors = [0.0]
-    for a, b in zip(without, with_one, strict=True):
-        change = _root_mean_square(b - a)
-        seen = (change > 1e-12 * _root_mean_square(b)) & (change > 0)
-        factors += list(_root_mean_square(a)[seen] / change[seen])
-    return max(filter(math.isfinite, factors))
+    m, first = problem.network_outputs, len(problem.residuals)
+    terms, amplitudes = problem.terms, np.zeros(m)
+    # By values of conditions, then by sources, then by what the other components cause.
+    for some in (terms[first:], terms[:first], terms[:first]):
+        before = amplitudes.copy()
+        for j in np.flatnonzero(before == 0.0):
+            with_one = np.where(np.arange(m) == j, 1.0, amplitudes)
+            factors = [0.0]
+            for a, b in _residuals(problem, some, [(before, 0.0), (with_one, 0.0)]):
+                change, size = _root_mean_square(b - a), _root_mean_square(b)
+                seen = (change > 1e-12 * size) & (change > 0)
+                factors += list(_root_mean_square(a)[seen] / change[seen])
+            # The largest factor of a component by which residuals change as much as they are.
+            amplitudes[j] = max(filter(math.isfinite, factors))
+    amplitudes[amplitudes == 0.0] = 1.0
+    divided = [True] * first + [not each.statistical for each in problem.conditions]
+    found = _residuals(problem, terms, [(amplitudes, shift) for shift in _SHIFTS])
+    sizes = [max(float(_root_mean_square(r).max()) for r in of) for of in found]
+    tiny = _ROUNDING * float(amplitudes.max())
+    return [s if d and not s < tiny else 0.0 for d, s in zip(divided, sizes, strict=True)]
 
 
 def _root_mean_square(r: Array) -> Array:
     return np.asarray(np.sqrt(np.mean(r**2, axis=0)))
 
 
-def _some(arrays: Any) -> list[Tensor]:
-    """Return rows of arrays as tensors: all of few."""
-    step = max(1, len(arrays[0]) // _MOST_POINTS)
-    return [tf.constant(a[::step], _DTYPE) for a in arrays]
+def _residuals(
+    problem: Problem, terms: Sequence[Term], waves: Sequence[tuple[Array, float]]
+) -> list[list[Array]]:
+    """Return the residuals [n, c] of each term for each wave, (amplitudes [m], shift), undivided.
 
-
-def _columns_of(problem: Problem) -> Any:
-    """Return (amplitudes [m], shift) -> the residuals of each term, [n, c] each, undivided."""
+    Residuals are of single points, so that one call computes them for all waves: at as many copies
+    of the points, one below the other.
+    """
     lower, upper = map(np.asarray, problem.box_of_inputs)
-    arrays = [_some(term.points(_POINTS)) for term in problem.terms]
     slopes = _FREQUENCY * 2 / (upper - lower)
+    copies = len(waves)
+    values = [tf.constant(np.stack(each), _DTYPE) for each in zip(*waves, strict=True)]
 
-    def columns(amplitudes: Array, shift: float) -> list[Array]:
-        def wave(x: Tensor, order: int, factors: Any) -> Tensor:
-            """Return the derivatives of an order in some directions, [n, m, len(factors)]."""
-            phase = tf.linalg.matvec(x, slopes) - slopes @ (lower + upper) / 2 + shift
-            sine = 0.3 * tf.sin(phase + order * math.pi / 2) + (0.7 if order == 0 else 0.0)
-            return sine[:, None, None] * (amplitudes[:, None] * np.reshape(factors, (1, -1)))
+    def wave(x: Tensor, order: int, factors: Any) -> Tensor:
+        """Return the derivatives of an order in some directions, [n, m, len(factors)]."""
+        blocks = tf.reshape(x, [copies, -1, x.shape[1]])
+        if copies > 1 and bool(tf.reduce_any(blocks != blocks[:1])):
+            raise ValueError("the rows are not those of the copies")
+        rows = tf.shape(blocks)[1]
+        amplitudes, shifts = (tf.repeat(each, rows, axis=0) for each in values)
+        phase = tf.linalg.matvec(x, slopes) - slopes @ (lower + upper) / 2 + shifts
+        sine = 0.3 * tf.sin(phase + order * math.pi / 2) + (0.7 if order == 0 else 0.0)
+        return sine[:, None, None] * (amplitudes[:, :, None] * np.reshape(factors, (1, 1, -1)))
 
-        def jet(x: Tensor, second: Any, higher: Any = ()) -> tuple[Tensor, ...]:
-            above = [_along(operator, slopes) for operator in higher]
-            found = [wave(x, 0, [1.0])[:, :, 0], wave(x, 1, slopes)]
-            found.append(wave(x, 2, np.einsum("i,kij,j->k", slopes, second, slopes)))
-            if above:
-                found.append(tf.concat([wave(x, q, [c]) for q, c in above], axis=2))
-            return tuple(found)
+    def jet(x: Tensor, second: Any, higher: Any = ()) -> tuple[Tensor, ...]:
+        found = [wave(x, 0, [1.0])[:, :, 0], wave(x, 1, slopes)]
+        found.append(wave(x, 2, np.einsum("i,kij,j->k", slopes, second, slopes)))
+        if higher:  # each operator is of one order; its factor is Σ c Π slopes
+            factors = [sum(c * math.prod(slopes[i] for i in axes) for axes, c in h) for h in higher]
+            pairs = zip(higher, factors, strict=True)
+            found.append(tf.concat([wave(x, order_of(h), [c]) for h, c in pairs], axis=2))
+        return tuple(found)
 
-        u = problem.field(Field(lambda x: wave(x, 0, [1.0])[:, :, 0], jet=jet))
-        terms = zip(problem.terms, arrays, strict=True)
-        return [term.function(u, *given).numpy() for term, given in terms]
-
-    return columns
-
-
-def _along(operator: Operator, slopes: Array) -> tuple[int, float]:
-    """Return the order of an operator of one order, and its factor Σ c Π slopes."""
-    return order_of(operator), sum(c * math.prod(slopes[i] for i in axes) for axes, c in operator)
+    u = problem.field(Field(lambda x: wave(x, 0, [1.0])[:, :, 0], jet=jet))
+    found = []
+    try:
+        for term in terms:
+            arrays = term.points(_POINTS)
+            some = [a[:: max(1, len(arrays[0]) // _MOST_POINTS)] for a in arrays]
+            given = [tf.constant(np.concatenate([a] * copies), _DTYPE) for a in some]
+            found.append(np.split(term.function(u, *given).numpy(), copies))
+    except Exception:  # such as of operators that join points of their own, which are others
+        if copies == 1:
+            raise
+        alone = [_residuals(problem, terms, [each]) for each in waves]
+        return [[of_wave[0] for of_wave in of] for of in zip(*alone, strict=True)]
+    return found

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.points.adapting import Adapting
-from sciml_par.training.points.division import Place
-from sciml_par.training.points.generators import Purpose, generator
-from sciml_par.training.points.point_sets import InteriorSet
+from sciml_par.training.points.division import Place, Purpose, generator
+from sciml_par.training.points.point_sets import PointSet
 from sciml_par.training.points.sources.pool import TakeRows
 from sciml_par.training.points.sources.source import ENDLESS, Flags, Source, differing
 
@@ -31,7 +30,7 @@ class Adaptive(Source):
 
     def __init__(
         self,
-        sets: Sequence[InteriorSet],
+        sets: Sequence[PointSet],
         adapting: Adapting,
         weights: Sequence[Sequence[float]],
         place: Place,
@@ -71,9 +70,8 @@ class Adaptive(Source):
         """Choose the points that follow `step` updates (collective, by `squares`)."""
         # Members draw alike, so that stacked ones have the points that each would have alone.
         rng = [generator(self.place.seed, Purpose.ADAPTING, step) for _ in self.sets]
-        drawn = [
-            each.candidates(self._candidates, own) for each, own in zip(self.sets, rng, strict=True)
-        ]
+        of_sets = [each.candidates for each in self.sets if each.candidates is not None]
+        drawn = [of(self._candidates, own) for of, own in zip(of_sets, rng, strict=True)]
         # A cloud of points has no more than these.
         self._drawn = len(drawn[0])
         begin, end = self.place.piece(self._drawn)
@@ -81,7 +79,7 @@ class Adaptive(Source):
         found = squares(mine)
         self._points = [
             self.adapting.next_points(
-                now, x, r, capacity=self.capacity, rng=own, anchors=len(each.anchors)
+                now, x, r, capacity=self.capacity, rng=own, anchors=each.anchors
             )
             for each, now, x, r, own in zip(self.sets, self._points, drawn, found, rng, strict=True)
         ]

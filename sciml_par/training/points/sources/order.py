@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.training.points.division import piece
-from sciml_par.training.points.generators import Purpose, generator
+from sciml_par.training.points.division import Purpose, generator, piece
 from sciml_par.training.points.sources.source import ENDLESS
 
 IntArray = npt.NDArray[np.int32]

@@ -13,9 +13,8 @@ from sciml_par.errors import InputError
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.identity.fingerprint import of_array
 from sciml_par.training.points.adapting import Adapting
-from sciml_par.training.points.division import Place
-from sciml_par.training.points.generators import bootstrap_counts
-from sciml_par.training.points.point_sets import InteriorSet, PointSet, check_pointwise
+from sciml_par.training.points.division import Place, bootstrap_counts
+from sciml_par.training.points.point_sets import PointSet, check_pointwise
 from sciml_par.training.points.sources.adaptive import Adaptive
 from sciml_par.training.points.sources.order import Order
 from sciml_par.training.points.sources.pool import Pool, Redrawn, Share
@@ -75,7 +74,6 @@ def make_part(
         remarks_on_rounding(every_row[0], terms, place),
     )
     if adapting is not None:
-        assert isinstance(point_set, InteriorSet)
         source = Adaptive([point_set], adapting, [[term.weight for term in terms]], place)
         total, own = source.capacity, tuple(source.rows()[1])
         rows = place.rows_of_ranks(total)
@@ -89,10 +87,9 @@ def make_part(
                 f"{terms[0].name!r} has {total}. Take blocks that are much shorter than the data."
             )
         counts = bootstrap_counts(total, place.bootstrap, number, place.block)
-    if isinstance(point_set, InteriorSet):
+    if point_set.weights is not None:
         factors = point_set.weights(every_row[0])
-        if factors is not None:
-            counts = factors if counts is None else factors * counts
+        counts = factors if counts is None else factors * counts
     share = Share(
         tuple(array[rows_here] for array in every_row),
         weights_of(terms, total, None if counts is None else counts[rows_here]),

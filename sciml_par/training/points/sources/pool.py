@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,27 +60,13 @@ class TakeRows:
         return weights, arrays
 
 
-@dataclass(frozen=True, eq=False)
-class Redrawn:
-    """A set of `total` points that is drawn anew every `every` steps, and this rank's rows."""
+class Redrawn(NamedTuple):
+    """A set of `total` points that is drawn anew every `every` steps."""
 
     point_set: PointSet
     every: int
     total: int
     place: Place
-
-    def rows(self, first: int, count: int, *, of_all: bool) -> Arrays:
-        """Return the rows of `count` draws one below the other, of all ranks or of this one."""
-        draws = [self._draw(first + i, of_all) for i in range(count)]
-        joined = tuple(np.concatenate(each) for each in zip(*draws, strict=True))
-        return self.point_set.complete(joined)
-
-    def _draw(self, number: int, of_all: bool) -> Arrays:
-        points = self.point_set.points(number)
-        if of_all:
-            return points
-        rows = self.place.own_rows(points[0], along_axis=not self.point_set.given)
-        return tuple(array[rows] for array in points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +90,15 @@ class Share:
 
     def rows(self, first: int, count: int, *, of_all: bool = False) -> Arrays:
         """Return the rows of `count` draws one below the other, of all ranks or of this one."""
-        if self.redrawn is not None:
-            return self.redrawn.rows(first, count, of_all=of_all)
-        return self.everyone if of_all else self.own
+        if self.redrawn is None:
+            return self.everyone if of_all else self.own
+        point_set, _, _, place = self.redrawn
+        draws = [point_set.points(first + i) for i in range(count)]
+        if not of_all:
+            along = not point_set.given
+            rows = [place.own_rows(points[0], along_axis=along) for points in draws]
+            draws = [tuple(a[n] for a in points) for points, n in zip(draws, rows, strict=True)]
+        return point_set.complete(tuple(map(np.concatenate, zip(*draws, strict=True))))
 
 
 class Pool(Source):
