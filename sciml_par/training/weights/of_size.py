@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -14,10 +15,11 @@ from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.terms.term import Term
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
+Wave = tuple[Array, float]
+"""Amplitudes [m] and a shift."""
 
 _POINTS, _MOST_POINTS, _DTYPE = 64, 256, "float64"
 _FREQUENCY, _SHIFTS = 1.5, (0.0, 2.1)
@@ -64,14 +66,19 @@ def sizes_of_residuals(problem: Problem) -> dict[str, float]:
 def _sizes(problem: Problem) -> list[float]:
     """Return the sizes of the residuals; 0 of those that are not divided."""
     m, first = problem.network_outputs, len(problem.residuals)
-    terms, amplitudes = problem.terms, np.zeros(m)
+    amplitudes, terms = np.zeros(m), []
+    for i, term in enumerate(problem.terms):
+        arrays = term.points(_POINTS)
+        step = max(1, len(arrays[0]) // _MOST_POINTS)
+        terms.append((term.function, [a[::step] for a in arrays], i < first))
     # By values of conditions, then by sources, then by what the other components cause.
     for some in (terms[first:], terms[:first], terms[:first]):
         before = amplitudes.copy()
         for j in np.flatnonzero(before == 0.0):
             with_one = np.where(np.arange(m) == j, 1.0, amplitudes)
             factors = [0.0]
-            for a, b in _residuals(problem, some, [(before, 0.0), (with_one, 0.0)]):
+            for each in some:
+                a, b = _residuals(problem, *each, [(before, 0.0), (with_one, 0.0)])
                 change, size = _root_mean_square(b - a), _root_mean_square(b)
                 seen = (change > 1e-12 * size) & (change > 0)
                 factors += list(_root_mean_square(a)[seen] / change[seen])
@@ -79,7 +86,7 @@ def _sizes(problem: Problem) -> list[float]:
             amplitudes[j] = max(filter(math.isfinite, factors))
     amplitudes[amplitudes == 0.0] = 1.0
     divided = [True] * first + [not each.statistical for each in problem.conditions]
-    found = _residuals(problem, terms, [(amplitudes, shift) for shift in _SHIFTS])
+    found = [_residuals(problem, *each, [(amplitudes, s) for s in _SHIFTS]) for each in terms]
     sizes = [max(float(_root_mean_square(r).max()) for r in of) for of in found]
     tiny = _ROUNDING * float(amplitudes.max())
     return [s if d and not s < tiny else 0.0 for d, s in zip(divided, sizes, strict=True)]
@@ -90,24 +97,41 @@ def _root_mean_square(r: Array) -> Array:
 
 
 def _residuals(
-    problem: Problem, terms: Sequence[Term], waves: Sequence[tuple[Array, float]]
-) -> list[list[Array]]:
-    """Return the residuals [n, c] of each term for each wave, (amplitudes [m], shift), undivided.
+    problem: Problem,
+    function: Callable[..., Tensor],
+    arrays: Sequence[Array],
+    pointwise: bool,
+    waves: Sequence[Wave],
+) -> list[Array]:
+    """Return the residuals [n, c] of a term for each wave, undivided.
 
-    Residuals are of single points, so that one call computes them for all waves: at as many copies
-    of the points, one below the other.
+    One call computes those of single points for all waves, at copies of the points, one below the
+    other. Not where the residual asks for u at points that are no copies, as operators that join
+    some of their own.
     """
+
+    def at(some: Sequence[Wave]) -> list[Array]:
+        copies = [tf.constant(np.concatenate([a] * len(some)), _DTYPE) for a in arrays]
+        return np.split(function(_field(problem, some), *copies).numpy(), len(some))
+
+    if pointwise:
+        with suppress(Exception):
+            return at(waves)
+    return [r for each in waves for r in at([each])]
+
+
+def _field(problem: Problem, waves: Sequence[Wave]) -> Field:
+    """Return u at copies of points, a wave on each."""
     lower, upper = map(np.asarray, problem.box_of_inputs)
     slopes = _FREQUENCY * 2 / (upper - lower)
-    copies = len(waves)
     values = [tf.constant(np.stack(each), _DTYPE) for each in zip(*waves, strict=True)]
 
     def wave(x: Tensor, order: int, factors: Any) -> Tensor:
         """Return the derivatives of an order in some directions, [n, m, len(factors)]."""
-        blocks = tf.reshape(x, [copies, -1, x.shape[1]])
-        if copies > 1 and bool(tf.reduce_any(blocks != blocks[:1])):
-            raise ValueError("the rows are not those of the copies")
-        rows = tf.shape(blocks)[1]
+        copies = tf.reshape(x, [len(waves), -1, x.shape[1]])
+        if len(waves) > 1 and bool(tf.reduce_any(copies != copies[:1])):
+            raise ValueError("the points are no copies")
+        rows = tf.shape(copies)[1]
         amplitudes, shifts = (tf.repeat(each, rows, axis=0) for each in values)
         phase = tf.linalg.matvec(x, slopes) - slopes @ (lower + upper) / 2 + shifts
         sine = 0.3 * tf.sin(phase + order * math.pi / 2) + (0.7 if order == 0 else 0.0)
@@ -122,17 +146,4 @@ def _residuals(
             found.append(tf.concat([wave(x, order_of(h), [c]) for h, c in pairs], axis=2))
         return tuple(found)
 
-    u = problem.field(Field(lambda x: wave(x, 0, [1.0])[:, :, 0], jet=jet))
-    found = []
-    try:
-        for term in terms:
-            arrays = term.points(_POINTS)
-            some = [a[:: max(1, len(arrays[0]) // _MOST_POINTS)] for a in arrays]
-            given = [tf.constant(np.concatenate([a] * copies), _DTYPE) for a in some]
-            found.append(np.split(term.function(u, *given).numpy(), copies))
-    except Exception:  # such as of operators that join points of their own, which are others
-        if copies == 1:
-            raise
-        alone = [_residuals(problem, terms, [each]) for each in waves]
-        return [[of_wave[0] for of_wave in of] for of in zip(*alone, strict=True)]
-    return found
+    return problem.field(Field(lambda x: wave(x, 0, [1.0])[:, :, 0], jet=jet))
