@@ -127,12 +127,12 @@ def midpoints(domain: Box, *counts: int) -> FloatArray:
 
 UNIT_SQUARE, UNIT_CUBE = Box([0, 0], [1, 1]), Box([0] * 5, [1] * 5)
 PERIODIC_SQUARE = Box([-1, -1], [1, 1])
-SPACE_TIME, FLOW = (problem_named(name).domain for name in ("burgers", "kovasznay"))
+SPACE_TIME, FLOW = problem_named("burgers").domain, Box([-0.5, -0.5], [1, 1.5])
 
 
-def weighted(name: str, **parameters: bool) -> Problem:
+def weighted(make: Callable[..., Problem], *of: str, **parameters: bool) -> Problem:
     """Return a problem with the weight of its conditions."""
-    return problem_named(name, **parameters).with_condition_weight(CONDITION_WEIGHT)
+    return make(*of, **parameters).with_condition_weight(CONDITION_WEIGHT)
 
 
 CASES = {
@@ -150,7 +150,7 @@ CASES = {
     ),
     "poisson-2d": Case(
         "Poisson 2-D, 2-64-1",
-        make=partial(weighted, "poisson-2d"),
+        make=partial(weighted, problem_named, "poisson-2d"),
         points=lambda: Points((30, 30), boundary=120),
         test=lambda: midpoints(UNIT_SQUARE, 101, 101),
         width=64,
@@ -174,7 +174,7 @@ CASES = {
     ),
     "poisson-5d": Case(
         "Poisson 5-D, 5-64-1",
-        make=partial(weighted, "poisson-5d"),
+        make=partial(weighted, problem_named, "poisson-5d"),
         points=lambda: Points(3000, boundary=500, method="sobol", seed=0),
         test=lambda: UNIT_CUBE.sample(4000, seed=99, method="uniform"),
         width=64,
@@ -186,7 +186,7 @@ CASES = {
     ),
     "burgers": Case(
         "Burgers 0.01/π, 4×20",
-        make=partial(weighted, "burgers", built_in=False),
+        make=partial(weighted, problem_named, "burgers", built_in=False),
         points=lambda: Points(points_near_the_front(3000), boundary=400, initial=200),
         test=lambda: midpoints(SPACE_TIME, 256, 100),
         width=20,
@@ -210,7 +210,7 @@ CASES = {
     ),
     "kovasznay": Case(
         "Kovasznay, Re 20, 2-24-24-3",
-        make=partial(weighted, "kovasznay"),
+        make=partial(weighted, problem_named, "kovasznay"),
         points=lambda: Points(1200, boundary=300, method={"interior": "sobol"}, seed=0),
         test=lambda: midpoints(FLOW, 101, 101),
         width=24,

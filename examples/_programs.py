@@ -24,7 +24,7 @@ def example(name):
 
 
 def problem_named(name, **parameters):
-    """Make the problem of a program, or of the catalogue."""
+    """Make the problem of a program, or of the catalogue; call it after `init`."""
     make = example(name).problem if name in NAMES else lambda **p: problem_by_name(name, **p)
     return make(**parameters)
 
