@@ -247,7 +247,7 @@ def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
 
 @pytest.mark.long
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
-@pytest.mark.parametrize("name", ["lotka-volterra", "kovasznay", "wave"])
+@pytest.mark.parametrize("name", ["lotka-volterra", "kovasznay", "standing-wave"])
 def test_stages_begin_with_the_solution_before(name: str):
     """From zeros, the first ends in another minimum, and the second needs minutes."""
     result = solve(problem_named(name), tolerance=1e-6, seconds=400, progress=False)

@@ -46,4 +46,4 @@ if __name__ == "__main__":
     sp.init()
     result = sp.train(problem(), **TRAINING)
     result.print()
-    result.save("runs/wave", overwrite=True)
+    result.save("runs/standing-wave", overwrite=True)
