@@ -144,6 +144,21 @@ def test_points_that_a_residual_joins_itself_have_the_same_sizes() -> None:
     assert sizes and sizes == sizes_of_residuals(film(joined))
 
 
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_a_component_is_as_large_as_what_the_others_cause(size: float) -> None:
+    """u″ = f and v″ = u: multiplying f multiplies all sizes, so that none is divided."""
+
+    def second(u: Any, x: Any) -> Any:
+        return derivative(u, x, 0, 0, component="v") - u["u"](x)
+
+    def first(u: Any, x: Any) -> Any:
+        return derivative(u, x, 0, 0, component="u") - size * tf.sin(np.pi * x)
+
+    ends = [Dirichlet(0.0, component=each) for each in ("u", "v")]
+    problem = Problem(Interval(0, 1), [first, second], conditions=ends, outputs=("u", "v"))
+    assert sizes_of_residuals(problem) == {}
+
+
 NATURAL = [
     "poisson-2d",
     "helmholtz",

@@ -75,7 +75,7 @@ def _sizes(problem: Problem) -> list[float]:
     for some in (terms[first:], terms[:first], terms[:first]):
         before = amplitudes.copy()
         for j in np.flatnonzero(before == 0.0):
-            with_one = np.where(np.arange(m) == j, 1.0, amplitudes)
+            with_one = np.where(np.arange(m) == j, 1.0, before)
             factors = [0.0]
             for each in some:
                 a, b = _residuals(problem, *each, [(before, 0.0), (with_one, 0.0)])
