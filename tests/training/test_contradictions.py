@@ -10,8 +10,9 @@ import pytest
 from trainings import warned
 
 import sciml_par as sp
+from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import Dirichlet, Initial, Interval, Neumann, Problem, Time
+from sciml_par.problems import Dirichlet, Initial, Interval, Neumann, Problem, Time, derivative
 
 pytestmark = pytest.mark.ranks(most=1, reason="each rank compares its own points")
 
@@ -19,6 +20,7 @@ ROD = Interval(0, 1) * Time(0, 2)
 ENDS = ("left", "right")
 WARM = Initial(lambda x: np.sin(np.pi * x[:, 0]))
 # They share two corners, at which the sine is zero but for rounding.
+TWICE = Dirichlet(0.0, on=(*ENDS, "initial"))
 CORNERS = [Dirichlet(0.0, points=[[0.0, 0.0], [1.0, 0.0]]), WARM, Dirichlet(0.0, on=ENDS)]
 
 
@@ -28,7 +30,7 @@ CORNERS = [Dirichlet(0.0, points=[[0.0, 0.0], [1.0, 0.0]]), WARM, Dirichlet(0.0,
         ([Dirichlet(0.0, on=ENDS), WARM, Neumann(1.0, on="final")], 1, None),
         ([Dirichlet(0.0, component="u"), Dirichlet(1.0, component="v")], ("u", "v"), None),
         (CORNERS, 1, None),
-        ([Dirichlet(0.0), WARM], 1, "t = 0 they give u = 0 and 0.9"),
+        ([TWICE, WARM], 1, "t = 0 they give u = 0 and 0.9"),
         ([Dirichlet((0.0, 2.0)), Dirichlet(1.0, component="v")], ("u", "v"), "v = 2 and 1"),
     ],
 )
@@ -38,3 +40,16 @@ def test_conditions_that_contradict_one_another(conditions: Any, outputs: Any, s
     with warned("contradict one another") as found:
         sp.train(problem, network=small, points=25, steps=1, progress=False)
     assert [said in text for text in found] == [True] * (said is not None)
+
+
+def test_solve_says_it_too() -> None:
+    problem = Problem(ROD, lambda u, x: derivative(u, x, "t"), conditions=[TWICE, WARM])
+    with warned("contradict one another") as found:
+        sp.solve(problem, seconds=0.1, progress=False)
+    assert len(found) == 1 and "t = 0 they give u = 0 and 1" in found[0]
+
+
+def test_the_whole_boundary_of_space_and_time_beside_an_initial_value_is_refused() -> None:
+    """It would hold at the final time."""
+    with pytest.raises(InputError, match=r"Dirichlet\(…, on=\['x=lower', 'x=upper'\]\)"):
+        Problem(ROD, lambda u, x: derivative(u, x, "t"), conditions=[Dirichlet(0.0), WARM])

@@ -183,6 +183,13 @@ class Condition(ByName):
         return self.on != (INTERIOR,)
 
     @property
+    def everywhere(self) -> bool:
+        """Whether it holds on the whole boundary: no argument and no class says where."""
+        open_ = self.on is None and self.where is None and not isinstance(self.own, tuple)
+        own = type(self).points is not Condition.points or type(self).draw is not Condition.draw
+        return open_ and not own
+
+    @property
     def needs_normals(self) -> bool:
         """Whether the residual takes normals, so that its points may not lie on edges."""
         return self.function is not None and _takes_normals(self.function)
@@ -199,8 +206,7 @@ class Condition(ByName):
         if isinstance(self.on, tuple) and self.on_boundary:
             domain.on_faces(domain.lower[None], self.on)
         owner = type(self).__name__
-        everywhere = self.on is None and self.where is None and not isinstance(self.own, tuple)
-        if self.needs_normals and everywhere and self.on_boundary:
+        if self.needs_normals and self.everywhere:
             refuse_normals_in_time(domain, owner)
         if self.needs_normals and self.on == (INTERIOR,) and not isinstance(self.own, tuple):
             raise InputError(

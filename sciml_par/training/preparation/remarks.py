@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.network import Network
-from sciml_par.problems.conditions.boundary_values import Dirichlet
-from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Arrays
 from sciml_par.training.loss.jacobian import moved
@@ -22,12 +19,11 @@ from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.keep import Keep
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.phases import Phase
+from sciml_par.training.preparation.contradictions import contradictions
 from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
 from sciml_par.training.preparation.data_remarks import remarks_on_data
 
 _POINTS = 8
-_TOLERATED, _ROUNDING = 1e-3, 1e-6
-"""Differences relative to the largest value, as measured values have errors, and absolute."""
 
 
 def remarks_on_stack(
@@ -38,7 +34,8 @@ def remarks_on_stack(
     chosen : whether `train` has chosen the optimizers, whose note says what precision they prefer.
     """
     setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
-    remarks = [*_contradictions(stack.problem, setup.feed.arrays), *remarks_on_data(stack.problem)]
+    arrays = setup.feed.arrays[len(stack.problem.residuals) :]
+    remarks = [*contradictions(stack.problem, arrays), *remarks_on_data(stack.problem)]
     remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
     if setup.traced is not None:
         trial = (setup.traced, setup.feed.arrays, stack.parameters[0])
@@ -73,59 +70,6 @@ def _on_least_squares(phases: Sequence[Phase], precision: str, *, batches: bool)
             f"{names[0]} takes each step for a minibatch alone, whose least squares are not those "
             f"of all points; leave batch_size out, so that every step uses all points."
         )
-
-
-def _contradictions(problem: Problem, arrays: Sequence[Arrays]) -> Iterator[str]:
-    """Yield a sentence for equal conditions, and for values of u that differ at one point."""
-    first = len(problem.residuals)
-    names = [term.name for term in problem.terms[first:]]
-    for i, j in combinations(range(len(names)), 2):
-        a, b = problem.conditions[i], problem.conditions[j]
-        if a is b or (type(a) is type(b) and a == b and a.own is b.own):
-            yield (
-                f"the conditions {names[i]!r} and {names[j]!r} are the same; leave one of the two "
-                f"out, or give it twice the weight."
-            )
-        elif _gives_u(a) and _gives_u(b):
-            ours, theirs = arrays[first + i], arrays[first + j]
-            text = _difference(problem, a, b, ours, theirs)
-            text = text or _difference(problem, b, a, theirs, ours)
-            if text:
-                yield (
-                    f"the conditions {names[i]!r} and {names[j]!r} contradict one another: {text}, "
-                    f"so the loss cannot become 0. Restrict them to separate faces with on= or "
-                    f"where=."
-                )
-
-
-def _gives_u(condition: Any) -> bool:
-    given = type(condition) is Dirichlet or (type(condition) is Initial and condition.order == 0)
-    return given and condition.on_boundary and not isinstance(condition.own, tuple)
-
-
-def _difference(problem: Problem, a: Any, b: Any, ours: Arrays, theirs: Arrays) -> str | None:
-    """Return where, of this rank's points of a, the values of b differ most, if they do."""
-    x, normals, *_ = ours
-    found = []
-    try:
-        scale = max(np.max(np.abs(each[2]), initial=0.0) for each in (ours, theirs))
-        both = b.holds_at(x, problem.domain)
-        for condition in (a, b):
-            values = np.full((int(both.sum()), problem.outputs), np.nan)
-            given = condition.completed((x[both], normals[both]), problem.domain)[2]
-            place: Any = condition.component
-            values[:, slice(None) if place is None else list(place)] = given
-            found.append(values)
-    except Exception:  # unknown values, or values for the condition's points alone
-        return None
-    gaps = np.nan_to_num(np.abs(found[0] - found[1]))
-    if not np.any(gaps > max(_ROUNDING, _TOLERATED * scale)):
-        return None
-    i, j = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
-    domain = problem.domain
-    point = ", ".join(f"{n} = {v:g}" for n, v in zip(domain.names, x[both][i], strict=True))
-    u = problem.output_names[j]
-    return f"at {point} they give {u} = {found[0][i, j]:g} and {found[1][i, j]:g}"
 
 
 def remarks_on_unread_outputs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,17 +15,20 @@ import numpy as np
 from sciml_par._checks import is_positive
 from sciml_par._other_names import by_name
 from sciml_par._tensorflow import import_module
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, ResultWarning
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.problem import Problem
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
+from sciml_par.training.preparation.contradictions import contradictions
 from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.solving.ladder import Ladder
 
 _LEAST = {"float32": 1e-5, "float64": 1e-13}
 """Tolerances that each precision can hold."""
+_POINTS = 100
+"""About at how many points of each condition values are compared."""
 
 
 @by_name
@@ -104,6 +108,7 @@ def solve(
     if len(set(everyone)) > 1:
         raise InputError(f"solve: expected the same arguments on every rank; got {everyone}.")
     begin = world.communicator.attempt(lambda: _begin(problem, start))
+    world.communicator.on_root(lambda: _warn_of_contradictions(problem))
     compare_checkpoints(checkpoint, resume, world.communicator)
     world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
     ladder = Ladder(
@@ -168,6 +173,12 @@ def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
     if not np.isfinite(begin(problem.domain.sample(5, seed=0))).all():
         raise InputError("solve: start is not finite everywhere in the domain.")
     return begin
+
+
+def _warn_of_contradictions(problem: Problem) -> None:
+    arrays = [each.points(problem.domain, _POINTS) for each in problem.conditions]
+    for text in contradictions(problem, arrays):
+        warnings.warn(f"solve: {text}", ResultWarning, stacklevel=6)
 
 
 def _check_folder(checkpoint: Checkpoint | None, resume: bool | str) -> None:
