@@ -81,6 +81,7 @@ LONG = {  # more than 5 s each
     "choosing-an-optimizer.md",
     "conditions.md",
     "inverse-problems.md",
+    "least-squares.md",
     "measure-next.md",
     "points.md",
     "time-dependent.md",
