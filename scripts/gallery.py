@@ -43,12 +43,11 @@ CIRCUMSTANCES = "circumstances.json"
 
 HEAD = """# Gallery
 
-Problems of the [catalogue](catalogue.md) and the programs in `examples/`, each solved by the
-command next to it. The error is the relative L2 error against the exact solution or the reference.
-Times are in seconds, on {cores} cores: of training, of compilation, and of the processor for the
-whole command, figures included. Other programs ran at the same time: the load is the average
-number of processes that were ready to run when the command began. `make gallery` solves the
-remaining problems and generates this page.
+Run the command under a figure to solve its problem, of the [catalogue](catalogue.md) or of
+`examples/`; `make gallery` generates this page. The error is the relative L2 error against the
+exact solution or the reference. Seconds are on {cores} cores: of training, of compilation, and of
+the processor for the whole command. Other programs ran at the same time: the load is the average
+number of processes that were ready to run when the command began.
 
 | Problem | Relative L2 error | Steps | Training | Compilation | Processor | Load |
 |---|---|---|---|---|---|---|
@@ -164,7 +163,7 @@ def page_of(found: dict[str, Any]) -> str:
     ]
     parts += [row_of(name, found[name]) for name in names]
     parts += [section_of(name, found[name]) for name in names]
-    return "".join([*parts, "\nNext: [Limits](limits.md)\n"])
+    return "".join(parts)
 
 
 def row_of(name: str, of: dict[str, Any]) -> str:
@@ -180,11 +179,10 @@ def row_of(name: str, of: dict[str, Any]) -> str:
 
 
 def section_of(name: str, of: dict[str, Any]) -> str:
-    """Return the problem, its figure, its results and the command."""
+    """Return the problem, its figure, the command and the unknowns that it found."""
     equation = equation_of(name) if name in NAMES else catalogue_entry(name).equation
-    said = [f"error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
-    for unknown, (value, true) in of["unknowns"].items():
-        said.append(f"{unknown} = {value:.9g} (true {true:.9g})")
+    unknowns = of["unknowns"].items()
+    found = [f"{unknown} = {value:.9g} (true {true:.9g})" for unknown, (value, true) in unknowns]
     return f"""
 ## {name}
 
@@ -192,7 +190,7 @@ def section_of(name: str, of: dict[str, Any]) -> str:
 
 ![{name}: the result](figures/gallery/{name}.png)
 
-`python {" ".join(command_of(name))}`: {"; ".join(said)}.
+`python {" ".join(command_of(name))}`{": " if found else ""}{"; ".join(found)}
 """
 
 

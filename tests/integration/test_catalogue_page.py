@@ -12,7 +12,7 @@ def test_the_page_lists_all_problems_as_the_program_does() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     for name, entry in catalogue_entries().items():
         equation = entry.equation.replace("|h|", "\\|h\\|")
-        assert f"| `{name}` | {equation} |" in rows
+        assert [row for row in rows if row.startswith(f"| `{name}` | {equation} |")]
 
 
 def test_burgers_equation_in_a_file_of_ones_own_needs_at_most_15_lines() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import enum
 import importlib
 import inspect
 import json
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,7 @@ README = ROOT / "README.md"
 FIRST = ROOT / "docs" / "first-solution.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-FILES = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+FILES = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 ENVIRONMENT = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
 STUBS = [ROOT / "sciml_par" / "__init__.pyi", *sorted((ROOT / "sciml_par").glob("*/__init__.pyi"))]
 
@@ -80,10 +78,11 @@ def program_of(page: Path) -> str:
 
 
 LONG = {  # more than 5 s each
+    "choosing-an-optimizer.md",
     "conditions.md",
     "inverse-problems.md",
+    "least-squares.md",
     "measure-next.md",
-    "optimizers.md",
     "points.md",
     "time-dependent.md",
     "tolerance.md",
@@ -300,11 +299,10 @@ def test_the_files_that_a_page_on_the_design_names_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda stub: stub.parent.name)
-def test_the_reference_lists_every_public_name_with_its_signature(stub: Path) -> None:
+def test_the_reference_lists_every_public_name_once(stub: Path) -> None:
+    """Their signatures are on the site's pages of the API, which are made of the docstrings."""
     package = ".".join(stub.relative_to(ROOT).parent.parts)
-    module = importlib.import_module(package)
-    expected = [name + signature_of(getattr(module, name)) for name in names_in(stub)]
-    assert sorted(entries_of(package)) == sorted(expected)
+    assert sorted(entries_of(package)) == sorted(names_in(stub))
 
 
 def test_the_reference_lists_every_error() -> None:
@@ -325,23 +323,7 @@ def names_in(stub: Path) -> list[str]:
 
 
 def entries_of(package: str) -> list[str]:
-    """Return the first cells of the table in the reference's section on `package`."""
+    """Return the names in the first cells of the table in the reference's section on `package`."""
     section = REFERENCE.partition(f"\n## `{package}`\n")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
-
-
-def signature_of(value: Any) -> str:
-    """Return the parameters of a function or class without types; nothing for other values."""
-    plain = isinstance(value, enum.Enum | enum.EnumType | GenericAlias)
-    if plain or not callable(value):
-        return ""
-    signature = inspect.signature(value)
-    if str(signature) == "(*args, **kwargs)":
-        # Keras gives its classes a __new__ of any arguments, which some versions of inspect prefer.
-        of_init = inspect.signature(value.__init__)
-        signature = of_init.replace(parameters=list(of_init.parameters.values())[1:])
-    bare = [
-        parameter.replace(annotation=inspect.Parameter.empty)
-        for parameter in signature.parameters.values()
-    ]
-    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+    rows = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
