@@ -29,7 +29,7 @@ FIRST = ROOT / "docs" / "first-solution.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 FILES = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-ENVIRONMENT = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+ENVIRONMENT = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
 STUBS = [ROOT / "sciml_par" / "__init__.pyi", *sorted((ROOT / "sciml_par").glob("*/__init__.pyi"))]
 
 RUN = "<!-- run: mpirun -np 2 -->"
