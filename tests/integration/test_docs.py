@@ -82,7 +82,6 @@ def program_of(page: Path) -> str:
 LONG = {  # more than 5 s each
     "conditions.md",
     "inverse-problems.md",
-    "measure-next.md",
     "optimizers.md",
     "points.md",
     "time-dependent.md",
