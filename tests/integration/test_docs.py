@@ -88,7 +88,7 @@ LONG = {  # more than 5 s each
     "tolerance.md",
     "tutorial-data-parallel.md",
     "tutorial-ensembles.md",
-    "tutorial-keras.md",
+    "tutorial-collectives.md",
     "tutorial-own-equation.md",
     "uncertainty.md",
 }
