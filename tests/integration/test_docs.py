@@ -27,7 +27,7 @@ FIRST = ROOT / "docs" / "first-solution.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 FILES = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-ENVIRONMENT = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+ENVIRONMENT = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
 STUBS = [ROOT / "sciml_par" / "__init__.pyi", *sorted((ROOT / "sciml_par").glob("*/__init__.pyi"))]
 
 RUN = "<!-- run: mpirun -np 2 -->"
@@ -82,13 +82,12 @@ LONG = {  # more than 5 s each
     "conditions.md",
     "inverse-problems.md",
     "least-squares.md",
-    "measure-next.md",
     "points.md",
     "time-dependent.md",
     "tolerance.md",
     "tutorial-data-parallel.md",
     "tutorial-ensembles.md",
-    "tutorial-keras.md",
+    "tutorial-collectives.md",
     "tutorial-own-equation.md",
     "uncertainty.md",
 }

@@ -33,7 +33,7 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
 
     Twice a second each rank writes its records to a separate file, `path` + ".rank-0", ".rank-1",
     …. `stop_timeline`, or the end of the program, merges them to one JSON array in Chrome's trace
-    format: open it at https://ui.perfetto.dev. See docs/timeline.md.
+    format: open it at https://ui.perfetto.dev. See docs/performance.md.
 
     Parameters
     ----------
