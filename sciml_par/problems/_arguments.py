@@ -15,7 +15,6 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.drawing import has_time
-from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
@@ -125,7 +124,7 @@ def as_conditions(
                     f"are Observations(x, values, operator=lambda u, x, *, {name}: {name}(x))."
                 )
     found = tuple(c.prepared(domain, outputs) for c in several)
-    if has_time(domain) and any(isinstance(c, Initial) for c in found):
+    if has_time(domain) and any(c.kind == "initial" for c in found):
         times = {name for names in domain._time_faces for name in names}
         space = [name for name in domain.faces if name not in times]
         for name in (type(c).__name__ for c in found if c.everywhere):
