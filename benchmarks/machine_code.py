@@ -13,16 +13,13 @@ prints low quantiles and medians of the rounds, and writes benchmarks/results/ma
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from _measuring import RESULTS, Candidate, all_in_turns, repeated, run_ranks, write_json
+from _runner import RESULTS, Candidate, all_in_turns, on_ranks, parse, repeated, report, write_json
 from training_step import engine_loop
 
 COUNT, LOOPS, STEPS = 322, 500, 500
@@ -31,68 +28,53 @@ ROUNDS, QUICK_ROUNDS = 101, 15
 """Short rounds, and many: where the cores are shared, some of them are not disturbed."""
 
 QUANTILES = {"min": 0.0, "q10": 0.1, "q25": 0.25, "median": 0.5}
-
 BUSY = "while True: pass"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, two ranks, no file")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    arguments = ["--worker", *["--quick"] * options.quick]
-    if options.worker:
-        work(QUICK_ROUNDS if options.quick else ROUNDS)
-        return
-    found = {"2 ranks": run_ranks(2, __file__, *arguments)}
-    show("2 ranks", found["2 ranks"])
+    options = parse(__doc__, quick=(False, "fewer rounds, two ranks, no file"))
     if options.quick:
-        return
-    with busy_processes(2):
-        found["2 ranks, two busy processes"] = run_ranks(2, __file__, *arguments)
-    found["4 ranks"] = run_ranks(4, __file__, *arguments)
-    for title in list(found)[1:]:
-        show(title, found[title])
-    write_json(RESULTS / "machine_code.json", found)
-
-
-@contextlib.contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """Start processes that compete for the cores."""
-    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+        return show("2 ranks", on_ranks(2, work, QUICK_ROUNDS))
+    found = {"2 ranks": on_ranks(2, work, ROUNDS)}
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
     try:
-        yield
+        found["2 ranks, two busy processes"] = on_ranks(2, work, ROUNDS)
     finally:
         for other in others:
             other.kill()
             other.wait()
+    found["4 ranks"] = on_ranks(4, work, ROUNDS)
+    for title, times in found.items():
+        show(title, times)
+    write_json(RESULTS / "machine_code.json", found)
 
 
 def show(title: str, found: dict[str, dict[str, float]]) -> None:
     """Print the times of a run, and what they come to."""
-    print(f"\n{title + ', µs':44}" + "".join(f"{name:>10}" for name in QUANTILES))
-    for name, times in found.items():
-        print(f"  {name:42}" + "".join(f"{times[q]:10.1f}" for q in QUANTILES))
-    rows = {
+    print()
+    columns = {f"{title}, µs": "name:<44", **{name: f"{name}:10.1f" for name in QUANTILES}}
+    rows = [{"name": f"  {name}", **times} for name, times in found.items()]
+    for text, name in (("machine code", "loop"), ("Python and MPI", "loop, MPI")):
+        added = {q: found[name][q] - found["empty loop"][q] for q in QUANTILES}
+        rows.append({"name": f"  allreduce above the empty loop, {text}", **added})
+    report(columns, rows)
+    ratios = {
         "step ÷ without allreduce, machine code": ("step", "step without allreduce"),
         "step ÷ without allreduce, Python and MPI": ("step, MPI", "step without allreduce"),
         "step, machine code ÷ Python and MPI": ("step", "step, MPI"),
         "fused ÷ one tensor, machine code": ("fused", "one tensor"),
         "fused ÷ one tensor, Python and MPI": ("fused, MPI", "one tensor, MPI"),
     }
-    for text, (above, below) in rows.items():
-        print(
-            f"  {text:42}"
-            + "".join(f"{found[above][q] / found[below][q]:10.2f}" for q in QUANTILES)
-        )
-    for text, name in (("machine code", "loop"), ("Python and MPI", "loop, MPI")):
-        label = f"allreduce above the empty loop, {text}"
-        added = {q: found[name][q] - found["empty loop"][q] for q in QUANTILES}
-        print(f"  {label:42}" + "".join(f"{added[q]:10.1f}" for q in QUANTILES))
+    columns = {"ratio": "name:<44", **{name: f"{name}:10.2f" for name in QUANTILES}}
+    shares = {
+        text: {q: found[above][q] / found[below][q] for q in QUANTILES}
+        for text, (above, below) in ratios.items()
+    }
+    report(columns, [{"name": f"  {text}", **share} for text, share in shares.items()])
 
 
-def work(rounds: int) -> None:
-    """Measure on all ranks; rank 0 prints its own times."""
+def work(rounds: int) -> dict[str, dict[str, float]]:
+    """Measure on all ranks, and return the quantiles of this one (collective)."""
     import numpy as np
     import tensorflow as tf
 
@@ -101,16 +83,14 @@ def work(rounds: int) -> None:
 
     sciml_par.init()
     tf.get_logger().setLevel("ERROR")  # one loop after the other is traced, as it must be
-    world = current_world()
-    if world.communicator.shared is None:
-        sys.exit(f"error: {world.communicator.obstacle_to_sharing}")
+    everyone = current_world().communicator
+    if everyone.shared is None:
+        sys.exit(f"error: {everyone.obstacle_to_sharing}")
     times = all_in_turns(steps() | loops() | fused(), rounds)
-    if world.communicator.rank == 0:
-        found = {
-            name: {q: float(np.quantile(each, at)) for q, at in QUANTILES.items()}
-            for name, each in times.items()
-        }
-        print(json.dumps(found))
+    return {
+        name: {q: float(np.quantile(each, at)) for q, at in QUANTILES.items()}
+        for name, each in times.items()
+    }
 
 
 def by_mpi() -> Any:
@@ -130,13 +110,11 @@ def steps() -> dict[str, Candidate]:
     from sciml_par.parallel import current_world
 
     world = current_world()
-    everyone = world.communicator
+    everyone, size = world.communicator, {"points": 51, "steps": STEPS}
     return {
-        "step": engine_loop(everyone, points=51, steps=STEPS),
-        "step, MPI": engine_loop(by_mpi(), points=51, steps=STEPS),
-        "step without allreduce": engine_loop(
-            world.alone, points=51, shard_of=everyone, steps=STEPS
-        ),
+        "step": engine_loop(everyone, **size),
+        "step, MPI": engine_loop(by_mpi(), **size),
+        "step without allreduce": engine_loop(world.alone, shard_of=everyone, **size),
     }
 
 

@@ -15,12 +15,11 @@ starts its own mpirun, prints a table and writes benchmarks/results/training_ste
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from _measuring import RESULTS, Candidate, in_turns, repeated, report, run_ranks, write_json
+from _runner import RESULTS, Candidate, in_turns, on_ranks, parse, repeated, report, slowest
 
 ENGINE_STEPS = 4000
 CALLS = 200
@@ -33,29 +32,12 @@ HOROVOD_BEST = {"data": 524.0, "ensemble": 127.0}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", choices=("ensemble", "data", "stacked"))
-    parser.add_argument("--threads", type=int, choices=(1, 2), default=1, help="of stacked members")
-    options = parser.parse_args()
-    worker = options.worker
-    if worker == "ensemble":
-        report(ensemble_times())
-    elif worker == "data":
-        report(data_times())
-    elif worker == "stacked":
-        report(stacked_times(options.threads))
-    else:
-        compare()
-
-
-def compare() -> None:
-    """Run both workers, print the table, write the JSON."""
-    ensemble = run_ranks(None, __file__, "--worker", "ensemble")
-    data = run_ranks(2, __file__, "--worker", "data")
-    alone = run_ranks(2, __file__, "--worker", "ensemble")
-    stacked = run_ranks(None, __file__, "--worker", "stacked")
-    two = run_ranks(None, __file__, "--worker", "stacked", "--threads", "2")
+    parse(__doc__)
+    ensemble, alone = on_ranks(None, ensemble_times), on_ranks(2, ensemble_times)
+    data, stacked = on_ranks(2, data_times), on_ranks(None, stacked_times, 1)
+    two = on_ranks(None, stacked_times, 2)
     engine, engine_2, engine_data = ensemble["engine"], alone["engine"], data["with_allreduce"]
+    one_member = stacked["1 member"]
     rows = [
         ("ensemble, 1 rank: engine", engine, engine),
         ("  Keras step, jit_compile", ensemble["keras_jit"], engine),
@@ -65,20 +47,12 @@ def compare() -> None:
         ("data, 2 ranks: engine", engine_data, engine_data),
         ("  the same without the allreduce", data["without_allreduce"], engine_data),
         ("  Horovod's best (measured elsewhere)", HOROVOD_BEST["data"], engine_data),
-        *((f"stacked: {name}", value, stacked["1 member"]) for name, value in stacked.items()),
-        *((f"on two threads: {name}", value, stacked["1 member"]) for name, value in two.items()),
+        *((f"stacked: {name}", value, one_member) for name, value in stacked.items()),
+        *((f"on two threads: {name}", value, one_member) for name, value in two.items()),
     ]
-    print(f"{'step of':40}{'µs':>8}{'÷ engine':>10}")
-    for name, microseconds, base in rows:
-        print(f"{name:40}{microseconds:8.1f}{microseconds / base:10.2f}")
-    found = {
-        "ensemble_1_rank": ensemble,
-        "ensemble_2_ranks": alone,
-        "data_2_ranks": data,
-        "stacked": stacked,
-        "stacked_two_threads": two,
-    }
-    write_json(RESULTS / "training_step.json", found)
+    columns = {"step of": "name:<40", "µs": "microseconds:8.1f", "÷ engine": "ratio:10.2f"}
+    table = [{"name": name, "microseconds": us, "ratio": us / base} for name, us, base in rows]
+    report(columns, table, RESULTS / "training_step.json")
 
 
 def ensemble_times() -> dict[str, float]:
@@ -94,16 +68,12 @@ def ensemble_times() -> dict[str, float]:
     step = keras_step(points=101)
     import tensorflow as tf
 
-    compiled = tf.function(step, jit_compile=True)
-    graph = tf.function(step)
-    return in_turns(
-        {
-            "engine": engine,
-            "keras_jit": calls_of(compiled),
-            "keras_graph": calls_of(graph),
-        },
-        ROUNDS,
-    )
+    candidates = {
+        "engine": engine,
+        "keras_jit": calls_of(tf.function(step, jit_compile=True)),
+        "keras_graph": calls_of(tf.function(step)),
+    }
+    return slowest(in_turns(candidates, ROUNDS))
 
 
 def data_times() -> dict[str, float]:
@@ -113,13 +83,12 @@ def data_times() -> dict[str, float]:
 
     sciml_par.init()
     world = current_world()
-    return in_turns(
-        {
-            "with_allreduce": engine_loop(world.communicator, points=51),
-            "without_allreduce": engine_loop(world.alone, points=51, shard_of=world.communicator),
-        },
-        ROUNDS,
-    )
+    everyone = world.communicator
+    candidates = {
+        "with_allreduce": engine_loop(everyone, points=51),
+        "without_allreduce": engine_loop(world.alone, points=51, shard_of=everyone),
+    }
+    return slowest(in_turns(candidates, ROUNDS))
 
 
 def stacked_times(threads: int) -> dict[str, float]:
@@ -263,12 +232,7 @@ def calls_of(step: Callable[[], Any]) -> Candidate:
         float(loss)
 
     timed = repeated(calls, 1, each=CALLS)
-
-    def after_one_more() -> float:
-        step()
-        return timed()
-
-    return after_one_more
+    return lambda: (step(), timed())[1]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from launch import ROOT, launch, start
 sys.path.append(str(ROOT / "benchmarks"))
 
 import _by_size
-import _measuring
+import _runner
 
 from sciml_par.parallel import current_world
 
@@ -93,8 +93,8 @@ def test_candidates_are_timed_in_turns(tmp_path, capsys):
         return lambda: (order.append(name), next(times))[1]
 
     names = ("a", "b")
-    found = _measuring.in_turns({name: candidate(name) for name in names}, rounds=3)
+    found = _runner.in_turns({name: candidate(name) for name in names}, rounds=3)
     assert found == {"a": 3.0, "b": 20.0} and order == ["a", "b"] * 5
-    assert _measuring.slowest(found) == found
-    _measuring.write_json(tmp_path / "deep" / "found.json", found)
+    assert _runner.slowest(found) == found
+    _runner.write_json(tmp_path / "deep" / "found.json", found)
     assert json.loads((tmp_path / "deep" / "found.json").read_text()) == found
