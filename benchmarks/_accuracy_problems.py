@@ -188,7 +188,6 @@ class Case:
 
 
 def network(case: Case, problem: Problem, seed: int, *, dtype: str = "float64") -> MLP:
-    """Return the network of a case with the initial weights of a seed."""
     model = MLP(
         problem.domain.dimension,
         problem.network_outputs,
@@ -247,7 +246,6 @@ SPACE_TIME, FLOW = problem_named("burgers").domain, Box([-0.5, -0.5], [1, 1.5])
 
 
 def weighted(make: Callable[..., Problem], *of: str, **parameters: bool) -> Problem:
-    """Return a problem with the weight of its conditions."""
     return make(*of, **parameters).with_condition_weight(CONDITION_WEIGHT)
 
 

@@ -63,7 +63,6 @@ class AbsentError(Exception):
 
 
 def trained(problem: str, optimizer: str, seed: int, options: Namespace) -> dict[str, Any]:
-    """Return the curve of a training, with its end."""
     case = CASES[problem]
     limits = Namespace(**{**vars(options), "seconds": options.seconds or case.seconds})
     if optimizer in ("scipy-lbfgs", "deepxde"):
@@ -99,12 +98,10 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds counted so far."""
         return self._seconds + (self._now() - self._since if self._since is not None else 0.0)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop the clock in this context."""
         self._seconds, self._since = self.seconds, None
         try:
             yield
@@ -112,7 +109,6 @@ class Clock:
             self._since = self._now()
 
     def leave_out(self, seconds: float) -> None:
-        """Subtract seconds from the time."""
         self._seconds -= seconds
 
 
@@ -159,7 +155,6 @@ class Recorder(Callback):
         self._case, self._problem, self._limits = case, problem, limits
 
     def on_train_begin(self, progress: Progress) -> None:
-        """See `Callback`."""
         course, dtype = progress.courses[0], self._limits.dtype
         stack = course.stack
         model = stack.setups[0].network
@@ -169,7 +164,6 @@ class Recorder(Callback):
         self._clock = Clock(cpu=self._limits.cpu)
 
     def on_chunk_end(self, progress: Progress) -> None:
-        """See `Callback`."""
         course = progress.courses[0]
         if course.seconds_compile > self._compiled:
             # A chunk that is the first of its loop is one step, and counts as compilation.
@@ -340,7 +334,6 @@ def by_deepxde(case: Case, seed: int, limits: Namespace) -> tuple[Rows, float, s
 
 
 def write_for_peers(file: Path, start: Standing, test: FloatArray, limits: Namespace) -> None:
-    """Write all that a program in another environment needs, as arrays."""
     (interior, *_), *conditions = (rows.arrays for rows in start.batch)
     arrays: dict[str, Any] = {"interior": interior.numpy()}
     for number, (condition, (x, *_)) in enumerate(

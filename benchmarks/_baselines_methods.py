@@ -39,12 +39,10 @@ class Method:
     place: int = 0
 
     def solver(self) -> Callable[..., Any]:
-        """Import its module, and return the function."""
         module, _, name = self.function.partition(".")
         return getattr(import_module(f"_baselines_{module}"), name)
 
     def shown(self, setting: Setting) -> str:
-        """Return a setting in words."""
         value = setting[self.place]
         return f"{self.name} {value:,}" if isinstance(value, int) else f"{self.name} {value:g}"
 
@@ -68,7 +66,6 @@ def _elements(
 def _in_a_cube(
     name: str, dimension: int, degrees: tuple[int, ...], walks: tuple[int, ...]
 ) -> list[Method]:
-    """Return the methods for any number of dimensions."""
     grids = tuple((name, dimension, degree) for degree in degrees)
     points = tuple((name, count) for count in walks)
     return [
@@ -195,7 +192,6 @@ def _inverse(case: Case, result: Any) -> dict[str, Any]:
 
 
 def methods_of(case: Case) -> dict[str, Method]:
-    """Return all methods for a problem by label, the package first."""
     if case.inverse:
         # A run of `sp.solve` takes 100 s.
         found = [Method(SOLVE, "methods.solve", _OF_SEEDS[:2], "seed")]

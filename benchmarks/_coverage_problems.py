@@ -216,7 +216,6 @@ class Case:
         return share * float(np.sqrt(np.mean(self.observed**2)))
 
     def problem(self, values: FloatArray, noise: float, start: dict[str, float]) -> Problem:
-        """Return the problem with observed values [n, m] and start values of the unknowns."""
         # A fixed scale keeps problems with other start values one computation.
         unknowns = {
             name: Unknown(start[name], **{"scale": true, "true": true, **self.of_unknowns})

@@ -28,13 +28,11 @@ _EVALUATED = {1: 401, 2: 101**2}
 
 
 def goal_of(name: str) -> float:
-    """Return the relative L2 error that the settings of a problem are to reach."""
     known = catalogue_entries().get(name)
     return known.goal if known is not None else _GOALS.get(name, 1e-4)
 
 
 def equation_named(name: str) -> str:
-    """Return the equation of a problem in one line."""
     return equation_of(name) if name in NAMES else catalogue_entries()[name].equation
 
 

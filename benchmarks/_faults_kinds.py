@@ -43,7 +43,6 @@ class Kind:
     moments: Sequence[str] = MOMENTS
 
     def is_named_in(self, text: str) -> bool:
-        """Return whether messages name the rank or the cause."""
         return re.search(self.said, text) is not None
 
 
@@ -127,7 +126,6 @@ class Fault:
 
     @property
     def of_kind(self) -> Kind:
-        """Return the entry of its kind."""
         return KINDS.get(self.kind, NONE)
 
     @property
@@ -190,7 +188,6 @@ def draw(
 
 
 def is_possible(kind: str, mode: str, moment: str) -> bool:
-    """Return whether a program of this mode has such a moment."""
     if mode in OWN_COLLECTIVES:
         if moment in ("checkpoint", "saving"):
             return False

@@ -1,19 +1,115 @@
-"""Calls of the public functions and classes with arguments that fuzz.py draws."""
+"""Calls of the public functions and classes with arguments that fuzz.py draws.
+
+Most arguments of a call are of the right kind, so that the wrong ones are met where they are used,
+and not all at the first check.
+"""
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from _fuzz_values import INTEGERS, NUMBERS, arguments_of
 from fuzz import Reached, Target
 from hypothesis import strategies as st
 
 import sciml_par
 from sciml_par import evaluation, networks, parallel, problems, train, training
+
+INTEGERS = st.sampled_from([0, 1, 2, 3, 5, 8, -1, -7, 64])
+NUMBERS = st.sampled_from([0.0, 0.5, 1.0, 2, 1e-3, -1.0, 3.5, 1e-30, 1e30])
+TEXTS = st.sampled_from(["", "x", "y", "t", "u", "left", "right", "tanh", "grid", "é\n", "a" * 200])
+
+WRONG = st.one_of(
+    st.sampled_from(
+        [
+            *(None, True, False, 0, 1, -1, 2.5, math.nan, math.inf, -math.inf, 2**63, 10**30),
+            *("", "x", "nan", b"x", (), [], {}, set(), 1j, object(), int, len, lambda *a: None),
+            *([1, "a"], [[1, 2], [3]], [None], {"x": 1}, {1: 2}, range(3), slice(2), ...),
+        ]
+    ),
+    st.builds(lambda: np.zeros((0, 2))),
+    st.builds(lambda: np.array([["a", "b"]])),
+    st.builds(lambda: np.array(3.0)),
+    st.builds(lambda: np.full((3, 2), np.nan)),
+    st.builds(lambda: np.zeros((2, 2, 2))),
+    st.builds(lambda: np.array([1, 2], dtype=object)),
+    st.builds(lambda: (i for i in range(3))),
+)
+"""One of each kind of thing that stands where something else should."""
+
+Values = dict[str, Any]
+
+
+def right_by_annotation(annotation: str) -> Any:
+    kinds = {
+        "float": NUMBERS,
+        "Number": NUMBERS,
+        "Value": NUMBERS,
+        "int": INTEGERS,
+        "bool": st.booleans(),
+        "str": TEXTS,
+        "Sequence[str]": st.lists(TEXTS, max_size=3),
+        "Sequence[float]": st.lists(NUMBERS, max_size=3),
+        "Sequence[int]": st.lists(INTEGERS, max_size=3),
+        "Component": st.sampled_from([0, 1, "u", "p"]),
+        "npt.ArrayLike": st.lists(st.lists(NUMBERS, min_size=2, max_size=2), max_size=4),
+        "ArrayLike": st.lists(NUMBERS, max_size=4),
+        "np.ndarray": st.lists(NUMBERS, max_size=4).map(np.array),
+    }
+    found = [kinds[part] for part in map(str.strip, annotation.split("|")) if part in kinds]
+    return st.one_of(found) if found else WRONG
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    if inspect.isclass(function) and function.__init__ is not object.__init__:
+        # Keras gives its classes a __new__ of any arguments, which inspect may take in its place.
+        return list(inspect.signature(function.__init__).parameters.values())[1:]
+    return list(inspect.signature(function).parameters.values())
+
+
+def arguments_of(
+    function: Callable[..., Any], known: Values | None = None, *, wrong: float = 0.15
+) -> Any:
+    """Draw (positional, by keyword) for a call of `function`.
+
+    Parameters
+    ----------
+    known : what to draw for a parameter by its name, where the annotation does not say enough.
+    wrong : how likely an argument is of another kind. What is to be true or false is left out:
+        in Python nearly everything is one of them.
+    """
+    parameters = [
+        each
+        for each in _parameters(function)
+        if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+    ]
+    right = {
+        each.name: (known or {}).get(each.name, right_by_annotation(str(each.annotation)))
+        for each in parameters
+    }
+
+    @st.composite
+    def draw_call(draw: Any) -> tuple[list[Any], Values]:
+        positional, named = [], {}
+        for each in parameters:
+            chance = draw(st.floats(0, 1))
+            if each.default is not each.empty and chance < 0.5:
+                continue
+            is_wrong = chance > 1 - wrong and str(each.annotation) != "bool"
+            value = draw(WRONG if is_wrong else right[each.name])
+            if each.kind is each.POSITIONAL_ONLY:
+                positional.append(value)
+            else:
+                named[each.name] = value
+        return positional, named
+
+    return draw_call()
+
 
 PLANE = problems.Box([0, 0], [1, 1])
 LINE = problems.Interval(-1, 1)
@@ -67,7 +163,6 @@ CONDITION = {
 
 @st.composite
 def conditions(draw: Any) -> Any:
-    """Draw a condition, or something else."""
     make = draw(st.sampled_from(condition_makers))
     positional, named = draw(arguments_of(make, CONDITION, wrong=0.02))
     try:
@@ -101,13 +196,8 @@ TRAIN = {
     "steps": st.sampled_from([None, 1, 5, 0, -1, 2.0, True]),
     "phases": st.sampled_from(
         [
-            None,
-            None,
-            [],
-            [(training.Adam(), 3)],
-            [(training.Adam(), 0)],
-            [training.Adam()],
-            [(1, 2, 3)],
+            *(None, None, [], [training.Adam()], [(1, 2, 3)]),
+            *([(training.Adam(), n)] for n in (3, 0)),
         ]
     ),
     "stop": st.sampled_from(
@@ -119,12 +209,11 @@ TRAIN = {
     "keep": st.sampled_from(["best", "last", "first", ""]),
     "weights": st.sampled_from(
         [
-            None,
-            {"residual": 2.0},
+            *({"residual": w} for w in (2.0, -1.0)),
             {"nothing": 1.0},
-            {"residual": -1.0},
             training.NTKWeights(),
-            [1, 2],
+            None,
+            [1],
         ]
     ),
     "seed": INTEGERS,
@@ -168,8 +257,6 @@ METHODS = ("sample", "interior", "boundary", "contains", "split")
 
 
 def training_until_start(**arguments: Any) -> None:
-    """Call `train`, and raise `Reached` before the first step."""
-
     def reached(*_: Any, **__: Any) -> None:
         raise Reached
 
@@ -185,7 +272,6 @@ def in_turn(*makers: Callable[..., Any], known: Any = None, share: float = 1.0) 
 
 
 def targets() -> list[Target]:
-    """Return all calls, without command lines."""
     listed_strings = {"names": st.lists(st.sampled_from(["x", "y", "t", ""]), max_size=3)}
     shapes = {
         **listed_strings,

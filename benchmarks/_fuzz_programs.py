@@ -48,7 +48,6 @@ def targets(folder: Path) -> list[Target]:
 
 
 def load(name: str) -> ModuleType:
-    """Load a script as a module."""
     spec = importlib.util.spec_from_file_location(f"fuzzed_{name}", SCRIPTS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -154,6 +153,5 @@ def _info() -> Any:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return {path: digest} of all files in a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -87,8 +87,6 @@ def beginning_with(given: str, names: Iterable[str]) -> list[str]:
 
 
 def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """Return a parser of names joined by commas."""
-
     def chosen(text: str) -> list[str]:
         names = text.split(",")
         if unknown := [name for name in names if name not in known]:
@@ -140,14 +138,12 @@ def measure(
 
 
 def report(columns: Columns, rows: Sequence[Row], file: Path | None = None) -> None:
-    """Print a table, and write its rows."""
     print("\n".join([line(columns), *(line(columns, row) for row in rows)]), flush=True)
     if file:
         write_json(file, {"with": circumstances(), "runs": rows})
 
 
 def line(columns: Columns, row: Row | None = None) -> str:
-    """Return a line of a table: the headings, or a row."""
     cells = []
     for heading, column in columns.items():
         key, _, form = column.rpartition(":")
@@ -160,7 +156,6 @@ def line(columns: Columns, row: Row | None = None) -> str:
 
 
 def stored(file: Path) -> Row:
-    """Return what is in a JSON file of `measure`."""
     found: Row = json.loads(file.read_text()) if file.exists() else {"runs": []}
     return found
 
@@ -174,7 +169,6 @@ def write_json(path: Path, found: Any, *, quiet: bool = False) -> None:
 
 
 def circumstances() -> Row:
-    """Return under what is measured: versions, cores, load and command."""
     return {
         "versions": versions(),
         "cores": len(os.sched_getaffinity(0)),
@@ -185,7 +179,6 @@ def circumstances() -> Row:
 
 
 def versions() -> str:
-    """Return the versions of Python and of what computes."""
     names = {"numpy": "numpy", "scipy": "scipy", "skfem": "scikit-fem"}
     names |= {"tensorflow": "tensorflow", "keras": "keras"}
     known = (f"{name} {version(name)}" for module, name in names.items() if find_spec(module))
@@ -193,7 +186,6 @@ def versions() -> str:
 
 
 def is_first() -> bool:
-    """Return whether this process is rank 0, or alone."""
     from sciml_par.parallel.startup.launcher_environment import launched_rank
 
     return launched_rank(os.environ) in (None, 0)

@@ -110,7 +110,6 @@ def main() -> None:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> Namespace:
-    """Parse the command line."""
     return parse(
         __doc__,
         arguments,
@@ -145,7 +144,6 @@ def optimizers(text: str) -> list[str]:
 
 
 def fairness_text(threads: int, cores: int, load: float, *, cpu: bool = False) -> str:
-    """Return the meaning of the seconds, and a warning if the machine is busy."""
     kind = "of computation by this process" if cpu else "of wall clock"
     text = (
         f"Seconds {kind} while training, without compilation and without measuring errors; "
@@ -158,7 +156,6 @@ def fairness_text(threads: int, cores: int, load: float, *, cpu: bool = False) -
 
 
 def conclude(runs: Sequence[Row], absent: Mapping[str, str], options: Namespace) -> None:
-    """Print a table for each problem, and draw the figure."""
     from _accuracy_problems import CASES
 
     for problem in dict.fromkeys(run["problem"] for run in runs):

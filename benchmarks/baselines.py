@@ -116,7 +116,6 @@ def is_there(method: Method) -> bool:
 
 
 def run_of(problem: str, method: str, setting: list[Any]) -> Row:
-    """Measure a run in a fresh process with one thread."""
     before = seconds_of()
     about = {"with": versions(), "shown": METHODS[problem][method].shown(setting)}
     try:
@@ -130,7 +129,6 @@ def run_of(problem: str, method: str, setting: list[Any]) -> Row:
 
 
 def by_deepxde(name: str, seed: int) -> Row:
-    """Measure a run of DeepXDE in its environment."""
     case, x = CASES[name], CASES[name].points()
     arrays = {"name": name, "x": x, "exact": case.make().exact(x)}
     if case.inverse:
@@ -167,13 +165,11 @@ def measured(name: str, label: str, setting: list[Any]) -> Row:
 
 
 def tables(runs: Sequence[Row]) -> str:
-    """Return the tables of all problems, with their titles."""
     names = [name for name in CASES if by_method(name, runs)]
     return "\n\n".join(f"{name}: {CASES[name].title}\n{table(name, runs)}" for name in names)
 
 
 def table(name: str, runs: Sequence[Row]) -> str:
-    """Return the Markdown table of a problem."""
     inverse = CASES[name].inverse
     lines = [INVERSE if inverse else FORWARD]
     for label, chosen in by_method(name, runs).items():
@@ -235,7 +231,6 @@ def inverse_row(run: Row) -> str:
 
 
 def seconds(run: Row) -> str:
-    """Return the processor seconds with two digits."""
     used = run["cpu"]
     return f"{used:.0f} s" if used >= 9.95 else f"{used:.2g} s" if used >= 0.1 else f"{used:.1g} s"
 
@@ -250,7 +245,6 @@ def write_page(runs: Sequence[Row], page: Path = PAGE) -> None:
 
 
 def filled(text: str, runs: Sequence[Row]) -> str:
-    """Return the text of a page with the tables of the runs."""
     for name in CASES:
         begin, end = f"<!-- table: {name} -->\n", "<!-- end of table -->"
         if begin in text:

@@ -82,7 +82,6 @@ def main() -> None:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> Namespace:
-    """Parse the command line."""
     numbers = {"type": lambda text: [int(number) for number in text.split(",")], "metavar": "P,…"}
     return parse(
         __doc__,

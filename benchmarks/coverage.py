@@ -130,7 +130,6 @@ def posterior(case: Case, noise: float, seed: int) -> list[dict[str, Any]]:
 
 
 def measured(case: Case, noise: float, options: Namespace) -> dict[str, Any]:
-    """Return what one problem with one noise gives."""
     sigma = case.deviation(noise)
     data = data_sets(case, sigma, options.sets, options.seed)
     start = train_start(case, sigma, options.seed)
@@ -220,7 +219,6 @@ def train_start(case: Case, sigma: float, seed: int) -> Start:
 
 
 def train_members(case: Case, start: Start, data: FloatArray, sigma: float, seed: int) -> Any:
-    """Train a member on each data set [B, n, m] from the start, all as one computation."""
     problem = case.problem(case.observed, sigma, start.unknowns)
     problem = problem.with_term_weights(start.weights_of_data)
 
@@ -275,7 +273,6 @@ class Intervals:
 
 
 def data_sets(case: Case, sigma: float, number: int, seed: int) -> FloatArray:
-    """Return observations with errors: [B, n, m]."""
     shape = (number, *case.observed.shape)
     return case.observed + sigma * np.random.default_rng([seed, 5]).normal(size=shape)
 
@@ -301,7 +298,6 @@ def by_the_package(
 
 
 def of_member(case: Case, result: Any, number: int) -> tuple[Any, Any, dict[float, Any]]:
-    """Return values, deviations and ends of the intervals of a member."""
     values = np.array([result.members[number].unknowns[name] for name in case.unknowns]).ravel()
     ends = {}
     for level in LEVELS:
@@ -325,7 +321,6 @@ def by_the_exact_solution(case: Case, data: FloatArray, sigma: float) -> Interva
 
 
 def observed_by(case: Case) -> statistics.Model:
-    """Return the observations as a function of the coefficients."""
     return lambda c: case.solution(c, case.places).reshape(len(c), -1)
 
 

@@ -46,7 +46,6 @@ def main() -> None:
 
 
 def work(device: str, threads: int, names: list[str]) -> list[dict[str, Any]]:
-    """Solve each problem on the device of this process."""
     import tensorflow as tf
     from _examples import problem_named, two_scales
 

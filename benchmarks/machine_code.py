@@ -22,6 +22,9 @@ from typing import Any
 from _runner import RESULTS, Candidate, all_in_turns, on_ranks, parse, repeated, report, write_json
 from training_step import engine_loop
 
+import sciml_par.parallel as sp
+from sciml_par._tensorflow import tf
+
 COUNT, LOOPS, STEPS = 322, 500, 500
 MANY, EACH, MANY_LOOPS = 200, 1000, 100
 ROUNDS, QUICK_ROUNDS = 101, 15
@@ -50,7 +53,6 @@ def main() -> None:
 
 
 def show(title: str, found: dict[str, dict[str, float]]) -> None:
-    """Print the times of a run, and what they come to."""
     print()
     columns = {f"{title}, µs": "name:<44", **{name: f"{name}:10.1f" for name in QUANTILES}}
     rows = [{"name": f"  {name}", **times} for name, times in found.items()]
@@ -76,14 +78,10 @@ def show(title: str, found: dict[str, dict[str, float]]) -> None:
 def work(rounds: int) -> dict[str, dict[str, float]]:
     """Measure on all ranks, and return the quantiles of this one (collective)."""
     import numpy as np
-    import tensorflow as tf
 
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init()
+    sp.init()
     tf.get_logger().setLevel("ERROR")  # one loop after the other is traced, as it must be
-    everyone = current_world().communicator
+    everyone = sp.current_world().communicator
     if everyone.shared is None:
         sys.exit(f"error: {everyone.obstacle_to_sharing}")
     times = all_in_turns(steps() | loops() | fused(), rounds)
@@ -95,9 +93,7 @@ def work(rounds: int) -> dict[str, dict[str, float]]:
 
 def by_mpi() -> Any:
     """Return a group of all ranks that has no machine code."""
-    from sciml_par.parallel import current_world
-
-    world = current_world().communicator
+    world = sp.current_world().communicator
     native, world.native = world.native, replace(world.native, obstacle="left out to compare")
     try:
         return world.split(0)
@@ -106,10 +102,7 @@ def by_mpi() -> Any:
 
 
 def steps() -> dict[str, Candidate]:
-    """Time the engine's step in data mode."""
-    from sciml_par.parallel import current_world
-
-    world = current_world()
+    world = sp.current_world()
     everyone, size = world.communicator, {"points": 51, "steps": STEPS}
     return {
         "step": engine_loop(everyone, **size),
@@ -120,37 +113,29 @@ def steps() -> dict[str, Candidate]:
 
 def loops() -> dict[str, Candidate]:
     """Time an allreduce of a small gradient in a compiled loop."""
-    import tensorflow as tf
-
-    from sciml_par.parallel import Sum, allreduce
-
     group, x = by_mpi(), [tf.ones(COUNT)]
     return {
         "empty loop": loop(lambda ys: [0.5 * ys[0]], x, LOOPS),
-        "loop": loop(lambda ys: [0.5 * allreduce(ys[0], Sum)], x, LOOPS),
-        "loop, MPI": loop(lambda ys: [0.5 * allreduce(ys[0], Sum, communicator=group)], x, LOOPS),
+        "loop": loop(lambda ys: [0.5 * sp.allreduce(ys[0], sp.Sum)], x, LOOPS),
+        "loop, MPI": loop(
+            lambda ys: [0.5 * sp.allreduce(ys[0], sp.Sum, communicator=group)], x, LOOPS
+        ),
     }
 
 
 def fused() -> dict[str, Candidate]:
-    """Time many tensors in one transfer, next to one."""
-    import tensorflow as tf
-
-    from sciml_par.parallel import allreduce, fused_allreduce
-
     group, many, one = by_mpi(), [tf.ones(EACH)] * MANY, [tf.ones(MANY * EACH)]
     return {
-        "fused": loop(fused_allreduce, many, MANY_LOOPS),
-        "one tensor": loop(lambda ys: [allreduce(ys[0])], one, MANY_LOOPS),
-        "fused, MPI": loop(lambda ys: fused_allreduce(ys, communicator=group), many, MANY_LOOPS),
-        "one tensor, MPI": loop(lambda ys: [allreduce(ys[0], communicator=group)], one, MANY_LOOPS),
+        "fused": loop(sp.fused_allreduce, many, MANY_LOOPS),
+        "one tensor": loop(lambda ys: [sp.allreduce(ys[0])], one, MANY_LOOPS),
+        "fused, MPI": loop(lambda ys: sp.fused_allreduce(ys, communicator=group), many, MANY_LOOPS),
+        "one tensor, MPI": loop(
+            lambda ys: [sp.allreduce(ys[0], communicator=group)], one, MANY_LOOPS
+        ),
     }
 
 
 def loop(step: Callable[[list[Any]], list[Any]], start: list[Any], times: int) -> Candidate:
-    """Return a compiled loop of `step`, timed per step."""
-    import tensorflow as tf
-
     @tf.function(jit_compile=True)
     def run(xs: list[Any]) -> Any:
         return tf.while_loop(lambda i, _: i < times, lambda i, ys: (i + 1, step(ys)), (0, xs))[1][0]

@@ -38,20 +38,17 @@ def start_only() -> None:
 
 
 def readme() -> None:
-    """Run the first program of the README."""
     text = (ROOT / "README.md").read_text()
     exec(text.partition("```python\n")[2].partition("```")[0], {})
 
 
 def members() -> None:
-    """Train eight members, each on one rank."""
     import sciml_par as sp
 
     two_scales("Adam", 300, 1_000, 32, mode=sp.training.Ensemble(members=8))
 
 
 def windows() -> None:
-    """Solve Poisson's equation in 6 × 6 windows of 200 features."""
     import sciml_par as sp
 
     sp.train(
@@ -68,7 +65,6 @@ def windows() -> None:
 
 
 def slabs() -> None:
-    """Train on the heat equation in four slabs of time, one after another."""
     import numpy as np
 
     import sciml_par as sp
@@ -97,7 +93,6 @@ def slabs() -> None:
 
 
 def inverse() -> None:
-    """Find a diffusivity from noisy values, with its deviation."""
     import sciml_par as sp
 
     problem = sp.problems.problem_by_name("inverse-diffusion")
@@ -166,7 +161,6 @@ def seconds(name: str, ranks: int, *, alone: bool = False) -> float:
 
 
 def work(name: str) -> None:
-    """Run a program (collective)."""
     import sciml_par as sp
 
     sp.init()

@@ -21,6 +21,9 @@ from typing import Any
 
 from _runner import RESULTS, Candidate, in_turns, on_ranks, parse, repeated, report, slowest
 
+import sciml_par.parallel as sp
+from sciml_par._tensorflow import tf
+
 ENGINE_STEPS = 4000
 CALLS = 200
 ROUNDS = 9
@@ -60,14 +63,9 @@ def ensemble_times() -> dict[str, float]:
 
     OMP_NUM_THREADS=1 is the kindest to the compiled Keras step.
     """
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init()
-    engine = engine_loop(current_world().alone, points=101)
+    sp.init()
+    engine = engine_loop(sp.current_world().alone, points=101)
     step = keras_step(points=101)
-    import tensorflow as tf
-
     candidates = {
         "engine": engine,
         "keras_jit": calls_of(tf.function(step, jit_compile=True)),
@@ -78,11 +76,8 @@ def ensemble_times() -> dict[str, float]:
 
 def data_times() -> dict[str, float]:
     """Time the engine on 51 points per rank, with and without its allreduce."""
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init()
-    world = current_world()
+    sp.init()
+    world = sp.current_world()
     everyone = world.communicator
     candidates = {
         "with_allreduce": engine_loop(everyone, points=51),
@@ -98,11 +93,8 @@ def stacked_times(threads: int) -> dict[str, float]:
     """
     import keras
 
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init(threads=threads)
-    engine = partial(engine_loop, current_world().alone, points=101)
+    sp.init(threads=threads)
+    engine = partial(engine_loop, sp.current_world().alone, points=101)
     candidates = {
         f"{count} member{'s' * (count > 1)}": engine(members=count, threads=min(count, threads))
         for count in (1, 16, 64)
@@ -129,7 +121,6 @@ def engine_loop(
     are divided into as many equal parts as there are threads.
     """
     import numpy as np
-    import tensorflow as tf
 
     from sciml_par.networks import make_network
     from sciml_par.problems import poisson
@@ -196,7 +187,6 @@ def keras_step(*, points: int) -> Callable[[], Any]:
     """Return the same step as written with Keras and nested gradient tapes."""
     import keras
     import numpy as np
-    import tensorflow as tf
 
     dense = keras.layers.Dense
     model = keras.Sequential([keras.Input([1]), dense(16, "tanh"), dense(16, "tanh"), dense(1)])

@@ -83,7 +83,6 @@ def main() -> int:
 
 
 def command_of(name: str) -> list[str]:
-    """Return the program that solves a problem, in this repository, and its arguments."""
     if name in NAMES:
         return [f"examples/{name.replace('-', '_')}.py"]
     return ["scripts/solve.py", name]
@@ -112,7 +111,6 @@ def solve(name: str, runs: Path) -> None:
 
 
 def what_was_found(folder: Path) -> dict[str, Any]:
-    """Return the numbers of the page from the results in a folder."""
     (member,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))["members"]
     return {
         "error": member["relative_l2_error"],
@@ -157,7 +155,6 @@ def write_small(
 
 
 def page_of(found: dict[str, Any]) -> str:
-    """Return the text of docs/gallery.md."""
     names = [name for name in (*catalogue_entries(), *NAMES) if name in found]
     parts = [
         HEAD.format(cores=" or ".join(map(str, sorted({of["cores"] for of in found.values()}))))
@@ -180,7 +177,6 @@ def row_of(name: str, of: dict[str, Any]) -> str:
 
 
 def section_of(name: str, of: dict[str, Any]) -> str:
-    """Return the problem, its figure, its results and the command."""
     equation = equation_of(name) if name in NAMES else catalogue_entry(name).equation
     said = [f"error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
     for unknown, (value, true) in of["unknowns"].items():

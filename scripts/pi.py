@@ -40,7 +40,6 @@ def make_parser():
 
 
 def count_hits(chunk: int, samples: int, seed: int) -> int:
-    """Count the points of this chunk that lie in the circle."""
     x, y = np.random.default_rng([seed, chunk]).random((2, samples))
     return np.count_nonzero(x * x + y * y < 1.0)
 

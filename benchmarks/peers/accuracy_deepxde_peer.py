@@ -47,11 +47,9 @@ class Watch(dde.callbacks.Callback):
 
     @property
     def over(self) -> bool:
-        """Return whether the time is over."""
         return self._seconds >= self._most
 
     def on_batch_end(self) -> None:
-        """Record an iteration of Adam, or a piece of L-BFGS."""
         spent = time.perf_counter() - self._since
         if not self._counted:
             self._counted, self.first_iteration, spent = True, spent, 0.0
@@ -68,7 +66,6 @@ class Watch(dde.callbacks.Callback):
         self._since = time.perf_counter()
 
     def record(self) -> None:
-        """Add a row."""
         model = self.model
         difference = model.predict(self._test) - self._exact
         error = np.linalg.norm(difference) / np.linalg.norm(self._exact)
@@ -77,7 +74,6 @@ class Watch(dde.callbacks.Callback):
 
 
 def loss_of(model: Any) -> float:
-    """Return the loss at the present weights."""
     state = model.train_state
     losses = model.outputs_losses_train(state.X_train, state.y_train, state.train_aux_vars)[1]
     return float(losses.sum())
@@ -132,7 +128,6 @@ def conditions_of(case: Any) -> Iterator[tuple[Any, Any, Any, float]]:
 
 
 def numbered(case: Any, name: str) -> list[Any]:
-    """Return the arrays name_0, name_1, …"""
     return [case[f"{name}_{k}"] for k in range(len(case.files)) if f"{name}_{k}" in case.files]
 
 

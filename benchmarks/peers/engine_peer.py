@@ -19,17 +19,14 @@ class EngineTraining:
         self._course.prepare()
 
     def advance(self, steps: int) -> None:
-        """See `Training`."""
         self._course.advance(steps)
         self._course.state.parameters.numpy()
 
     def loss(self) -> float:
-        """See `Training`."""
         return float(self._course.terms_of(self._course.state.parameters).sum())
 
 
 def engine_course(case: Case) -> Any:
-    """Build the engine's training of this case before its first step."""
     from sciml_par.networks import MLP
     from sciml_par.parallel import current_world
     from sciml_par.training import Adam, Points

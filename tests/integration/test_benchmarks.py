@@ -54,7 +54,7 @@ def test_one_rank(monkeypatch, capsys):
     """Whose allreduce would be left out, and is carried out here."""
     monkeypatch.setattr(_by_size, "QUICK_SIZES", (4, 1 << 12))
     monkeypatch.setattr(_by_size, "_QUICK_CALLS", 3)
-    found = _by_size.measure("cpu", quick=True)
+    found = _by_size.measure_sizes("cpu", quick=True)
     assert len(found["rows"]) == 6 and found["ranks"] == 1
     for row in found["rows"]:
         assert 0 < row["returned_us"] <= row["done_us"]

@@ -11,8 +11,7 @@ from launch import ROOT, launch
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from _faults_checks import CHECKPOINT, CODE, FAILED, HANG, LEFT, MESSAGE, misses
-from _faults_job import Ended
+from _faults_job import CHECKPOINT, CODE, FAILED, HANG, LEFT, MESSAGE, Ended, misses
 from _faults_kinds import KINDS, MODES, Fault, draw, is_possible
 
 pytestmark = pytest.mark.long
