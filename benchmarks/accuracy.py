@@ -6,9 +6,6 @@ trains each problem by each optimizer from the initial weights of each seed, one
 prints a table and writes benchmarks/results/accuracy.json and accuracy.png. The error is measured
 at points that are not trained on; neither that nor compilation counts in the seconds.
 
-    python benchmarks/accuracy.py --ranks --problems burgers --optimizers lm
-
-measures the time per iteration on two ranks against one instead, one thread each.
 benchmarks/README.md describes problems, optimizers and peers.
 """
 
@@ -22,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from _runner import RESULTS, VENVS, Row, measure, on_ranks, parse, report, some_of, stored
+from _runner import RESULTS, VENVS, Row, measure, parse, report, some_of, stored
 
 PROBLEMS = (
     "poisson-1d", "poisson-2d", "poisson-2d-built-in", "poisson-5d", "burgers", "burgers-built-in",
@@ -36,7 +33,6 @@ MANY_STEPS = 1_000_000_000
 BUSY = 0.25
 """Of a load average for each core, from which on the figures are not those of a quiet machine."""
 
-ROUNDS = 3
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 COLUMNS = {
     "problem": "problem:<20",
@@ -58,19 +54,12 @@ OVER_SEEDS = {
     "compile, s": "compile_seconds:12.1f",
     "   target": "target:<40",
 }
-OF_RANKS = {
-    "problem": "problem:<20",
-    "optimizer": "optimizer:<16",
-    "ms an iteration on one rank": "one:28,.1f",
-    "on two": "two:10,.1f",
-    "ratio": "ratio:8.2f",
-}
 
 
 def main() -> None:
     options = parsed()
     cores = sorted(os.sched_getaffinity(0))
-    threads = 1 if options.ranks else options.threads or len(cores)
+    threads = options.threads or len(cores)
     if threads > len(cores):
         raise SystemExit(f"error: --threads {threads}: there are {len(cores)} cores")
     # Before NumPy is loaded, whose library reads them.
@@ -79,8 +68,6 @@ def main() -> None:
         runs = [run for file in options.draw for run in stored(file)["runs"]]
         return conclude([run for run in runs if run["problem"] in options.problems], {}, options)
     print(fairness_text(threads, len(cores), os.getloadavg()[0], cpu=options.cpu), flush=True)
-    if options.ranks:
-        return compare_ranks(options)
     os.sched_setaffinity(0, cores[:threads])
     import _accuracy_training as training
 
@@ -130,7 +117,6 @@ def parsed(arguments: Sequence[str] | None = None) -> Namespace:
         figure=RESULTS / "accuracy.png",
         draw=({"type": Path, "nargs": "+", "metavar": "JSON"},
               "train nothing: print the table and draw the figure of what these files hold"),
-        ranks=(False, "time per iteration on two ranks against one"),
     )  # fmt: skip
 
 
@@ -228,49 +214,6 @@ def draw(runs: Sequence[Row], file: Path) -> None:
     names = list(dict.fromkeys(run["problem"] for run in runs))
     columns = 2 if len(names) == 4 else min(len(names), 3)
     panels(names, draw_panel, file, columns=columns, size=(2.9, 2.3), x="seconds of training")
-
-
-def compare_ranks(options: Namespace) -> None:
-    """Print the time per iteration on two ranks divided by that on one, in turns."""
-    steps = 20 if options.steps == MANY_STEPS else options.steps
-
-    def run(problem: str, optimizer: str) -> Row:
-        times: dict[int, list[float]] = {1: [], 2: []}
-        for _, (ranks, found) in itertools.product(range(ROUNDS), times.items()):
-            words = (problem, optimizer, steps, options.adam_steps, options.dtype)
-            found.append(on_ranks(ranks, seconds_per_iteration, *words))
-        one, two = (1e3 * statistics.median(times[ranks]) for ranks in (1, 2))
-        return {"one": one, "two": two, "ratio": two / one, "seconds": times}
-
-    cases = itertools.product(options.problems, options.optimizers)
-    named = [{"problem": problem, "optimizer": optimizer} for problem, optimizer in cases]
-    measure(named, OF_RANKS, run, file=options.json.with_stem("accuracy_ranks"))
-
-
-def seconds_per_iteration(
-    problem: str, optimizer: str, steps: int, adam_steps: int, dtype: str
-) -> float:
-    """Return the time of an iteration on the slowest rank of this job (collective)."""
-    from _accuracy_problems import CASES
-    from _accuracy_training import network_factory, phases_of
-    from _runner import slowest
-
-    import sciml_par
-
-    sciml_par.init(threads=1)
-    case = CASES[problem]
-    made = case.make()
-    result = sciml_par.train(
-        made,
-        network=network_factory(case, made, 0),
-        points=case.points(),
-        phases=phases_of(optimizer, steps, adam_steps)[-1:],
-        precision=dtype,
-        progress=False,
-    )
-    member = result.members[0]
-    seconds = max(each.seconds_train for each in member.contributions) / member.steps
-    return slowest({"seconds": seconds})["seconds"]
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
 """How often intervals of `Result.uncertainty` hold the truth: five inverse problems with noise.
 
     python benchmarks/coverage.py [NAME ...] [--noise 0.01 0.05 0.2] [--sets 1000] [--block 200]
-    python benchmarks/coverage.py diffusion reaction --posterior
     python benchmarks/coverage.py --quick
 
 For each problem and noise, one training on data without errors, and from there a member on each
 of many data sets, stacked. A row has the share of data sets whose intervals of 68 and 95 % hold
 the truth, next to the same for least squares with the exact solution; the mean width of intervals
 and the spread of the estimates over their Cramér–Rao bound; and by how many deviations estimates
-are off those of least squares with the exact solution (root mean square). With --posterior, one
-data set each, next to Hamiltonian Monte Carlo with the exact solution. Writes
+are off those of least squares with the exact solution (root mean square). Writes
 benchmarks/results/coverage.json.
 """
 
@@ -26,7 +24,7 @@ import _coverage_statistics as statistics
 import numpy as np
 import numpy.typing as npt
 from _coverage_problems import CASES, Case
-from _coverage_statistics import LEVELS, QUANTILES, sample
+from _coverage_statistics import LEVELS
 from _runner import RESULTS, line, parse, write_json
 
 import sciml_par as sp
@@ -56,15 +54,6 @@ COLUMNS = {
     "off": "off:8.0e",
     "seconds": "seconds:9.3f",
 }
-POSTERIOR = {
-    "problem": "name:<15",
-    "noise, %": "percent:8g",
-    "by": "by:24",
-    "mean": "mean:10.5f",
-    "deviation": "deviation:10.5f",
-    **{f"{q:g}": f"{q:g}:10.5f" for q in QUANTILES},
-    "seconds": "seconds:9.1f",
-}
 
 
 def main() -> None:
@@ -76,57 +65,19 @@ def main() -> None:
         sets=(1000, "data sets of a problem and noise"),
         block=(200, "data sets trained as one"),
         seed=(0, "of weights and errors"),
-        posterior=(False, "Monte Carlo on one data set"),
         quick=(False, "one noise and few data sets"),
     )
     if options.quick:
         options.noise, options.sets, options.block = [0.05], 4, 4
     sp.init()
-    columns = POSTERIOR if options.posterior else COLUMNS
     found: list[dict[str, Any]] = []
-    print(line(columns))
+    print(line(COLUMNS))
     for name, noise in itertools.product(options.names, options.noise):
-        of = {"name": name, "percent": 100 * noise}
-        if options.posterior:
-            rows = posterior(CASES[name], noise, options.seed)
-        else:
-            found.append({"name": name, "noise": noise, **measured(CASES[name], noise, options)})
-            rows = [means(row, found[-1]["seconds"]) for row in found[-1]["rows"]]
-            write_json(RESULTS / "coverage.json", {"settings": found}, quiet=True)
-        for row in rows:
-            print(line(columns, of | row), flush=True)
-
-
-def posterior(case: Case, noise: float, seed: int) -> list[dict[str, Any]]:
-    """Return a row for the first unknown by the package, and one by Monte Carlo."""
-    sigma = case.deviation(noise)
-    data = data_sets(case, sigma, 1, seed)
-    result = train_members(case, train_start(case, sigma, seed), data, sigma, seed)
-    began = time.perf_counter()
-    wide, narrow = (result.uncertainty(level).bounds[0] for level in (0.95, 0.68))
-    linear = result.uncertainty()
-    seconds = result.members[0].linearized.seconds + time.perf_counter() - began
-    value = float(linear.values[0])
-    known = by_the_exact_solution(case, data, sigma).deviations[0, : len(case.unknowns)]
-    drawn = sample(
-        observed_by(case),
-        data.reshape(1, -1),
-        sigma,
-        np.concatenate([linear.values, case.true[len(case.unknowns) :]]),
-        np.concatenate([known, np.full(len(case.others), known.mean())]),
-        seed,
-    )
-    k = drawn.draws[..., 0].ravel()
-    ends = [wide[0], narrow[0], value, narrow[1], wide[1]]
-    rows = []
-    for by, mean, deviation, at, spent in (
-        ("linearized", value, linear.deviations[0], ends, seconds),
-        (f"Monte Carlo, R̂ {drawn.rhat:.3f}", k.mean(), k.std(ddof=1), np.quantile(k, QUANTILES),
-         drawn.seconds),
-    ):  # fmt: skip
-        quantiles = {f"{q:g}": end for q, end in zip(QUANTILES, at, strict=True)}
-        rows.append({"by": by, "mean": mean, "deviation": deviation, **quantiles, "seconds": spent})
-    return rows
+        found.append({"name": name, "noise": noise, **measured(CASES[name], noise, options)})
+        for row in found[-1]["rows"]:
+            of = {"name": name, "percent": 100 * noise}
+            print(line(COLUMNS, of | means(row, found[-1]["seconds"])), flush=True)
+        write_json(RESULTS / "coverage.json", {"settings": found}, quiet=True)
 
 
 def measured(case: Case, noise: float, options: Namespace) -> dict[str, Any]:

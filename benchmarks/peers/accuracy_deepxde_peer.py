@@ -14,7 +14,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 os.environ["DDE_BACKEND"] = "pytorch"
@@ -82,24 +81,20 @@ def loss_of(model: Any) -> float:
 def model_of(case: Any) -> tuple[Any, list[float]]:
     """Build a model with the points and initial weights of the case, and its loss weights."""
     name, dimension = str(case["problem"]), case["interior"].shape[1]
-    lower, upper = domain_of(name, dimension)
+    # DeepXDE draws no points from the domain here.
+    lower, upper = CORNERS.get(name, ([0] * dimension, [1] * dimension))
     geometry: Any = dde.geometry.Hypercube(lower, upper)
     if dimension == 1:
         geometry = dde.geometry.Interval(lower[0], upper[0])
     conditions, factors = [], [1.0] * (3 if name == "Kovasznay" else 1)
-    for x, values, components, weight in conditions_of(case):
+    parts = (numbered(case, part) for part in ("x", "value", "components", "weight"))
+    for x, values, components, weight in zip(*parts, strict=True):
         for column, component in enumerate(components):
             value = values[:, column : column + 1]
             conditions.append(dde.icbc.PointSetBC(x, value, component=int(component)))
-            factors.append(weight)
-    data = dde.data.PDE(
-        geometry,
-        EQUATIONS[name],
-        conditions,
-        num_domain=0,
-        num_boundary=0,
-        anchors=case["interior"],
-    )
+            factors.append(float(weight))
+    drawn = {"num_domain": 0, "num_boundary": 0, "anchors": case["interior"]}
+    data = dde.data.PDE(geometry, EQUATIONS[name], conditions, **drawn)
     weights = numbered(case, "weights")
     net = dde.nn.FNN([dimension, *(len(bias) for bias in weights[1::2])], "tanh", "Glorot normal")
     for layer, kernel, bias in zip(net.linears, weights[0::2], weights[1::2], strict=True):
@@ -108,23 +103,6 @@ def model_of(case: Any) -> tuple[Any, list[float]]:
     if case["built_in"]:
         net.apply_output_transform(TRANSFORMS[name])
     return dde.Model(data, net), factors
-
-
-def domain_of(name: str, dimension: int) -> tuple[list[float], list[float]]:
-    """Return the domain from its corners; DeepXDE draws no points from it here."""
-    if name == "Burgers":
-        return [-1, 0], [1, 1]
-    if name == "Kovasznay":
-        return [-0.5, -0.5], [1, 1.5]
-    return ([-1], [1]) if dimension == 1 else ([0] * dimension, [1] * dimension)
-
-
-def conditions_of(case: Any) -> Iterator[tuple[Any, Any, Any, float]]:
-    """Return points [k, d], values [k, c], components [c] and weight of every condition."""
-    count = len(numbered(case, "x"))
-    for number in range(count):
-        parts = [case[f"{part}_{number}"] for part in ("x", "value", "components")]
-        yield *parts, float(case[f"weight_{number}"])
 
 
 def numbered(case: Any, name: str) -> list[Any]:
@@ -169,12 +147,12 @@ def kovasznay(x: Any, w: Any) -> list[Any]:
     return [*momentum, slope(0, 0) + slope(1, 1)]
 
 
-EQUATIONS = {
-    "poisson, k = 2": lecture,
-    "Poisson": poisson,
-    "Burgers": burgers,
-    "Kovasznay": kovasznay,
+CORNERS = {
+    "poisson, k = 2": ([-1], [1]),
+    "Burgers": ([-1, 0], [1, 1]),
+    "Kovasznay": ([-0.5, -0.5], [1, 1.5]),
 }
+EQUATIONS = dict(zip(("Poisson", *CORNERS), (poisson, lecture, burgers, kovasznay), strict=True))
 TRANSFORMS = {
     "Poisson": lambda x, u: torch.prod(x * (1 - x), dim=1, keepdim=True) * u,
     "Burgers": lambda x, u: -torch.sin(np.pi * x[:, :1]) + x[:, 1:] * (1 - x[:, :1] ** 2) * u,

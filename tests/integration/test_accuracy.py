@@ -179,8 +179,3 @@ def test_a_short_run(tmp_path) -> None:
     for each in others:
         assert each == pytest.approx(first)
     assert (tmp_path / "found.png").stat().st_size > 10_000
-
-
-def test_the_time_per_iteration() -> None:
-    words = ("poisson-1d", "adam", 5, 1000, "float64")
-    assert 0 < accuracy.seconds_per_iteration(*words) < 10
