@@ -5,38 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import skfem as fem
 from _baselines_problems import REYNOLDS, Field, FloatArray, taylor_green
 from references.spectral import in_time
 from scipy.integrate import solve_ivp
 from scipy.linalg import lu_factor, lu_solve
 from scipy.sparse import bmat, csr_matrix
 from scipy.sparse.linalg import splu
-from skfem import (
-    Basis,
-    BilinearForm,
-    ElementLineP1,
-    ElementLineP2,
-    ElementLinePp,
-    ElementTriP1,
-    ElementTriP2,
-    ElementVector,
-    LinearForm,
-    MeshLine,
-    MeshTri,
-    asm,
-)
+from skfem import asm
 from skfem.helpers import dot, grad
 from skfem.models.general import divergence
 from skfem.models.poisson import laplace, mass, vector_laplace
 
 from sciml_par.problems import problem_by_name
 
-LINES = {1: ElementLineP1, 2: ElementLineP2, 3: lambda: ElementLinePp(3)}
+LINES = {1: fem.ElementLineP1, 2: fem.ElementLineP2, 3: lambda: fem.ElementLinePp(3)}
 
 
 def heat(degree: int, cells: int, tolerance: float) -> Field:
     """Solve u_t = 0.1 u_xx with the catalogue's initial values; Radau's method in time."""
-    basis = Basis(MeshLine(np.linspace(0, 1, cells + 1)), LINES[degree](), intorder=2 * degree + 4)
+    basis = fem.Basis(
+        fem.MeshLine(np.linspace(0, 1, cells + 1)), LINES[degree](), intorder=2 * degree + 4
+    )
     exact = problem_by_name("heat").exact
     return in_space(basis, 0.1, lambda x: exact(np.stack([x, 0 * x], 1))[:, 0], tolerance)
 
@@ -44,12 +34,17 @@ def heat(degree: int, cells: int, tolerance: float) -> Field:
 def burgers(degree: int, cells: int, tolerance: float) -> Field:
     """Solve Burgers' equation on a mesh that is denser at the front; Radau's method in time."""
     nodes = np.sinh(np.linspace(-5, 5, cells + 1)) / np.sinh(5)
-    basis = Basis(MeshLine(nodes), LINES[degree](), intorder=2 * degree + 4)
+    basis = fem.Basis(fem.MeshLine(nodes), LINES[degree](), intorder=2 * degree + 4)
     return in_space(basis, 0.01 / np.pi, lambda x: -np.sin(np.pi * x), tolerance, steepening=True)
 
 
 def in_space(
-    basis: Basis, diffusivity: float, start: Field, tolerance: float, *, steepening: bool = False
+    basis: fem.Basis,
+    diffusivity: float,
+    start: Field,
+    tolerance: float,
+    *,
+    steepening: bool = False,
 ) -> Field:
     """Solve M u′ = −κ K u + ∫ (u²/2) φ′ with u = 0 at both ends; the last term if `steepening`."""
     inner = basis.complement_dofs(basis.get_dofs())
@@ -82,7 +77,7 @@ def in_space(
     return at
 
 
-def _at_nodes(basis: Basis, order: int) -> FloatArray:
+def _at_nodes(basis: fem.Basis, order: int) -> FloatArray:
     """Return the matrix from a solution to its values (0) or slopes (1) for quadrature."""
     cells, points = basis.dx.shape
     matrix = np.zeros((cells, points, basis.N))
@@ -92,17 +87,17 @@ def _at_nodes(basis: Basis, order: int) -> FloatArray:
     return matrix.reshape(-1, basis.N)
 
 
-@BilinearForm
+@fem.BilinearForm
 def _vector_mass(w: Any, v: Any, _: Any) -> Any:
     return dot(w, v)
 
 
-@LinearForm
+@fem.LinearForm
 def _advection(v: Any, w: Any) -> Any:
     return dot(np.einsum("ij...,j...->i...", grad(w.u), w.u), v)
 
 
-@LinearForm
+@fem.LinearForm
 def _initial(v: Any, w: Any) -> Any:
     places = np.stack([w.x[0].ravel(), w.x[1].ravel(), 0 * w.x[0].ravel()], axis=1)
     return dot(taylor_green(places)[:, :2].T.reshape(2, *w.x[0].shape), v)
@@ -111,9 +106,9 @@ def _initial(v: Any, w: Any) -> Any:
 def vortex(cells: int, steps: int) -> Field:
     """Solve for the vortex by Taylor–Hood elements and BDF2, the advection extrapolated."""
     side = np.linspace(0, 1, cells + 1)
-    mesh = MeshTri.init_tensor(side, side)
-    velocity = Basis(mesh, ElementVector(ElementTriP2()), intorder=5)
-    pressure = velocity.with_element(ElementTriP1())
+    mesh = fem.MeshTri.init_tensor(side, side)
+    velocity = fem.Basis(mesh, fem.ElementVector(fem.ElementTriP2()), intorder=5)
+    pressure = velocity.with_element(fem.ElementTriP1())
     whole = periodic(velocity)
     matrix = whole.T @ _vector_mass.assemble(velocity) @ whole
     stiff = whole.T @ vector_laplace.assemble(velocity) @ whole / REYNOLDS
@@ -151,11 +146,11 @@ def vortex(cells: int, steps: int) -> Field:
     return at
 
 
-def periodic(basis: Basis) -> csr_matrix:
+def periodic(basis: fem.Basis) -> csr_matrix:
     """Return the matrix from the values of a periodic solution to those of the basis."""
     places = np.round(np.mod(basis.doflocs + 1e-9, 1.0), 6)
     kinds = np.zeros(basis.N)
-    if isinstance(basis.elem, ElementVector):
+    if isinstance(basis.elem, fem.ElementVector):
         kinds[basis.split_indices()[1]] = 1
     _, which = np.unique(np.vstack([places, kinds]), axis=1, return_inverse=True)
     return csr_matrix((np.ones(basis.N), (np.arange(basis.N), which.ravel())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import skfem as fem
 from _baselines_evolution import in_space
 from _baselines_problems import (
     CASES,
@@ -20,7 +21,6 @@ from _baselines_problems import (
 from scipy.linalg import cholesky, solve_banded, solve_triangular
 from scipy.optimize import least_squares
 from scipy.stats import norm
-from skfem import Basis, ElementLineP2, MeshLine
 
 QUANTILE = float(norm.ppf(0.975))
 
@@ -28,7 +28,7 @@ QUANTILE = float(norm.ppf(0.975))
 def diffusion(seed: int, cells: int = 32) -> dict[str, Any]:
     """Find log D by least squares from D = 1, with quadratic elements and Radau's method."""
     data = CASES["inverse-diffusion"].make(seed=seed).conditions[-1]
-    basis = Basis(MeshLine(np.linspace(0, 1, cells + 1)), ElementLineP2())
+    basis = fem.Basis(fem.MeshLine(np.linspace(0, 1, cells + 1)), fem.ElementLineP2())
 
     def misfit(logarithm: FloatArray) -> FloatArray:
         u = in_space(basis, np.exp(logarithm[0]), lambda x: np.sin(np.pi * x), 1e-8)(data.x)

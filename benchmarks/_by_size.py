@@ -12,6 +12,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -141,11 +142,8 @@ def sizes_that_fit(sizes: Sequence[int], device: str) -> list[int]:
 
 
 def machine(group: Any) -> dict[str, str]:
-    facts = {
-        "host": platform.node(),
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-    }
+    facts = {"host": platform.node(), "python": platform.python_version()}
+    facts["tensorflow"] = tf.__version__
     if group.nccl_transport is not None:
         from sciml_par.parallel.transports.cupy_binding import load_nccl
 
@@ -155,22 +153,12 @@ def machine(group: Any) -> dict[str, str]:
 
 
 def times(
-    group: Any,
-    device: str,
-    transport: str,
-    context: str,
-    nbytes: int,
-    *,
-    rounds: int,
-    calls: int,
+    group: Any, device: str, transport: str, context: str, nbytes: int, *, rounds: int, calls: int
 ) -> dict[str, float]:
     """Return medians for one allreduce in a row, on the slowest rank (collective).
 
-    Returns
-    -------
-    returned_us : microseconds until the call of the whole row is back, divided by their number.
-    done_us : the same until the results are there.
-    gb_per_s : of `bandwidth`, in the latter time.
+    `returned_us` are microseconds until the call of the whole row is back, divided by their
+    number; `done_us` those until the results are there; `gb_per_s` is `bandwidth` in the latter.
     """
     with tf.device(DEVICES[device]):
         run = row_of_allreduces(group, TRANSPORTS[device][transport], context, calls)
@@ -194,9 +182,7 @@ def row_of_allreduces(group: Any, on: str | None, context: str, calls: int) -> C
         return sp.allreduce(x, communicator=group, device=on)
 
     def eagerly(x: Any) -> Any:
-        for _ in range(calls):
-            x = allreduce(x)
-        return x
+        return reduce(lambda y, _: allreduce(y), range(calls), x)
 
     def in_loop(x: Any) -> Any:
         return tf.while_loop(

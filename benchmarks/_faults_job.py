@@ -12,6 +12,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -350,7 +351,7 @@ def _code(fault: Fault, ended: Ended) -> dict[str, str]:
         return {FAILED: f"exit code {ended.code}"}
     if complete and "sys.exit" in (fault.kind, fault.inner) and ended.code == fault.code:
         return {}  # the program's own last word
-    return {} if kind.is_named_in(ended.said) else {MESSAGE: f"exit code {ended.code}"}
+    return {} if re.search(kind.said, ended.said) else {MESSAGE: f"exit code {ended.code}"}
 
 
 def _checkpoint(out: Path) -> str:

@@ -196,6 +196,7 @@ def start(
     *arguments: Any,
     ranks: int | None = None,
     threads: int | None = None,
+    quiet: bool = False,
     **environment: str,
 ) -> subprocess.Popen[str]:
     """Start a function of a benchmark in a fresh process, or under mpirun on some ranks."""
@@ -204,18 +205,22 @@ def start(
     command = [*launcher, sys.executable, __file__, file, function.__name__, json.dumps(arguments)]
     limit = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     environment = os.environ | limit | environment
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    said = subprocess.PIPE if quiet else None
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=said, text=True, env=environment
+    )
 
 
 def answer(process: subprocess.Popen[str], seconds: float = 1200.0) -> Any:
     """Return what the started function has returned; end this program if it has failed."""
     try:
-        out, _ = process.communicate(timeout=seconds)
+        out, said = process.communicate(timeout=seconds)
     except BaseException:
         process.kill()
         process.wait()
         raise
     if process.returncode:
+        print(said or "", end="", file=sys.stderr)
         sys.exit(process.returncode)
     return json.loads(out.strip().splitlines()[-1])
 

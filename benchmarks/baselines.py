@@ -123,7 +123,7 @@ def run_of(problem: str, method: str, setting: list[Any]) -> Row:
         if method == DEEPXDE:
             return by_deepxde(problem, *setting) | about
         words = (measured, problem, method, setting)
-        return dict(answer(start(*words, **ONE_THREAD), LIMIT)) | about
+        return dict(answer(start(*words, quiet=True, **ONE_THREAD), LIMIT)) | about
     except subprocess.TimeoutExpired:
         return {"error": math.nan, "cpu": seconds_of() - before} | about
 

@@ -143,6 +143,11 @@ class Start:
     seconds: float
 
 
+def common(case: Case, seed: int) -> dict[str, Any]:
+    of_all = {"precision": "float64", "grow": False, "progress": False}
+    return {"points": case.points, "seed": seed, **of_all}
+
+
 def train_start(case: Case, sigma: float, seed: int) -> Start:
     """Train on data without errors from the start values of the unknowns, 1.5 times too large."""
     problem = case.problem(case.observed, sigma, {n: 1.5 * v for n, v in case.unknowns.items()})
@@ -154,11 +159,7 @@ def train_start(case: Case, sigma: float, seed: int) -> Start:
             network=case.network,
             optimizer=LevenbergMarquardt(),
             steps=case.steps,
-            points=case.points,
-            precision="float64",
-            seed=seed,
-            grow=False,
-            progress=False,
+            **common(case, seed),
         )
     weighed = problem.with_condition_weight(LevenbergMarquardt.condition_weight)
     return Start(
@@ -193,11 +194,7 @@ def train_members(case: Case, start: Start, data: FloatArray, sigma: float, seed
             network=network,
             optimizer=LevenbergMarquardt(damping=DAMPING),
             steps=case.more_steps,
-            points=case.points,
-            precision="float64",
-            seed=seed,
-            grow=False,
-            progress=False,
+            **common(case, seed),
             evaluation_points=4,
             weights=DataFirst(tuple(start.weights_of_data), stages=STAGES, every=1),
             uncertainty=True,

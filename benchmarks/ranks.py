@@ -24,6 +24,8 @@ from typing import Any
 from _examples import problem_named, two_scales
 from _runner import RESULTS, measure, parse, some_of
 
+import sciml_par as sp
+
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = {
     "function_approximation.py": ("--mode", "data"),
@@ -43,19 +45,14 @@ def readme() -> None:
 
 
 def members() -> None:
-    import sciml_par as sp
-
     two_scales("Adam", 300, 1_000, 32, mode=sp.training.Ensemble(members=8))
 
 
 def windows() -> None:
-    import sciml_par as sp
-
+    inner = partial(sp.networks.RandomFeatures, features=200, scale=12.0)
     sp.train(
         problem_named("poisson-two-scales", k=4),
-        network=sp.networks.Windows(
-            partial(sp.networks.RandomFeatures, features=200, scale=12.0), parts=(6, 6)
-        ),
+        network=sp.networks.Windows(inner, parts=(6, 6)),
         points=sp.training.Points(18_000, boundary=1_200, method="sobol"),
         optimizer=sp.training.LeastSquares(),
         precision="float64",
@@ -67,36 +64,21 @@ def windows() -> None:
 def slabs() -> None:
     import numpy as np
 
-    import sciml_par as sp
-    from sciml_par.problems import Dirichlet, Initial, Interval, Problem, Time
+    from sciml_par.problems import Dirichlet, Initial, Interval, Problem, Time, derivative
 
-    def equation(u: Any, x: Any) -> Any:
-        first, second = sp.problems.derivative(u, x, "t"), sp.problems.derivative(u, x, 0, 0)
-        return first - second / 10
-
+    start = Initial(lambda x: np.sin(np.pi * x[:, :1]))
     problem = Problem(
         Interval(0, 1) * Time(0, 1, slabs=4),
-        equation,
-        conditions=[
-            Initial(lambda x: np.sin(np.pi * x[:, :1])),
-            Dirichlet(0.0, on=["left", "right"]),
-        ],
+        lambda u, x: derivative(u, x, "t") - derivative(u, x, 0, 0) / 10,
+        conditions=[start, Dirichlet(0.0, on=["left", "right"])],
     )
-    sp.train(
-        problem,
-        optimizer=sp.training.LevenbergMarquardt(),
-        steps=60,
-        points=1_000,
-        precision="float64",
-        progress=False,
-    )
+    optimizer = sp.training.LevenbergMarquardt()
+    more = {"steps": 60, "points": 1_000, "precision": "float64", "progress": False}
+    sp.train(problem, optimizer=optimizer, **more)
 
 
 def inverse() -> None:
-    import sciml_par as sp
-
-    problem = sp.problems.problem_by_name("inverse-diffusion")
-    sp.train(problem, progress=False).uncertainty()
+    sp.train(sp.problems.problem_by_name("inverse-diffusion"), progress=False).uncertainty()
 
 
 PROGRAMS: dict[str, Callable[[], None]] = {
@@ -161,8 +143,6 @@ def seconds(name: str, ranks: int, *, alone: bool = False) -> float:
 
 
 def work(name: str) -> None:
-    import sciml_par as sp
-
     sp.init()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the trainings are too short for good solutions

@@ -106,15 +106,9 @@ def stacked_times(threads: int) -> dict[str, float]:
 
 
 def engine_loop(
-    group: Any,
-    *,
-    points: int,
-    shard_of: Any = None,
-    members: int = 1,
-    optimizer: Any = None,
-    threads: int = 1,
-    steps: int = ENGINE_STEPS,
-) -> Callable[[], float]:
+    group: Any, *, points: int, shard_of: Any = None, members: int = 1, optimizer: Any = None,
+    threads: int = 1, steps: int = ENGINE_STEPS,
+) -> Callable[[], float]:  # fmt: skip
     """Return a function that runs steps of the engine and returns microseconds per step and member.
 
     `shard_of` is the group whose division of the points is used: `group` by default. The members
@@ -135,14 +129,8 @@ def engine_loop(
     from sciml_par.training.points.make_feed import make_feed
 
     divided, problem = shard_of or group, poisson()
-    feed = make_feed(
-        problem,
-        points_per_rank=points,
-        rank=divided.rank,
-        size=divided.size,
-        seed=0,
-        dtype="float32",
-    )
+    of = {"rank": divided.rank, "size": divided.size, "seed": 0, "dtype": "float32"}
+    feed = make_feed(problem, points_per_rank=points, **of)
     networks = [make_network(seed=j) for j in range(members)]
     layout = ParameterLayout.of(networks[0].trainable_variables)
 
@@ -168,16 +156,8 @@ def engine_loop(
     steps = max(1, steps // members)
 
     def run() -> float:
-        chunk = loop.advance(
-            start,
-            data,
-            Stops().limits("float32"),
-            tf.ones([members, 1]),
-            step=0,
-            phase_start=0,
-            count=steps,
-            log_every=1000,
-        )
+        at = {"step": 0, "phase_start": 0, "count": steps, "log_every": 1000}
+        chunk = loop.advance(start, data, Stops().limits("float32"), tf.ones([members, 1]), **at)
         return 1e6 * chunk.seconds / steps / members
 
     return run

@@ -38,23 +38,23 @@ def engine_course(case: Case) -> Any:
         model.set_weights(case.weights)
         return model
 
+    adam = Adam(learning_rate=LEARNING_RATE, beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON)
+    points = Points(interior=case.x.astype(np.float64), boundary=len(case.boundary))
+    unused = dict.fromkeys(("points_per_rank", "phases", "weights", "log_every"))
     arguments = Arguments(
         problem=problem_of(case),
         network=network,
-        points=Points(interior=case.x.astype(np.float64), boundary=len(case.boundary)),
-        points_per_rank=None,
+        points=points,
         mode="data",
-        optimizer=Adam(learning_rate=LEARNING_RATE, beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON),
+        optimizer=adam,
         steps=_MANY_STEPS,
-        phases=None,
         stop=(),
         keep="best",
-        weights=None,
         seed=0,
         precision=case.dtype,
-        log_every=None,
         evaluation_points=201,
         evaluation_domain=None,
+        **unused,
     )
     (course,) = prepare(arguments, current_world()).courses()
     return course
