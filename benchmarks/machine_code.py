@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from _runner import RESULTS, Candidate, all_in_turns, on_ranks, parse, repeated, report, write_json
+from collectives import looped
 from training_step import engine_loop
 
 import sciml_par.parallel as sp
@@ -136,11 +137,7 @@ def fused() -> dict[str, Candidate]:
 
 
 def loop(step: Callable[[list[Any]], list[Any]], start: list[Any], times: int) -> Candidate:
-    @tf.function(jit_compile=True)
-    def run(xs: list[Any]) -> Any:
-        return tf.while_loop(lambda i, _: i < times, lambda i, ys: (i + 1, step(ys)), (0, xs))[1][0]
-
-    return repeated(lambda: run(start).numpy(), 1, each=times)
+    return repeated(looped(step, start, times), 1, each=times)
 
 
 if __name__ == "__main__":
