@@ -148,6 +148,7 @@ def write_small(
 
 
 def page_of(found: dict[str, Any]) -> str:
+    """Return the text of docs/gallery.md."""
     names = [name for name in (*catalogue_entries(), *NAMES) if name in found]
     parts = [
         HEAD.format(cores=" or ".join(map(str, sorted({of["cores"] for of in found.values()}))))
@@ -170,6 +171,7 @@ def row_of(name: str, of: dict[str, Any]) -> str:
 
 
 def section_of(name: str, of: dict[str, Any]) -> str:
+    """Return the problem, its figure, its results and the command."""
     equation = equation_of(name) if name in NAMES else catalogue_entry(name).equation
     said = [f"error {of['error']:.1e} after {of['steps']} steps, {of['seconds']:.3g} s"]
     for unknown, (value, true) in of["unknowns"].items():
