@@ -119,8 +119,8 @@ _DIRECT: dict[str, list[Method]] = {
     ],
     "poisson-5d": _in_a_cube("poisson-5d", 5, (4, 6, 8, 10), walks=(10, 100, 500)),
     "poisson-10d": _in_a_cube("poisson-10d", 10, (2, 3, 5), walks=(10, 100)),
-    "inverse-diffusion": [Method("FEM, least squares", "inverse.diffusion", _OF_SEEDS, "seed")],
-    "conductivity": [Method("FEM, least squares", "inverse.conduction", _OF_SEEDS, "seed")],
+    "inverse-diffusion": [Method("FEM, least squares", "evolution.diffusion", _OF_SEEDS, "seed")],
+    "conductivity": [Method("FEM, least squares", "evolution.conduction", _OF_SEEDS, "seed")],
 }
 """By problem: the methods that are NumPy, SciPy or scikit-fem."""
 

@@ -42,7 +42,7 @@ PEER = Peer("torch", "baselines_deepxde_peer.py")
 LIMIT = 1200
 """Seconds by the clock, imports included, after which a run is ended."""
 
-BY_SKFEM = ("elements.", "evolution.", "inverse.")
+BY_SKFEM = ("elements.", "evolution.")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")} | {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "CUDA_VISIBLE_DEVICES": "",
