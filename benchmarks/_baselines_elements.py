@@ -6,33 +6,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import skfem as fem
 from _baselines_problems import Field, FloatArray
 from _examples import problem_named
 from scipy.sparse.linalg import splu
-from skfem import (
-    Basis,
-    ElementQuad1,
-    ElementQuad2,
-    ElementTriP1,
-    ElementTriP2,
-    ElementTriP3,
-    ElementVector,
-    FacetBasis,
-    Functional,
-    InteriorFacetBasis,
-    LinearForm,
-    MeshQuad,
-    MeshQuad2,
-    MeshTri,
-    adaptive_theta,
-    condense,
-    solve,
-)
+from skfem import adaptive_theta, condense, solve
 from skfem.helpers import dot, grad
 from skfem.models.elasticity import linear_elasticity
 from skfem.models.poisson import laplace
 
-TRIANGLES = {1: ElementTriP1, 2: ElementTriP2, 3: ElementTriP3}
+TRIANGLES = {1: fem.ElementTriP1, 2: fem.ElementTriP2, 3: fem.ElementTriP3}
 
 LAME, SHEAR, RADIUS = 1.0, 0.5, 0.25
 
@@ -43,7 +26,7 @@ def direct(matrix: Any, right: FloatArray) -> FloatArray:
     return factors.solve(right)
 
 
-def field_of(basis: Basis, values: FloatArray, components: int = 1) -> Field:
+def field_of(basis: fem.Basis, values: FloatArray, components: int = 1) -> Field:
     """Return the solution as a function of points: [n, d] -> [n, components]."""
     return lambda x: np.reshape(basis.probes(x.T) @ values, (components, -1)).T
 
@@ -51,9 +34,11 @@ def field_of(basis: Basis, values: FloatArray, components: int = 1) -> Field:
 def poisson_square(degree: int, cells: int) -> Field:
     """Solve −Δu = f on a uniform mesh of 2 `cells`² triangles."""
     side = np.linspace(0, 1, cells + 1)
-    basis = Basis(MeshTri.init_tensor(side, side), TRIANGLES[degree](), intorder=2 * degree + 2)
+    basis = fem.Basis(
+        fem.MeshTri.init_tensor(side, side), TRIANGLES[degree](), intorder=2 * degree + 2
+    )
 
-    @LinearForm
+    @fem.LinearForm
     def load(v: Any, w: Any) -> Any:
         return 2 * np.pi**2 * np.sin(np.pi * w.x[0]) * np.sin(np.pi * w.x[1]) * v
 
@@ -77,24 +62,24 @@ def l_shape_adaptive(degree: int, unknowns: int) -> Field:
 
 def _mesh_of_the_l(cells: int) -> Any:
     side = np.linspace(-1, 1, 2 * cells + 1)
-    mesh = MeshTri.init_tensor(side, side)
+    mesh = fem.MeshTri.init_tensor(side, side)
     x, y = mesh.p[:, mesh.t].mean(axis=1)
     return mesh.remove_elements(np.flatnonzero((x > 0) & (y < 0)))
 
 
-def _in_the_l(mesh: Any, degree: int) -> tuple[Basis, FloatArray]:
-    basis = Basis(mesh, TRIANGLES[degree]())
+def _in_the_l(mesh: Any, degree: int) -> tuple[fem.Basis, FloatArray]:
+    basis = fem.Basis(mesh, TRIANGLES[degree]())
     u, boundary = np.zeros(basis.N), basis.get_dofs().all()
     u[boundary] = problem_named("l-shape").exact(basis.doflocs[:, boundary].T)[:, 0]
     return basis, solve(*condense(laplace.assemble(basis), x=u, D=boundary), solver=direct)
 
 
-def _jumps(basis: Basis, u: FloatArray) -> FloatArray:
+def _jumps(basis: fem.Basis, u: FloatArray) -> FloatArray:
     """Compute h ∫ [∂u/∂n]² over the sides of each triangle."""
-    sides = [InteriorFacetBasis(basis.mesh, basis.elem, side=i) for i in (0, 1)]
+    sides = [fem.InteriorFacetBasis(basis.mesh, basis.elem, side=i) for i in (0, 1)]
     values = {f"u{i}": side.interpolate(u) for i, side in enumerate(sides)}
 
-    @Functional
+    @fem.Functional
     def jump(w: Any) -> Any:
         return w.h * dot(grad(w.u0) - grad(w.u1), w.n) ** 2
 
@@ -105,17 +90,17 @@ def _jumps(basis: Basis, u: FloatArray) -> FloatArray:
 
 def plate(degree: int, cells: int) -> Field:
     """Solve for the plate with a hole on a mesh that follows the hole, denser near it."""
-    kind, scalar = ((MeshQuad, ElementQuad1), (MeshQuad2, ElementQuad2))[degree - 1]
+    kind, scalar = ((fem.MeshQuad, fem.ElementQuad1), (fem.MeshQuad2, fem.ElementQuad2))[degree - 1]
     mesh, straight = _plate_meshes(cells, kind)
-    element = ElementVector(scalar())
-    basis = Basis(mesh, element, intorder=2 * degree + 2)
+    element = fem.ElementVector(scalar())
+    basis = fem.Basis(mesh, element, intorder=2 * degree + 2)
 
-    @LinearForm
+    @fem.LinearForm
     def load(v: Any, w: Any) -> Any:
         return dot(np.einsum("ij...,j...->i...", kirsch(*w.x), w.n), v)
 
     outer = mesh.facets_satisfying(lambda x: np.abs(x.max(axis=0) - 1) < 1e-9)
-    forces = load.assemble(FacetBasis(mesh, element, facets=outer))
+    forces = load.assemble(fem.FacetBasis(mesh, element, facets=outer))
     held = [basis.get_dofs(lambda x, i=i: np.abs(x[i]) < 1e-9).all(f"u^{i + 1}") for i in range(2)]
     stiffness = linear_elasticity(LAME, SHEAR).assemble(basis)
     found = solve(*condense(stiffness, forces, D=np.concatenate(held)), solver=direct)
@@ -136,10 +121,12 @@ def kirsch(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.array([[xx, xy], [xy, yy]])
 
 
-def _plate_meshes(cells: int, kind: Any) -> tuple[Any, MeshQuad]:
+def _plate_meshes(cells: int, kind: Any) -> tuple[Any, fem.MeshQuad]:
     """Return a mesh of `cells` × 2 `cells` bent to the hole, and the straight one."""
-    straight = MeshQuad.init_tensor(np.linspace(0, 1, cells + 1), np.linspace(0, 1, 2 * cells + 1))
-    mesh = straight if kind is MeshQuad else kind.from_mesh(straight)
+    straight = fem.MeshQuad.init_tensor(
+        np.linspace(0, 1, cells + 1), np.linspace(0, 1, 2 * cells + 1)
+    )
+    mesh = straight if kind is fem.MeshQuad else kind.from_mesh(straight)
     along, angle = mesh.doflocs[0], mesh.doflocs[1] * np.pi / 2
     direction = np.array([np.cos(angle), np.sin(angle)])
     # Equal ratios of the radii, from the hole to the side, which is at 1/max(cos, sin).

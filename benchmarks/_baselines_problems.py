@@ -66,15 +66,12 @@ class Case:
 
     @property
     def inverse(self) -> bool:
-        """Return whether there is an unknown."""
         return bool(self.unknown)
 
     def points(self) -> FloatArray:
-        """Draw the points of comparison: [n, d]."""
         return np.asarray(self.make().domain.sample(POINTS, seed=12345, method="sobol"))
 
     def error(self, found: Field | float) -> float:
-        """Compute the relative error of a coefficient, or the L2 error of a function."""
         if not callable(found):
             return abs(found / self.true - 1)
         x = self.points()
@@ -160,7 +157,6 @@ def diffusion(*, seed: int = 0) -> Problem:
 
 
 def _known(name: str, *tolerances: float, components: int = 1) -> Case:
-    """Return a problem of the catalogue or of examples/."""
     make = partial(problem_named, name)
     return Case(name, equation_named(name), make, tolerances, components)
 

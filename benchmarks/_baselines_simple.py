@@ -52,19 +52,16 @@ def poisson_box(name: str, dimension: int, degree: int) -> Field:
 
 
 def poisson_square(degree: int) -> Field:
-    """Solve the problem in the unit square."""
     return poisson_box("poisson-2d", 2, degree)
 
 
 def source_of(name: str) -> Field:
-    """Return f = −Δu of the problems in a cube."""
     exact = problem_named(name).exact
     factor = 2 * np.pi**2 if name == "poisson-2d" else np.pi**2
     return lambda x: factor * exact(x)
 
 
 def _along(matrix: FloatArray, tensor: FloatArray, axis: int) -> FloatArray:
-    """Multiply an axis of a tensor by a matrix."""
     return np.moveaxis(np.tensordot(matrix, tensor, axes=(1, axis)), 0, axis)
 
 
@@ -80,7 +77,6 @@ def _on_grid(function: Field, axes: list[FloatArray]) -> FloatArray:
 
 
 def _at(u: FloatArray, nodes: FloatArray, point: FloatArray) -> float:
-    """Evaluate the interpolating polynomial at one point."""
     for row in interpolation_matrix(nodes, point):
         u = np.tensordot(row, u, axes=1)
     return float(u)
@@ -214,7 +210,6 @@ def _walk(name: str, x: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def _nearest(x: FloatArray) -> FloatArray:
-    """Return the nearest points of the boundary of the unit cube."""
     at = np.arange(len(x)), np.argmin(np.minimum(x, 1 - x), axis=1)
     nearest = x.copy()
     nearest[at] = np.round(x[at])

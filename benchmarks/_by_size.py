@@ -11,10 +11,15 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from _runner import line, slowest
+
+import sciml_par.parallel as sp
+from sciml_par._tensorflow import tf
 
 SIZES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1 << 30)
 """Bytes of the tensor."""
@@ -60,38 +65,22 @@ def default_ranks(device: str) -> int:
     return len(gpus)
 
 
-def measure(device: str, *, quick: bool) -> dict[str, Any]:
-    """Measure all sizes, transports and contexts on the ranks of this job (collective)."""
-    from sciml_par.parallel import size
-
+def measure_sizes(device: str, quick: bool) -> dict[str, Any]:
+    sp.init()
     group = group_for(device)
     rounds, most = (QUICK_ROUNDS, _QUICK_CALLS) if quick else (ROUNDS, _MOST_CALLS)
     sizes = sizes_that_fit(QUICK_SIZES if quick else SIZES, device)
-    rows = [
-        {
-            "transport": transport,
-            "context": context,
-            "nbytes": nbytes,
-            **times(
-                group,
-                device,
-                transport,
-                context,
-                nbytes,
-                rounds=rounds,
-                calls=calls_of(nbytes, most),
-            ),
-        }
-        for transport, context, nbytes in itertools.product(TRANSPORTS[device], CONTEXTS, sizes)
-    ]
-    return {"device": device, "ranks": size(), "machine": machine(group), "rows": rows}
+    rows = []
+    for of in itertools.product(TRANSPORTS[device], CONTEXTS, sizes):
+        calls = max(_FEWEST_CALLS, min(most, _MOST_BYTES // of[2]))
+        found = times(group, device, *of, rounds=rounds, calls=calls)
+        rows.append(dict(zip(("transport", "context", "nbytes"), of, strict=True)) | found)
+    return {"device": device, "ranks": sp.size(), "machine": machine(group), "rows": rows}
 
 
 def group_for(device: str) -> Any:
     """Return the ranks to measure, with NCCL on GPUs (collective)."""
-    from sciml_par.parallel import current_world
-
-    world = current_world()
+    world = sp.current_world()
     everyone = world.communicator
     if device == "gpu":
         obstacles = everyone.allgather_object(_obstacle(world))
@@ -142,28 +131,19 @@ def _group_of_one(*, with_nccl: bool) -> Any:
 
 
 def sizes_that_fit(sizes: Sequence[int], device: str) -> list[int]:
-    """Return the sizes for which every rank has memory (collective)."""
-    from sciml_par.parallel import current_world
-
     memory = _HOST_BYTES
     if device == "gpu":
         from cupy.cuda import runtime
 
         # All memory, not the free part: TensorFlow keeps and reuses the memory that it has taken.
         memory = int(runtime.memGetInfo()[1])
-    least = min(current_world().communicator.allgather_object(memory))
+    least = min(sp.current_world().communicator.allgather_object(memory))
     return [nbytes for nbytes in sizes if _COPIES * nbytes <= least]
 
 
 def machine(group: Any) -> dict[str, str]:
-    """Return the facts of the measuring machine (local)."""
-    import tensorflow as tf
-
-    facts = {
-        "host": platform.node(),
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-    }
+    facts = {"host": platform.node(), "python": platform.python_version()}
+    facts["tensorflow"] = tf.__version__
     if group.nccl_transport is not None:
         from sciml_par.parallel.transports.cupy_binding import load_nccl
 
@@ -173,28 +153,13 @@ def machine(group: Any) -> dict[str, str]:
 
 
 def times(
-    group: Any,
-    device: str,
-    transport: str,
-    context: str,
-    nbytes: int,
-    *,
-    rounds: int,
-    calls: int,
+    group: Any, device: str, transport: str, context: str, nbytes: int, *, rounds: int, calls: int
 ) -> dict[str, float]:
     """Return medians for one allreduce in a row, on the slowest rank (collective).
 
-    Returns
-    -------
-    returned_us : microseconds until the call of the whole row is back, divided by their number.
-    done_us : the same until the results are there.
-    gb_per_s : of `bandwidth`, in the latter time.
+    `returned_us` are microseconds until the call of the whole row is back, divided by their
+    number; `done_us` those until the results are there; `gb_per_s` is `bandwidth` in the latter.
     """
-    import tensorflow as tf
-    from _measuring import slowest
-
-    import sciml_par.parallel as sp
-
     with tf.device(DEVICES[device]):
         run = row_of_allreduces(group, TRANSPORTS[device][transport], context, calls)
         x = tf.identity(tf.constant(numbers(nbytes // 4, group.rank)))
@@ -212,24 +177,12 @@ def times(
     return {**found, "gb_per_s": bandwidth(sp.size(), nbytes, 1e-6 * found["done_us"])}
 
 
-def calls_of(nbytes: int, most: int) -> int:
-    """Return the number of allreduces in a row (local)."""
-    return max(_FEWEST_CALLS, min(most, _MOST_BYTES // nbytes))
-
-
 def row_of_allreduces(group: Any, on: str | None, context: str, calls: int) -> Callable[[Any], Any]:
-    """Return a function that does `calls` allreduces in a context."""
-    import tensorflow as tf
-
-    import sciml_par.parallel as sp
-
     def allreduce(x: Any) -> Any:
         return sp.allreduce(x, communicator=group, device=on)
 
     def eagerly(x: Any) -> Any:
-        for _ in range(calls):
-            x = allreduce(x)
-        return x
+        return reduce(lambda y, _: allreduce(y), range(calls), x)
 
     def in_loop(x: Any) -> Any:
         return tf.while_loop(
@@ -250,8 +203,6 @@ def numbers(count: int, rank: int) -> np.ndarray:
 
 def verify(y: Any, count: int, size: int) -> None:
     """Raise `ValueError` if `y` is not the average of the ranks' `numbers`, to rounding (local)."""
-    import tensorflow as tf
-
     mean_rank = (size - 1) / 2
     due = tf.constant(numbers(count, 0)) + np.float32(mean_rank)
     error = float(tf.reduce_max(tf.abs(y - due)))
@@ -276,25 +227,17 @@ def byte_text(nbytes: int) -> str:
 
 
 def tables(found: dict[str, Any]) -> str:
-    """Return a table for each transport and context, a line for each size."""
     alone = found["ranks"] == 1
-    names = ("returned µs", "done µs", "GB/s copied" if alone else "GB/s bus")
     ranks = "1 rank" if alone else f"{found['ranks']} ranks"
     lines = [", ".join(f"{name} {value}" for name, value in found["machine"].items())]
     groups = itertools.groupby(found["rows"], lambda row: (row["transport"], row["context"]))
     for (transport, context), rows in groups:
-        lines += ["", _line(f"{ranks}, {transport}, {context}", names)]
-        for row in rows:
-            figures = (row["returned_us"], row["done_us"], row["gb_per_s"])
-            lines.append(_line(f"  {byte_text(row['nbytes'])}", map(_text, figures)))
+        columns = {
+            f"{ranks}, {transport}, {context}": "size:<28",
+            "returned µs": "returned_us:13,.3f",
+            "done µs": "done_us:13,.3f",
+            "GB/s copied" if alone else "GB/s bus": "gb_per_s:13.3f",
+        }
+        lines += ["", line(columns)]
+        lines += [line(columns, row | {"size": f"  {byte_text(row['nbytes'])}"}) for row in rows]
     return "\n".join([*lines, _LEGEND])
-
-
-def _line(first: str, columns: Iterable[str]) -> str:
-    return f"{first:28}" + "".join(f"{column:>13}" for column in columns)
-
-
-def _text(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 1 else f"{value:.3f}"

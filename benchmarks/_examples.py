@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,30 @@ _EVALUATED = {1: 401, 2: 101**2}
 
 
 def goal_of(name: str) -> float:
-    """Return the relative L2 error that the settings of a problem are to reach."""
     known = catalogue_entries().get(name)
     return known.goal if known is not None else _GOALS.get(name, 1e-4)
 
 
 def equation_named(name: str) -> str:
-    """Return the equation of a problem in one line."""
     return equation_of(name) if name in NAMES else catalogue_entries()[name].equation
+
+
+def two_scales(
+    optimizer: str, steps: int, points: int, width: int, precision: str = "float64", **options: Any
+) -> Any:
+    """Train a network of three layers on Poisson's equation with two scales (collective)."""
+    from sciml_par import networks, train, training
+
+    return train(
+        problem_named("poisson-two-scales", k=2),
+        network=partial(networks.MLP, width=width, depth=3),
+        optimizer=getattr(training, optimizer)(),
+        steps=steps,
+        points=training.Points(points, boundary=400, method="sobol"),
+        precision=precision,
+        progress=False,
+        **options,
+    )
 
 
 def settings_of(name: str) -> dict[str, Any]:
@@ -53,3 +71,30 @@ def training_of(name: str) -> dict[str, Any]:
 
     options = parse_solving_options(None, arguments=[name])
     return options.training(Path()) | {"checkpoint": None}
+
+
+def panels(
+    names: Sequence[str],
+    draw: Callable[[Any, str], dict[str, Any]],
+    file: Path,
+    *,
+    columns: int,
+    size: tuple[float, float],
+    x: str,
+) -> None:
+    """Draw a panel for each name, errors over `x`; `draw` returns what the legend below has."""
+    from matplotlib.figure import Figure
+
+    from sciml_par.evaluation.figures.parts.style import paper_style
+
+    rows, handles = -(-len(names) // columns), {}
+    with paper_style():
+        figure = Figure(figsize=(size[0] * columns, size[1] * rows + 0.6), layout="constrained")
+        for place, name in enumerate(names):
+            axes = figure.add_subplot(rows, columns, place + 1)
+            handles |= draw(axes, name)
+            axes.set_xlabel(x if place >= len(names) - columns else "")
+            axes.set_ylabel("relative L2 error" if place % columns == 0 else "")
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, dpi=130)

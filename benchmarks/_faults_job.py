@@ -1,21 +1,31 @@
-"""Run one job under mpirun, with the faults that come from outside, and report its end."""
+"""Run one job under mpirun, with the faults that come from outside, and check its end.
+
+Shared memory that nobody else uses and a small disk need Linux and the right to mount. Without it,
+what other programs put into /dev/shm meanwhile is taken for the job's, a full disk cannot be had,
+and a folder is only made unwritable, which does not stop root.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _faults_kinds import Fault
-from _faults_mounts import Disk
+from _faults_kinds import ENDS, GOES_ON, Fault
+
+from sciml_par.errors import InputError
+from sciml_par.training.checkpoints import checkpoint_file
 
 VICTIM = Path(__file__).with_name("_faults_victim.py")
 MARK = "SCIML_PAR_FAULTS_JOB"
@@ -27,6 +37,70 @@ SECONDS_TO_CLEAR = 5.0
 _SENTINEL = b"sentinel_process"
 _POLL_SECONDS = 0.01
 _CUT_OFF = ("PMI_", "PMIX_", "HYDI_", "MPI_", "OMPI_", "SCIML_PAR_")
+_CLONE_NEWNS = 0x00020000
+_DISK_BYTES = 4 << 20
+
+MISSES = {
+    "hangs": "the job was still there when its time was over",
+    "exit code 0": "exit code 0 although work was lost",
+    "failed": "the job failed although its ranks could go on",
+    "not named": "no message names the rank or the cause",
+    "checkpoint lost": "a checkpoint that was complete cannot be read",
+    "left behind": "a process or a socket is left",
+}
+HANG, CODE, FAILED, MESSAGE, CHECKPOINT, LEFT = MISSES
+HELD, NO_FAULT = "held", "no fault"
+"""All that must hold does; the job was over before the fault came."""
+
+
+def use_mounts_of_its_own() -> bool:
+    """Give this process and its children separate mounts and shared memory (local).
+
+    Returns
+    -------
+    Whether that could be had.
+    """
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS) != 0:
+        return False
+    return _mount("--make-rprivate", "/") and _mount("-t", "tmpfs", "tmpfs", "/dev/shm")
+
+
+def can_forbid() -> bool:
+    return os.geteuid() != 0
+
+
+class Disk:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.is_mounted = _mount("-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(folder))
+
+    def fill(self) -> None:
+        with contextlib.suppress(OSError), (self._folder / "filler").open("wb", 0) as file:
+            for size in (1 << 16, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(b"x" * size)
+
+    def forbid(self) -> None:
+        if self.is_mounted:
+            # A file that is open for writing forbids it for as long.
+            while not _mount("-o", "remount,ro", str(self._folder)):
+                pass
+        else:
+            self._folder.chmod(0o500)
+
+    @staticmethod
+    def remove(folder: Path) -> None:
+        if os.path.ismount(folder):
+            subprocess.run(["umount", "-l", str(folder)], check=False, stderr=subprocess.DEVNULL)
+        elif folder.exists():
+            folder.chmod(0o700)
+
+
+def _mount(*arguments: str) -> bool:
+    with contextlib.suppress(OSError):
+        return subprocess.run(["mount", *arguments], check=False, stderr=-3).returncode == 0
+    return False
 
 
 @dataclass(frozen=True)
@@ -58,7 +132,6 @@ class Ended:
     left: list[str]
 
     def ranks_that(self, what: str) -> set[int]:
-        """Return the ranks that reported this event."""
         return {rank for _, name, rank in self.events if name == what}
 
 
@@ -84,12 +157,11 @@ class Job:
         self._fault_at: float | None = None
 
     def run(self, before: float, after: float) -> Ended:
-        """Run it, with limits on the seconds before and after the fault."""
         disk = Disk(self.out) if self.fault.kind in ("full disk", "unwritable folder") else None
-        self._began = time.monotonic()
+        self._began, text = time.monotonic(), json.dumps(dataclasses.asdict(self.fault))
         with (self.folder / "said").open("wb") as said:
             process = subprocess.Popen(
-                ["mpirun", "-np", str(self.fault.ranks), *self._python, VICTIM, self._text()],
+                ["mpirun", "-np", str(self.fault.ranks), *self._python, VICTIM, text],
                 cwd=self.folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
@@ -116,7 +188,6 @@ class Job:
         )
 
     def clear(self) -> None:
-        """Delete the folder."""
         Disk.remove(self.out)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -128,29 +199,17 @@ class Job:
             return [(float(w[0]) - self._began, w[1], int(w[2])) for w in words if len(w) == 4]
         return []
 
-    def _text(self) -> str:
-        return json.dumps(dataclasses.asdict(self.fault))
-
     def _environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_CUT_OFF)}
         paths = [str(VICTIM.parents[1]), str(VICTIM.parent), os.environ.get("PYTHONPATH", "")]
         # MPI waits for ever for a rank that ends before `init`.
         limit = {"SCIML_PAR_STALL_LIMIT": "5"} if self.fault.needs_real_children else {}
-        return (
-            inherited
-            | limit
-            | {
-                "PYTHONPATH": os.pathsep.join(paths),
-                "OMP_NUM_THREADS": "1",
-                "TMPDIR": str(self.temporary),
-                MARK: str(self.folder),
-            }
-        )
+        own = {"OMP_NUM_THREADS": "1", "TMPDIR": str(self.temporary), MARK: str(self.folder)}
+        return inherited | limit | own | {"PYTHONPATH": os.pathsep.join(paths)}
 
     def _wait(
         self, process: subprocess.Popen[bytes], before: float, after: float, disk: Disk | None
     ) -> int | None:
-        """Wait for the end or the time limit."""
         due: float | None = None
         stopped: tuple[int, float] | None = None
         outside = self.fault.of_kind.from_outside
@@ -189,7 +248,6 @@ class Job:
         return None if began is None else began + fault.fraction * (0.01 if writes else lasts)
 
     def _do(self, disk: Disk | None) -> bool:
-        """Cause the fault as soon as possible."""
         kind = self.fault.kind
         if disk is not None:
             disk.fill() if kind == "full disk" else disk.forbid()
@@ -235,7 +293,6 @@ class Job:
 
 
 def _marked(folder: Path) -> list[int]:
-    """Return the living processes of the job of this folder."""
     mark, found = f"{MARK}={folder}".encode(), []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -264,3 +321,49 @@ def _command(process: int) -> bytes:
 def _send(process: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, number)
+
+
+def misses(fault: Fault, ended: Ended, out: Path) -> dict[str, str]:
+    found = {}
+    if ended.code is None:
+        after = ended.seconds - (ended.fault_at or 0.0)
+        found[HANG] = f"{after:.0f} s after the fault at {ended.fault_at} s"
+    else:
+        found |= _code(fault, ended)
+    if ended.left:
+        found[LEFT] = ", ".join(ended.left)
+    if ended.ranks_that("written") and (problem := _checkpoint(out)):
+        found[CHECKPOINT] = problem
+    return found
+
+
+def _code(fault: Fault, ended: Ended) -> dict[str, str]:
+    kind = fault.of_kind
+    complete = ended.ranks_that("done") == set(range(fault.ranks))
+    if ended.code == 0:
+        if not complete:
+            return {CODE: f"only ranks {sorted(ended.ranks_that('done'))} have done all"}
+        # One that came after all work of the rank was done is none of the program's any more.
+        done = [t for t, what, rank in ended.events if (what, rank) == ("done", fault.rank)]
+        late = fault.moment == "end" or ended.fault_at is None or done[0] <= ended.fault_at
+        return {CODE: "all have done all"} if kind.follows == ENDS and not late else {}
+    if kind.follows == GOES_ON:
+        return {FAILED: f"exit code {ended.code}"}
+    if complete and "sys.exit" in (fault.kind, fault.inner) and ended.code == fault.code:
+        return {}  # the program's own last word
+    return {} if re.search(kind.said, ended.said) else {MESSAGE: f"exit code {ended.code}"}
+
+
+def _checkpoint(out: Path) -> str:
+    path = out / "checkpoint.keras"
+    if path.exists():
+        try:
+            with zipfile.ZipFile(path) as file:
+                return file.testzip() or ""
+        except (OSError, zipfile.BadZipFile) as error:
+            return str(error)
+    try:
+        checkpoint_file.read(out / "checkpoint.npz")
+    except InputError as error:
+        return str(error)
+    return ""

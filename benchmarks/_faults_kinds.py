@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,13 +41,10 @@ class Kind:
     modes: Sequence[str] = MODES
     moments: Sequence[str] = MOMENTS
 
-    def is_named_in(self, text: str) -> bool:
-        """Return whether messages name the rank or the cause."""
-        return re.search(self.said, text) is not None
-
 
 _MISMATCH = Kind(ENDS, _DISAGREEMENT, moments=("start", "training", "end"))
-_DISK = ("training", "checkpoint", "saving")
+_WRITING = ("training", "checkpoint", "saving")
+_OF_DISK = {"from_outside": True, "modes": ("fit", "train"), "moments": _WRITING}
 
 KINDS: dict[str, Kind] = {
     "SIGKILL": Kind(ENDS, r"signal 9|SIGKILL", from_outside=True),
@@ -62,19 +58,9 @@ KINDS: dict[str, Kind] = {
     "operation": _MISMATCH,
     "order": _MISMATCH,
     "missing call": _MISMATCH,
-    "full disk": Kind(
-        MAY_END,
-        r"No space left|File too large|cannot (be )?writ",
-        from_outside=True,
-        modes=("fit", "train"),
-        moments=_DISK,
-    ),
+    "full disk": Kind(MAY_END, r"No space left|File too large|cannot (be )?writ", **_OF_DISK),
     "unwritable folder": Kind(
-        MAY_END,
-        r"Read-only file system|Permission denied|cannot (be )?writ",
-        from_outside=True,
-        modes=("fit", "train"),
-        moments=_DISK,
+        MAY_END, r"Read-only file system|Permission denied|cannot (be )?writ", **_OF_DISK
     ),
     "truncated checkpoint": Kind(ENDS, "is damaged", modes=("train",), moments=("start",)),
     "killed sentinel": Kind(GOES_ON, from_outside=True),
@@ -127,7 +113,6 @@ class Fault:
 
     @property
     def of_kind(self) -> Kind:
-        """Return the entry of its kind."""
         return KINDS.get(self.kind, NONE)
 
     @property
@@ -163,24 +148,20 @@ def draw(
     kind = chance.choice([each for each in kinds if {*KINDS[each].modes} & {*modes}])
     known = KINDS[kind]
     mode = chance.choice([each for each in known.modes if each in modes])
-    moments = [each for each in known.moments if is_possible(kind, mode, each)]
-    moment = chance.choice(moments)
+    moment = chance.choice([each for each in known.moments if is_possible(mode, each)])
     size = chance.choice(list(ranks))
     rank = chance.randrange(size)
     if moment in ("checkpoint", "saving") and not known.from_outside:
         rank = 0  # which alone writes
-    inner = ""
-    if kind == "lost message":
-        inner = chance.choice(WITH_A_LOST_MESSAGE)
-    elif kind == "fork":
-        inner = chance.choice(IN_A_CHILD)
+    inners = {"lost message": WITH_A_LOST_MESSAGE, "fork": IN_A_CHILD}
+    inner = chance.choice(inners[kind]) if kind in inners else ""
     return Fault(
         kind=kind,
         mode=mode,
         moment=moment,
         ranks=size,
         rank=rank,
-        count=chance.randrange(6) if moment in ("training", "checkpoint", "saving") else 0,
+        count=chance.randrange(6) if moment in _WRITING else 0,
         fraction=chance.random(),
         code=chance.choice((0, 3)),
         agreed=chance.random() < 0.5,
@@ -189,10 +170,6 @@ def draw(
     )
 
 
-def is_possible(kind: str, mode: str, moment: str) -> bool:
-    """Return whether a program of this mode has such a moment."""
-    if mode in OWN_COLLECTIVES:
-        if moment in ("checkpoint", "saving"):
-            return False
-        return not (mode == "eager" and moment == "compilation")
-    return True
+def is_possible(mode: str, moment: str) -> bool:
+    writes = mode not in OWN_COLLECTIVES or moment not in ("checkpoint", "saving")
+    return writes and (mode, moment) != ("eager", "compilation")

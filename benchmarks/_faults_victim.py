@@ -42,14 +42,12 @@ class Moments:
         self._passed: Counter[str] = Counter()
 
     def tell(self, what: str) -> None:
-        """Add a line to the events."""
         line = f"{time.monotonic():.6f} {what} {self.rank} {os.getpid()}\n"
         file = os.open("events", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(file, line.encode())
         os.close(file)
 
     def at(self, moment: str) -> None:
-        """Report that the rank has reached this moment."""
         fault, passed = self.fault, self._passed[moment]
         self._passed[moment] += 1
         now = moment == fault.moment and passed == fault.count
@@ -234,7 +232,6 @@ def with_train(par: Any, tf: Any, moments: Moments) -> int:
 
 
 def watch_files(moments: Moments) -> None:
-    """Let the moments of writing come when the package writes."""
     flush, replace = os.fsync, os.replace
 
     def fsync(file: Any) -> None:

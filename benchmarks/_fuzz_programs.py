@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import importlib.util
 import sys
@@ -33,22 +34,37 @@ def targets(folder: Path) -> list[Target]:
     (there / "results.json").write_text("{}", encoding="utf-8")
     (there / "file").write_text("text", encoding="utf-8")
     found = []
+
+    def add(name: str, main: Any, parser: argparse.ArgumentParser, **options: Any) -> None:
+        found.append(_target(name, main, parser, there, **options))
+
     for name in ("pi", "digits", "resnet34_throughput", "scaling"):
         module = load(name)
-        found.append(_target(name, _measuring(module), module.make_parser(), there))
+        module.measure = _reached
+        add(name, _until(module.main, "programs.scaling_study.launch"), module.make_parser())
+    steps = ("training.once.run", "training.solving.by_polynomials.climb_by_polynomials")
+    trains = programs.make_training_parser("", program="trained", points={"data": 8})
     for name in ("function_approximation", "pinn_poisson"):
         parser = programs.make_training_parser("", program=name, points={"data": 8})
-        found.append(_target(name, _training(load(name)), parser, there, share=3.0))
+        add(name, _until(load(name).main, *steps), parser, share=3.0)
     solve = programs.make_solving_parser("", program="solve")
-    found.append(_target("solve", _training(load("solve")), solve, there, share=3.0, names=True))
-    found.append(_gallery(load("gallery"), there))
-    found.append(_trained(load("function_approximation"), there))
-    found.append(_target("sciml-par", _info, info_main.make_parser(), there, words=("info",)))
-    return found
+    add("solve", _until(load("solve").main, *steps), solve, share=3.0, names=True)
+    gallery, options = load("gallery"), argparse.ArgumentParser()
+    gallery.solve, gallery.PICTURES = _reached, folder / "pictures"
+    options.add_argument("--again", action="store_true")
+    options.add_argument("--runs")
+    add("gallery", gallery.main, options, names=True, share=1.0)
+    until_facts = _until(info_main.main, "info.main.gather_facts")
+    add("sciml-par", until_facts, info_main.make_parser(), words=("info",))
+    # Programs that train for two steps, into folders that exist or not.
+    short = ["--steps", "2", "--points", "5", "--width", "3", "--no-plots"]
+    several = ["--output=there", "--output=fresh", "--output=there/file", "--resume"]
+    drawn = st.lists(st.sampled_from(several), max_size=2).map(lambda m: ([[*short, *m]], {}))
+    trained = _target("trained", load("function_approximation").main, trains, there)
+    return [*found, Target("trained", trained.call, drawn, 0.1)]
 
 
 def load(name: str) -> ModuleType:
-    """Load a script as a module."""
     spec = importlib.util.spec_from_file_location(f"fuzzed_{name}", SCRIPTS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -57,15 +73,11 @@ def load(name: str) -> ModuleType:
 
 
 def _target(
-    name: str,
-    run: Callable[[], Any],
-    parser: argparse.ArgumentParser,
-    there: Path,
-    *,
-    share: float = 2.0,
-    words: tuple[str, ...] = (),
-    names: bool = False,
-) -> Target:
+    name: str, run: Callable[[], Any], parser: argparse.ArgumentParser, there: Path, *,
+    share: float = 2.0, words: tuple[str, ...] = (), names: bool = False,
+) -> Target:  # fmt: skip
+    """Return a program with drawn words, which must leave the folder `there` as it was."""
+
     def call(line: list[str]) -> None:
         before = contents(there)
         with mock.patch.object(sys, "argv", [f"{name}.py", *words, *line]):
@@ -107,53 +119,18 @@ def _reached(*_: Any, **__: Any) -> Any:
     raise Reached
 
 
-def _measuring(module: ModuleType) -> Callable[[], Any]:
+def _until(main: Callable[[], Any], *places: str) -> Callable[[], Any]:
+    """Return a program that ends where it would go on to one of these places."""
+
     def run() -> Any:
-        with (
-            mock.patch.object(module, "measure", _reached),
-            mock.patch("sciml_par.programs.scaling_study.launch", _reached),
-        ):
-            return module.main()
+        with contextlib.ExitStack() as stack:
+            for place in places:
+                stack.enter_context(mock.patch(f"sciml_par.{place}", _reached))
+            return main()
 
     return run
-
-
-def _training(module: ModuleType) -> Callable[[], Any]:
-    def run() -> Any:
-        solving = "sciml_par.training.solving.by_polynomials.climb_by_polynomials"
-        with mock.patch("sciml_par.training.once.run", _reached), mock.patch(solving, _reached):
-            return module.main()
-
-    return run
-
-
-def _gallery(module: ModuleType, there: Path) -> Target:
-    module.solve = _reached
-    module.PICTURES = there.parent / "pictures"
-    parser = argparse.ArgumentParser()
-    for option in ("--again", "--runs"):
-        parser.add_argument(option, **({"action": "store_true"} if option == "--again" else {}))
-    return _target("gallery", module.main, parser, there, names=True, share=1.0)
-
-
-def _trained(module: ModuleType, there: Path) -> Target:
-    """Draw programs that train for two steps, into folders that exist or not."""
-    short = ["--steps", "2", "--points", "5", "--width", "3", "--no-plots"]
-    drawn = st.lists(
-        st.sampled_from(["--output=there", "--output=fresh", "--output=there/file", "--resume"]),
-        max_size=2,
-    ).map(lambda more: ([[*short, *more]], {}))
-    parser = programs.make_training_parser("", program="trained", points={"data": 8})
-    target = _target("trained", module.main, parser, there)
-    return Target("trained", target.call, drawn, 0.1)
-
-
-def _info() -> Any:
-    with mock.patch("sciml_par.info.main.gather_facts", _reached):
-        info_main.main()
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return {path: digest} of all files in a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

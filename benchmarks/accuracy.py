@@ -6,42 +6,25 @@ trains each problem by each optimizer from the initial weights of each seed, one
 prints a table and writes benchmarks/results/accuracy.json and accuracy.png. The error is measured
 at points that are not trained on; neither that nor compilation counts in the seconds.
 
-    python benchmarks/accuracy.py --ranks --problems burgers --optimizers lm
-
-measures the time per iteration on two ranks against one instead, one thread each.
 benchmarks/README.md describes problems, optimizers and peers.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import os
 import statistics
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from _measuring import RESULTS, report, run_ranks, some_of, write_json
-
-HERE = Path(__file__).parent
+from _runner import RESULTS, VENVS, Row, measure, parse, report, some_of, stored
 
 PROBLEMS = (
-    "poisson-1d",
-    "poisson-2d",
-    "poisson-2d-built-in",
-    "poisson-5d",
-    "burgers",
-    "burgers-built-in",
-    "kovasznay",
-    "helmholtz",
-    "allen-cahn",
-    "korteweg-de-vries",
-    "inverse-diffusion",
-)
+    "poisson-1d", "poisson-2d", "poisson-2d-built-in", "poisson-5d", "burgers", "burgers-built-in",
+    "kovasznay", "helmholtz", "allen-cahn", "korteweg-de-vries", "inverse-diffusion",
+)  # fmt: skip
 ENGINE = ("lm", "lbfgs", "ssbroyden", "adam", "lm-scaled")
 """May follow one another, as in adam+lbfgs."""
 
@@ -50,91 +33,91 @@ MANY_STEPS = 1_000_000_000
 BUSY = 0.25
 """Of a load average for each core, from which on the figures are not those of a quiet machine."""
 
-ROUNDS = 3
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-class Options(argparse.Namespace):
-    """The options; --help says what they mean."""
-
-    problems: list[str]
-    optimizers: list[str]
-    seeds: int
-    seconds: float | None
-    cpu: bool
-    steps: int | None
-    adam_steps: int
-    dtype: str
-    threads: int | None
-    environments: Path
-    json: Path
-    figure: Path
-    draw: list[Path] | None
-    ranks: bool
-    per_iteration: bool
+COLUMNS = {
+    "problem": "problem:<20",
+    "optimizer": "optimizer:<16",
+    "seed": "seed:5",
+    "error": "error:10.1e",
+    "iterations": "iterations:12,",
+    "seconds": "seconds:9.1f",
+    "compile, s": "compile_seconds:12.1f",
+    "  ended": "ended:<30",
+}
+OVER_SEEDS = {
+    "optimizer": "optimizer:<20",
+    "error": "error:10.1e",
+    "least": "least:10.1e",
+    "largest": "largest:10.1e",
+    "iterations": "iterations:12,.0f",
+    "seconds": "seconds:9.1f",
+    "compile, s": "compile_seconds:12.1f",
+    "   target": "target:<40",
+}
 
 
 def main() -> None:
     options = parsed()
-    if options.per_iteration:
-        measure_per_iteration(options)
-    elif options.ranks:
-        compare_ranks(options)
-    elif options.draw:
-        draw_records(options)
-    else:
-        compare_optimizers(options)
+    cores = sorted(os.sched_getaffinity(0))
+    threads = options.threads or len(cores)
+    if threads > len(cores):
+        raise SystemExit(f"error: --threads {threads}: there are {len(cores)} cores")
+    # Before NumPy is loaded, whose library reads them.
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    if options.draw:
+        runs = [run for file in options.draw for run in stored(file)["runs"]]
+        return conclude([run for run in runs if run["problem"] in options.problems], {}, options)
+    print(fairness_text(threads, len(cores), os.getloadavg()[0], cpu=options.cpu), flush=True)
+    os.sched_setaffinity(0, cores[:threads])
+    import _accuracy_training as training
+
+    import sciml_par
+
+    sciml_par.init(threads=threads)
+    absent: dict[str, str] = {}
+    ended: list[str] = []
+
+    def cases() -> Iterator[Row]:
+        words = options.problems, options.optimizers, range(options.seeds)
+        for problem, optimizer, seed in itertools.product(*words):
+            # A signal, which ends one training, is for all.
+            if optimizer not in absent and not any(each.startswith("SIG") for each in ended):
+                yield {"problem": problem, "optimizer": optimizer, "seed": seed}
+
+    def run(problem: str, optimizer: str, seed: int) -> Row | None:
+        try:
+            curve = training.trained(problem, optimizer, seed, options)
+        except training.AbsentError as error:
+            absent[optimizer] = str(error)
+            return None
+        ended.append(curve["ended"])
+        return curve
+
+    conclude(measure(cases(), COLUMNS, run, file=options.json), absent, options)
 
 
-def parsed(arguments: Sequence[str] | None = None) -> Options:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--problems", type=some_of(PROBLEMS), default=list(PROBLEMS), metavar="NAME,…")
-    add(
-        "--optimizers",
-        type=optimizers,
-        default=["lm"],
-        metavar="NAME,…",
-        help=f"of {', '.join(ENGINE)}, several joined by + for phases, and the peers "
-        f"{', '.join(PEERS)} (default lm)",
-    )
-    add("--seeds", type=int, default=5, help="of the initial weights (default %(default)s)")
-    add("--seconds", type=float, help="of each training (default: in which its target is due)")
-    add(
-        "--cpu",
-        action="store_true",
-        help="count the seconds that this process computes, of all its threads, for a busy machine",
-    )
-    add("--steps", type=int, help="of the last optimizer at most (default: until the time is over)")
-    add(
-        "--adam-steps",
-        type=int,
-        default=1000,
-        help="of Adam where another optimizer follows (default %(default)s)",
-    )
-    add("--dtype", choices=("float32", "float64"), default="float64")
-    add("--threads", type=int, help="cores for every training (default: all of this process)")
-    add(
-        "--environments",
-        type=Path,
-        default=HERE / ".venvs",
-        metavar="FOLDER",
-        help="where the peers' Python environments are (default %(default)s); PEER_TORCH names "
-        "that of DeepXDE",
-    )
-    add("--json", type=Path, default=RESULTS / "accuracy.json", metavar="FILE")
-    add("--figure", type=Path, default=RESULTS / "accuracy.png", metavar="FILE")
-    add(
-        "--draw",
-        type=Path,
-        nargs="+",
-        metavar="JSON",
-        help="train nothing: print the table and draw the figure of what these files hold",
-    )
-    add("--ranks", action="store_true", help="time per iteration on two ranks against one")
-    add("--per-iteration", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args(arguments, namespace=Options())
+def parsed(arguments: Sequence[str] | None = None) -> Namespace:
+    return parse(
+        __doc__,
+        arguments,
+        problems=list(PROBLEMS),
+        optimizers=({"type": optimizers, "default": ["lm"], "metavar": "NAME,…"},
+                    f"of {', '.join(ENGINE)}, several joined by + for phases, and the peers "
+                    f"{', '.join(PEERS)} (default lm)"),
+        seeds=(5, "of the initial weights"),
+        seconds=(float, "of each training (default: in which its target is due)"),
+        cpu=(False, "count the seconds that this process computes, of all its threads, for a "
+             "busy machine"),
+        steps=(MANY_STEPS, "of the last optimizer at most"),
+        adam_steps=(1000, "of Adam where another optimizer follows"),
+        dtype={"choices": ("float32", "float64"), "default": "float64"},
+        threads=(int, "cores for every training (default: all of this process)"),
+        environments=VENVS,
+        json=RESULTS / "accuracy.json",
+        figure=RESULTS / "accuracy.png",
+        draw=({"type": Path, "nargs": "+", "metavar": "JSON"},
+              "train nothing: print the table and draw the figure of what these files hold"),
+    )  # fmt: skip
 
 
 def optimizers(text: str) -> list[str]:
@@ -146,196 +129,91 @@ def optimizers(text: str) -> list[str]:
     return names
 
 
-def compare_optimizers(options: Options) -> None:
-    """Train everything, print the table, write the figures' numbers and the figure."""
-    threads = take_cores(options.threads)
-    conditions = conditions_of_measurement(threads)
-    print(fairness_text(conditions, cpu=options.cpu), flush=True)
-    # After the number of threads is settled: NumPy's library reads it when it is loaded.
-    import _accuracy_report as reporting
-    from _accuracy_curves import AbsentError
-    from _accuracy_problems import CASES
-
-    import sciml_par
-
-    sciml_par.init(threads=threads)
-    found: dict[tuple[str, str], list[Any]] = {}
-    absent: dict[str, str] = {}
-    whole = itertools.product(options.problems, options.optimizers, range(options.seeds))
-    for problem, optimizer, seed in whole:
-        if optimizer in absent:
-            continue
-        try:
-            curve = trained(CASES[problem], optimizer, seed, options)
-        except AbsentError as error:
-            absent[optimizer] = str(error)
-            continue
-        found.setdefault((problem, optimizer), []).append(curve)
-        show_one(problem, optimizer, seed, curve)
-        if curve.ended.startswith("SIG"):  # a signal, which ends one training, is for all
-            break
-    print(reporting.table(found, absent), flush=True)
-    record = {
-        "conditions": conditions,
-        "seconds_of": "process" if options.cpu else "wall clock",
-        "dtype": options.dtype,
-        "adam_steps": options.adam_steps,
-        "absent": absent,
-        "trainings": [
-            {"problem": problem, "optimizer": optimizer, "seed": seed, **asdict(curve)}
-            for (problem, optimizer), curves in found.items()
-            for seed, curve in enumerate(curves)
-        ],
-    }
-    write_json(options.json, record)
-    if found:
-        reporting.draw(found, options.figure)
-        print(f"written to {options.figure}")
-
-
-def draw_records(options: Options) -> None:
-    """Print the table and draw the figure of trainings that were made before."""
-    import _accuracy_report as reporting
-    from _accuracy_curves import Curve
-
-    found: dict[tuple[str, str], list[Any]] = {}
-    assert options.draw is not None
-    trainings = [
-        each for file in options.draw for each in json.loads(file.read_text())["trainings"]
-    ]
-    chosen = [each for each in trainings if each["problem"] in options.problems]
-    for each in sorted(chosen, key=lambda each: options.problems.index(each["problem"])):
-        rows = [tuple(row) for row in each["rows"]]
-        curve = Curve(rows, each["compile_seconds"], each["ended"])
-        found.setdefault((each["problem"], each["optimizer"]), []).append(curve)
-    print(reporting.table(found, {}))
-    reporting.draw(found, options.figure)
-    print(f"written to {options.figure}")
-
-
-def trained(case: Any, optimizer: str, seed: int, options: Options) -> Any:
-    """Return the curve of a training."""
-    import _accuracy_peers as peers
-    from _accuracy_curves import Limits
-    from _accuracy_training import by_engine, phases_of
-
-    limits = Limits(
-        seconds=options.seconds or case.seconds,
-        steps=options.steps or MANY_STEPS,
-        adam_steps=options.adam_steps,
-        dtype=options.dtype,
-        cpu=options.cpu,
-    )
-    if optimizer == "scipy-lbfgs":
-        return peers.by_scipy(case, seed, limits)
-    if optimizer == "deepxde":
-        return peers.by_deepxde(case, seed, limits, options.environments)
-    return by_engine(case, phases_of(optimizer, limits), seed, limits)
-
-
-def show_one(problem: str, optimizer: str, seed: int, curve: Any) -> None:
-    """Print the result of one training, since each takes long."""
-    step, seconds, loss, error = curve.rows[-1]
-    print(
-        f"{problem}, {optimizer}, seed {seed}: error {error:.1e}, loss {loss:.1e}, "
-        f"{step:,} iterations in {seconds:.1f} s, {curve.ended}",
-        flush=True,
-    )
-
-
-def take_cores(threads: int | None) -> int:
-    """Restrict the process, and peers, to some cores with as many threads; return their number."""
-    cores = sorted(os.sched_getaffinity(0))
-    count = threads or len(cores)
-    if count > len(cores):
-        raise SystemExit(f"error: --threads {count}: there are {len(cores)} cores")
-    os.sched_setaffinity(0, cores[:count])
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
-    return count
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """Under what the measurement is made; the load is the average of the last minute before it."""
-
-    cores: int
-    threads: int
-    load: float
-
-    @property
-    def busy(self) -> bool:
-        """Return whether other processes run."""
-        return self.load > BUSY * self.cores
-
-
-def conditions_of_measurement(threads: int) -> dict[str, Any]:
-    """Return the conditions of the measurement, for the record."""
-    found = Conditions(os.cpu_count() or 1, threads, os.getloadavg()[0])
-    return {**asdict(found), "busy": found.busy, "began": time.strftime("%Y-%m-%d %H:%M:%S")}
-
-
-def fairness_text(conditions: dict[str, Any], *, cpu: bool = False) -> str:
-    """Return the meaning of the seconds, and a warning if the machine is busy."""
+def fairness_text(threads: int, cores: int, load: float, *, cpu: bool = False) -> str:
     kind = "of computation by this process" if cpu else "of wall clock"
     text = (
         f"Seconds {kind} while training, without compilation and without measuring errors; "
-        f"{conditions['threads']} of {conditions['cores']} cores, and as many threads for "
-        f"TensorFlow and BLAS; load average at the start {conditions['load']:.2f}."
+        f"{threads} of {cores} cores, and as many threads for "
+        f"TensorFlow and BLAS; load average at the start {load:.2f}."
     )
-    if conditions["busy"]:
+    if load > BUSY * cores:
         text += "\nWarning: the machine is busy. Errors hold, iterations hold; seconds do not."
     return text
 
 
-def compare_ranks(options: Options) -> None:
-    """Print the time per iteration on two ranks divided by that on one, in turns."""
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    conditions = conditions_of_measurement(1)
-    print(f"{fairness_text(conditions)}\nEach rank has one thread.", flush=True)
-    found = []
-    for problem in options.problems:
-        for optimizer in options.optimizers:
-            times: dict[int, list[float]] = {1: [], 2: []}
-            for _ in range(ROUNDS):
-                for ranks, measured in times.items():
-                    child = ["--per-iteration", "--problems", problem, "--optimizers", optimizer]
-                    child += ["--steps", str(options.steps or 20), "--dtype", options.dtype]
-                    said = run_ranks(ranks, str(HERE / "accuracy.py"), *child)
-                    measured.append(said["seconds"])
-            one, two = (statistics.median(times[ranks]) for ranks in (1, 2))
-            print(
-                f"{problem}, {optimizer}: {1e3 * one:,.1f} ms per iteration on one rank, "
-                f"{1e3 * two:,.1f} ms on two: {two / one:.2f}",
-                flush=True,
-            )
-            found.append({"problem": problem, "optimizer": optimizer, "seconds": times})
-    write_json(options.json.with_stem("accuracy_ranks"), {"conditions": conditions, "times": found})
-
-
-def measure_per_iteration(options: Options) -> None:
-    """Print, as JSON, the time of an iteration on the slowest rank of this job (collective)."""
-    from _accuracy_curves import Limits
+def conclude(runs: Sequence[Row], absent: Mapping[str, str], options: Namespace) -> None:
     from _accuracy_problems import CASES
-    from _accuracy_training import network_factory, phases_of
 
-    import sciml_par
+    for problem in dict.fromkeys(run["problem"] for run in runs):
+        case = CASES[problem]
+        print(
+            f"\n{problem}: {case.title}; to reach: {case.target:.0e} in {case.seconds:.0f} s, "
+            f"stretch {case.stretch:.0e}"
+        )
+        report(OVER_SEEDS, summaries([r for r in runs if r["problem"] == problem], case.target))
+    for name, why in absent.items():
+        print(f"absent: {name}: {why}")
+    if runs:
+        draw(runs, options.figure)
+        print(f"written to {options.figure}")
 
-    sciml_par.init(threads=1)
-    case = CASES[options.problems[0]]
-    problem = case.make()
-    assert options.steps is not None
-    limits = Limits(0.0, options.steps, options.adam_steps, options.dtype)
-    result = sciml_par.train(
-        problem,
-        network=network_factory(case, problem, 0),
-        points=case.points(),
-        phases=phases_of(options.optimizers[0], limits)[-1:],
-        precision=options.dtype,
-        progress=False,
-    )
-    member = result.members[0]
-    seconds = max(each.seconds_train for each in member.contributions) / member.steps
-    report({"seconds": seconds})
+
+def summaries(runs: Sequence[Row], target: float) -> list[Row]:
+    """Return a row for each optimizer: medians over the seeds except least, largest, compile."""
+    rows = []
+    for optimizer in dict.fromkeys(run["optimizer"] for run in runs):
+        chosen = [run for run in runs if run["optimizer"] == optimizer]
+        errors = [run["error"] for run in chosen]
+        row = {"optimizer": optimizer, "error": statistics.median(errors)}
+        row |= {key: statistics.median(r[key] for r in chosen) for key in ("iterations", "seconds")}
+        row |= {"least": min(errors), "largest": max(errors)}
+        row["compile_seconds"] = max(run["compile_seconds"] for run in chosen)
+        # After how many iterations and seconds each run was there.
+        points = (next((p[:2] for p in r["rows"] if p[3] <= target), None) for r in chosen)
+        reached = [point for point in points if point]
+        row["target"] = "   missed"
+        if reached:
+            step, seconds = (statistics.median(each) for each in zip(*reached, strict=True))
+            row["target"] = (
+                f"   {'reached' if row['error'] <= target else 'missed'}, by {len(reached)} of "
+                f"{len(chosen)}: after {step:,.0f} iterations, {seconds:.1f} s"
+            )
+        rows.append(row)
+    return rows
+
+
+def draw(runs: Sequence[Row], file: Path) -> None:
+    """Draw the error against seconds, a panel a problem; the median seed strong, others pale."""
+    from _accuracy_problems import CASES
+    from _examples import panels
+
+    from sciml_par.evaluation.figures.parts.style import DASHES, PALETTE
+
+    order = list(dict.fromkeys(run["optimizer"] for run in runs))
+
+    def draw_panel(axes: Any, problem: str) -> dict[str, Any]:
+        case, handles = CASES[problem], {}
+        for index, optimizer in enumerate(order):
+            style = {"color": PALETTE[index % len(PALETTE)], "ls": DASHES[index % len(DASHES)]}
+            chosen = [r for r in runs if (r["problem"], r["optimizer"]) == (problem, optimizer)]
+            chosen.sort(key=lambda run: run["error"])
+            for number, run in enumerate(chosen):
+                strong = number == (len(chosen) - 1) // 2
+                _, seconds, _, errors = zip(*run["rows"], strict=True)
+                look = {"lw": 1.4 if strong else 0.6, "alpha": 1.0 if strong else 0.35}
+                (drawn,) = axes.plot(seconds, errors, **look, **style)
+                if strong:
+                    handles[optimizer] = drawn
+        axes.axhline(case.target, color="#7f7f7f", linewidth=0.8, linestyle=":", zorder=1)
+        axes.set_yscale("log")
+        axes.minorticks_off()
+        axes.set_xlim(left=0)
+        axes.set_title(f"{case.title}\ndotted: to reach, {case.target:.0e}", fontsize=7.5)
+        return handles
+
+    names = list(dict.fromkeys(run["problem"] for run in runs))
+    columns = 2 if len(names) == 4 else min(len(names), 3)
+    panels(names, draw_panel, file, columns=columns, size=(2.9, 2.3), x="seconds of training")
 
 
 if __name__ == "__main__":

@@ -19,16 +19,27 @@ in the host's memory. The file is collectives_gpu.json or collectives_cpu.json.
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import _by_size
-from _measuring import RESULTS, Candidate, in_turns, repeated, run_ranks, slowest, write_json
+import numpy as np
+from _runner import (
+    RESULTS,
+    Candidate,
+    in_turns,
+    on_ranks,
+    parse,
+    repeated,
+    report,
+    slowest,
+    write_json,
+)
+
+import sciml_par.parallel as sp
+from sciml_par._tensorflow import tf
 
 RANKS = 2
 ROUNDS, QUICK_ROUNDS = 41, 9
@@ -45,105 +56,65 @@ Candidates = dict[str, Candidate]
 """The timed cases, each per collective."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """What a figure must reach: at least `least`, or at most `most`."""
-
-    text: str
-    figure: float
-    least: float | None = None
-    most: float | None = None
-
-    @property
-    def bound(self) -> str:
-        return f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
-
-    @property
-    def met(self) -> bool:
-        if self.least is not None:
-            return self.figure >= self.least
-        return self.most is not None and self.figure <= self.most
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer blocks and sizes, no file")
-    parser.add_argument("--device", choices=("cpu", "gpu"), help="measure by size on this device")
-    parser.add_argument("--ranks", type=int, help="with --device: how many; one per GPU by default")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        work(options.device, quick=options.quick)
-        return
-    arguments = ["--quick"] * options.quick
-    if options.device is None:
-        found = run_ranks(RANKS, __file__, "--worker", *arguments)
+    options = parse(
+        __doc__,
+        quick=(False, "fewer blocks and sizes, no file"),
+        device=({"choices": ("cpu", "gpu")}, "measure by size on this device"),
+        ranks=(int, "with --device: how many; one per GPU by default"),
+    )
+    device = options.device
+    if device is None:
+        found = on_ranks(RANKS, work, QUICK_ROUNDS if options.quick else ROUNDS)
         show(found)
     else:
-        arguments += ["--device", options.device]
-        default = _by_size.default_ranks(options.device)
-        found = run_ranks(options.ranks or default, __file__, "--worker", *arguments)
+        ranks = options.ranks or _by_size.default_ranks(device)
+        found = on_ranks(ranks, _by_size.measure_sizes, device, options.quick)
         print(_by_size.tables(found))
     if not options.quick:
-        suffix = f"_{options.device}" if options.device else ""
-        write_json(RESULTS / f"collectives{suffix}.json", found)
+        write_json(RESULTS / f"collectives{f'_{device}' if device else ''}.json", found)
 
 
 def show(times: dict[str, dict[str, float]]) -> None:
-    """Print all times, and the targets."""
+    """Print all times, and the targets: what a figure must be at least (≥) or at most (≤)."""
     for case, candidates in times.items():
-        print(f"\n{case:58}{'µs':>11}{'÷ first':>9}")
+        print()
         first = next(iter(candidates.values()))
-        for name, microseconds in candidates.items():
-            print(f"  {name:56}{microseconds:11.1f}{microseconds / first:9.2f}")
-    print(f"\n{'target':58}{'':>9}{'figure':>9}  met")
-    for target in targets(times):
-        met = "yes" if target.met else "NO"
-        print(f"  {target.text:56}{target.bound:>9}{target.figure:9.2f}  {met}")
-
-
-def targets(times: dict[str, dict[str, float]]) -> list[Target]:
-    """Return the targets and the measured values."""
-    long, medium, short = times["64 MiB, eager"], times["1 MiB, eager"], times["321 floats, eager"]
+        columns = {case: "name:<58", "µs": "us:11.1f", "÷ first": "ratio:9.2f"}
+        rows = [{"name": f"  {n}", "us": us, "ratio": us / first} for n, us in candidates.items()]
+        report(columns, rows)
+    long, medium, short = (times[f"{size}, eager"] for size in ("64 MiB", "1 MiB", "321 floats"))
     loop, eager = times["321 floats, compiled loop"], times["200 × 1,000 floats, eager"]
     fused, checked = times["200 × 1,000 floats, compiled loop"], times["321 floats, checks"]
     added = loop["Sum in the loop"] - loop["mpi4py, Sum"]
-    return [
-        Target("64 MiB, eager Sum: bandwidth ÷ bare", ratio(long, "Sum"), least=0.9),
-        Target("64 MiB, eager Average: bandwidth ÷ bare", ratio(long, "Average"), least=0.9),
-        Target("1 MiB, eager Sum: bandwidth ÷ bare", ratio(medium, "Sum"), least=0.8),
-        Target("1 MiB, eager Average: bandwidth ÷ bare", ratio(medium, "Average"), least=0.8),
-        Target("321 floats, eager Sum: µs", short["Sum"], most=60),
-        Target("321 floats, eager Average: µs", short["Average"], most=60),
-        Target("321 floats, compiled loop: µs more than bare", added, most=8),
-        Target("fusion in a compiled loop ÷ one tensor", fused["fused"] / fused["one"], most=1.3),
-        Target("fusion, eager ÷ one tensor", eager["fused"] / eager["one"], most=1.3),
-        Target("agreed on before ÷ no check at all", checked["later"] / checked["never"], most=1.1),
-    ]
+    targets = [
+        *((f"{size}, eager {op}: bandwidth ÷ bare", of["mpi4py, Sum"] / of[op], "≥", least)
+          for size, of, least in (("64 MiB", long, 0.9), ("1 MiB", medium, 0.8))
+          for op in ("Sum", "Average")),
+        *((f"321 floats, eager {op}: µs", short[op], "≤", 60) for op in ("Sum", "Average")),
+        ("321 floats, compiled loop: µs more than bare", added, "≤", 8),
+        ("fusion in a compiled loop ÷ one tensor", fused["fused"] / fused["one"], "≤", 1.3),
+        ("fusion, eager ÷ one tensor", eager["fused"] / eager["one"], "≤", 1.3),
+        ("agreed on before ÷ no check at all", checked["later"] / checked["never"], "≤", 1.1),
+    ]  # fmt: skip
+    rows = []
+    for text, figure, sign, bound in targets:
+        met = figure >= bound if sign == "≥" else figure <= bound
+        row = {"target": f"  {text}", "bound": f"{sign} {bound:g}", "figure": figure}
+        rows.append(row | {"met": "yes" if met else "NO"})
+    print()
+    columns = {"target": "target:<58", "": "bound:9", "figure": "figure:9.2f", "met": "met:5"}
+    report(columns, rows)
 
 
-def ratio(times: dict[str, float], name: str) -> float:
-    return times["mpi4py, Sum"] / times[name]
-
-
-def work(device: str | None, *, quick: bool) -> None:
-    """Measure on all ranks; rank 0 prints what was found."""
-    import sciml_par
-    from sciml_par.parallel import rank
-
-    sciml_par.init()
-    if device is None:
-        rounds = QUICK_ROUNDS if quick else ROUNDS
-        found: Any = {case: slowest(in_turns(make(), rounds)) for case, make in CASES.items()}
-    else:
-        found = _by_size.measure(device, quick=quick)
-    if rank() == 0:
-        print(json.dumps(found))
+def work(rounds: int) -> dict[str, dict[str, float]]:
+    """Measure on all ranks (collective)."""
+    sp.init()
+    return {case: slowest(in_turns(make(), rounds)) for case, make in CASES.items()}
 
 
 def bare(count: int) -> Callable[[], None]:
     """Return MPI's allreduce between two arrays, by mpi4py alone."""
-    import numpy as np
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD.Dup()
@@ -153,10 +124,6 @@ def bare(count: int) -> Callable[[], None]:
 
 def eager(count: int, times: int) -> Candidates:
     """Time eager allreduces one after another."""
-    import tensorflow as tf
-
-    import sciml_par.parallel as sp
-
     x = tf.ones([count])
     return {
         "mpi4py, Sum": repeated(bare(count), times),
@@ -165,36 +132,31 @@ def eager(count: int, times: int) -> Candidates:
     }
 
 
+def looped(step: Callable[[Any], Any], start: Any, times: int) -> Callable[[], Any]:
+    """Return a while loop of `step`, compiled by XLA."""
+
+    @tf.function(jit_compile=True)
+    def run(x: Any) -> Any:
+        last = tf.while_loop(lambda i, _: i < times, lambda i, y: (i + 1, step(y)), (0, x))[1]
+        return tf.concat(last, axis=0) if isinstance(last, list) else last
+
+    return lambda: run(start).numpy()
+
+
 def compiled_loop() -> Candidates:
-    """Time allreduces in a while loop compiled by XLA, including the time of the loop."""
-    import tensorflow as tf
-
-    import sciml_par.parallel as sp
-
-    def loop(op: sp.ReduceOp) -> Callable[[], Any]:
-        @tf.function(jit_compile=True)
-        def run(x: Any) -> Any:
-            return tf.while_loop(
-                lambda i, _: i < LOOPS, lambda i, y: (i + 1, sp.allreduce(y, op)), (0, x)
-            )[1]
-
-        # Zeros: thousands of sums of anything else would leave what a float can hold.
-        x = tf.zeros([SHORT])
-        return lambda: run(x).numpy()
-
-    return {
-        "mpi4py, Sum": repeated(bare(SHORT), LOOPS),
-        "Sum in the loop": repeated(loop(sp.Sum), 1, each=LOOPS),
-        "Average in the loop": repeated(loop(sp.Average), 1, each=LOOPS),
+    """Time allreduces in a compiled loop, including the time of the loop."""
+    # Zeros: thousands of sums of anything else would leave what a float can hold.
+    x = tf.zeros([SHORT])
+    in_loop = {
+        f"{name} in the loop": looped(lambda y, op=op: sp.allreduce(y, op), x, LOOPS)
+        for name, op in (("Sum", sp.Sum), ("Average", sp.Average))
     }
+    timed = {name: repeated(run, 1, each=LOOPS) for name, run in in_loop.items()}
+    return {"mpi4py, Sum": repeated(bare(SHORT), LOOPS), **timed}
 
 
 def fusion_eager() -> Candidates:
     """Time many tensors next to one of their total length."""
-    import tensorflow as tf
-
-    import sciml_par.parallel as sp
-
     together, parts = tf.ones([MANY * EACH]), [tf.ones([EACH]) for _ in range(MANY)]
     matrices = [tf.reshape(part, [10, -1]) for part in parts]
     return {
@@ -206,37 +168,18 @@ def fusion_eager() -> Candidates:
 
 
 def fusion_compiled() -> Candidates:
-    """Time the same in loops compiled by XLA."""
-    import tensorflow as tf
-
-    import sciml_par.parallel as sp
-
-    @tf.function(jit_compile=True)
-    def one(x: Any) -> Any:
-        return tf.while_loop(
-            lambda i, _: i < MANY_LOOPS, lambda i, y: (i + 1, sp.allreduce(y)), (0, x)
-        )[1]
-
-    @tf.function(jit_compile=True)
-    def fused(xs: list[Any]) -> Any:
-        last = tf.while_loop(
-            lambda i, _: i < MANY_LOOPS, lambda i, ys: (i + 1, sp.fused_allreduce(ys)), (0, xs)
-        )[1]
-        return tf.concat(last, axis=0)
-
+    """Time the same in compiled loops."""
     together, parts = tf.ones([MANY * EACH]), [tf.ones([EACH]) for _ in range(MANY)]
+    one = looped(sp.allreduce, together, MANY_LOOPS)
+    fused = looped(sp.fused_allreduce, parts, MANY_LOOPS)
     return {
-        "one": repeated(lambda: one(together).numpy(), 1, each=MANY_LOOPS),
-        "fused": repeated(lambda: fused(parts).numpy(), 1, each=MANY_LOOPS),
+        "one": repeated(one, 1, each=MANY_LOOPS),
+        "fused": repeated(fused, 1, each=MANY_LOOPS),
     }
 
 
 def checks() -> Candidates:
     """Time agreements and a timeline; the transfer is the same in all."""
-    import tensorflow as tf
-
-    import sciml_par.parallel as sp
-
     world = sp.current_world().communicator
     always, never = world.split(0), world.split(0)
     always.check_always = True
@@ -251,14 +194,15 @@ def checks() -> Candidates:
             sp.stop_timeline()
         return microseconds
 
-    later = repeated(lambda: sp.allreduce(x, sp.Sum), 100)
+    def by(**how: Any) -> Candidate:
+        return repeated(lambda: sp.allreduce(x, sp.Sum, **how), 100)
+
+    later = by()
     return {
-        "never": repeated(lambda: sp.allreduce(x, sp.Sum, communicator=never), 100),
+        "never": by(communicator=never),
         "later": later,
         "first": repeated(lambda: sp.allreduce(x, sp.Sum, name=str(next(numbers))), 20),
-        "SCIML_PAR_CHECK=always": repeated(
-            lambda: sp.allreduce(x, sp.Sum, communicator=always), 100
-        ),
+        "SCIML_PAR_CHECK=always": by(communicator=always),
         "later, with a timeline": with_timeline,
     }
 

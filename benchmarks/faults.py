@@ -22,7 +22,6 @@ benchmarks/results/faults.json. The exit code is 1 if there was a miss.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import signal
@@ -33,11 +32,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from _faults_checks import HANG, HELD, MISSES, NO_FAULT, misses
-from _faults_job import Ended, Job, Span
+from _faults_job import (
+    HANG,
+    HELD,
+    MISSES,
+    NO_FAULT,
+    Ended,
+    Job,
+    Span,
+    can_forbid,
+    misses,
+    use_mounts_of_its_own,
+)
 from _faults_kinds import ENDS, KINDS, MODES, MOMENTS, Fault, draw
-from _faults_mounts import can_forbid, use_mounts_of_its_own
-from _measuring import RESULTS, write_json
+from _runner import RESULTS, parse, report, write_json
 
 PREPARED_HELP = "start ranks with TensorFlow imported, unless the launcher must start them"
 SECONDS_TO_END = 10.0
@@ -86,7 +94,7 @@ class Trials:
             length = int(fault.fraction * len(self._checkpoint))
             (job.out / "checkpoint.npz").write_bytes(self._checkpoint[:length])
         goes_on = fault.of_kind.follows != ENDS or fault.kind in _AT_THE_END
-        load = machine_load()
+        load = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # processes by core
         after = load * (SECONDS_TO_END + (healthy if goes_on else 0.0))
         ended = job.run(load * _SLOW * (healthy + SECONDS_TO_END), after)
         wrong = misses(fault, ended, job.out)
@@ -108,13 +116,7 @@ def prepared_python() -> list[str]:
     return prepared_python()
 
 
-def machine_load() -> float:
-    """Return the running processes per core, at least 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
 def spans_of(ended: Ended) -> dict[str, Span]:
-    """Return the times of the moments of a healthy job."""
     first: dict[str, float] = {}
     for t, what, _ in ended.events:
         first.setdefault(what.partition("-")[0], t)
@@ -128,48 +130,43 @@ def spans_of(ended: Ended) -> dict[str, Span]:
     return {m: Span(begins[m], ends[m] - begins[m]) for m in order}
 
 
-def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of kinds and outcomes."""
-    names = [HELD, NO_FAULT, *MISSES]
-    lines = [f"{'kind':26}{'jobs':>6}" + "".join(f"{n:>17}" for n in names) + f"{'slowest s':>11}"]
-    kinds = [kind for kind in KINDS if any(r["fault"]["kind"] == kind for r in results)]
-    for kind in [*kinds, "all"]:
+def summaries(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row of outcomes for each kind, and one for all."""
+    rows = []
+    for kind in [*(k for k in KINDS if any(r["fault"]["kind"] == k for r in results)), "all"]:
         chosen = [r for r in results if kind in ("all", r["fault"]["kind"])]
         counts = Counter(name for r in chosen for name in r["outcomes"])
         times = [r["after"] for r in chosen if r["after"] is not None and HANG not in r["outcomes"]]
-        cells = "".join(f"{counts[name] or '':>17}" for name in names)
-        slowest = f"{max(times):11.1f}" if times else ""
-        lines.append(f"{kind:26}{len(chosen):6}{cells}{slowest}")
-    return "\n".join(lines)
+        rows.append(
+            {"kind": kind, "jobs": len(chosen), **counts, "after": max(times, default=None)}
+        )
+    return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--number", type=int, default=20, metavar="N", help="faults to run (default %(default)s)"
+    options = parse(
+        __doc__,
+        number=(20, "faults to run"),
+        seed=0,
+        index=(int, "run only this fault of the seed"),
+        first=(0, "first one"),
+        ranks="2,3,4",
+        modes=",".join(MODES),
+        kinds=(str, f"of {', '.join(KINDS)}; default all"),
+        json=RESULTS / "faults.json",
+        prepared=(False, PREPARED_HELP),
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default %(default)s")
-    parser.add_argument("--index", type=int, metavar="I", help="run only this fault of the seed")
-    parser.add_argument(
-        "--first", type=int, default=0, metavar="I", help="first one (default %(default)s)"
-    )
-    parser.add_argument("--ranks", default="2,3,4", help="default %(default)s")
-    parser.add_argument("--modes", default=",".join(MODES), help="default %(default)s")
-    parser.add_argument("--kinds", help=f"of {', '.join(KINDS)}; default all")
-    parser.add_argument("--json", type=Path, default=RESULTS / "faults.json", metavar="FILE")
-    parser.add_argument("--prepared", action="store_true", help=PREPARED_HELP)
-    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ending the job as well
-    isolated = use_mounts_of_its_own()
-    kinds = chosen_kinds(options.kinds, isolated)
+    kinds = chosen_kinds(options.kinds, use_mounts_of_its_own())
     ranks = [int(each) for each in options.ranks.split(",")]
     modes = [mode for mode in MODES if mode in options.modes.split(",")]
     numbers = range(options.first, options.first + options.number)
     indices = numbers if options.index is None else [options.index]
     faults = {index: draw(options.seed, index, kinds, ranks, modes) for index in indices}
+    again = f"--seed {options.seed} --ranks {options.ranks} --modes {options.modes}"
+    again += f" --kinds '{options.kinds}'" if options.kinds else ""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        python = prepared_python() if options.prepared else [sys.executable]
-        trials = Trials(Path(folder), python)
+        trials = Trials(Path(folder), prepared_python() if options.prepared else [sys.executable])
         modes = [mode for mode in MODES if any(f.mode == mode for f in faults.values())]
         healthy = {mode: trials.measure_healthy(mode, max(ranks)) for mode in modes}
         said = ", ".join(f"{mode} {seconds:.1f} s" for mode, seconds in healthy.items())
@@ -178,19 +175,17 @@ def main() -> int:
         for index, fault in faults.items():
             results.append(tried(trials, fault, index))
             if results[-1]["misses"]:
-                again = [*sys.argv[:1], "--seed", str(options.seed), "--index", str(index)]
-                again += ["--ranks", options.ranks, "--modes", options.modes]
-                again += ["--kinds", f"'{options.kinds}'"] if options.kinds else []
-                print(f"    again: python {' '.join(again)}", flush=True)
+                print(f"    again: python {sys.argv[0]} --index {index} {again}", flush=True)
             found = {"seed": options.seed, "prepared": options.prepared, "healthy": healthy}
             write_json(options.json, found | {"results": results}, quiet=True)
-    print(f"\n{table(results)}")
+    print()
+    columns = {"kind": "kind:<26", "jobs": "jobs:6", "slowest s": "after:11.1f"}
+    report(columns | {name: f"{name}:17" for name in (HELD, NO_FAULT, *MISSES)}, summaries(results))
     print(f"written to {options.json}")
     return int(any(r["misses"] for r in results))
 
 
 def tried(trials: Trials, fault: Fault, index: int) -> dict[str, Any]:
-    """Run one, print a line, and return its record."""
     ended, wrong = trials.run(fault)
     outcomes = list(wrong) or [NO_FAULT if ended.fault_at is None else HELD]
     if fault.kind == "truncated checkpoint" and not wrong:
@@ -214,7 +209,6 @@ def tried(trials: Trials, fault: Fault, index: int) -> dict[str, Any]:
 
 
 def chosen_kinds(text: str | None, isolated: bool) -> list[str]:
-    """Return the requested kinds that are possible here."""
     kinds = [each.strip() for each in text.split(",")] if text else list(KINDS)
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:

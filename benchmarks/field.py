@@ -9,15 +9,15 @@ error of u, of its worst component, the estimated one, seconds of the processor,
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from _measuring import RESULTS, write_json
+from _runner import RESULTS, measure, parse
 from scipy.integrate import solve_ivp
 
 import sciml_par as sp
@@ -141,26 +141,29 @@ SYSTEMS = {
 }
 
 
+COLUMNS = {
+    "system": "name:<16",
+    "true": "true:9.1e",
+    "worst": "worst:9.1e",
+    "estimated": "estimated:11.1e",
+    "seconds": "seconds:9.1f",
+    "solve_ivp": "ivp:11.2f",
+}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    parser.add_argument("--tolerance", type=float, default=1e-6)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    options = parser.parse_args()
+    options = parse(__doc__, names=SYSTEMS, tolerance=1e-6, seconds=60.0)
     sp.init()
-    print("                  true    worst    estimated  seconds  solve_ivp")
-    runs = []
-    for name in options.names or SYSTEMS:
-        runs.append({"name": name} | measured(SYSTEMS[name], options.tolerance, options.seconds))
-        print("{name:<16}{true:8.1e} {worst:8.1e}  {estimated:9.1e} {seconds:8.1f} {ivp:8.2f}"
-              .format(**runs[-1]), flush=True)  # fmt: skip
-        write_json(RESULTS / "field.json", {"tolerance": options.tolerance, "runs": runs})
+    cases = [{"name": name, "tolerance": options.tolerance} for name in options.names]
+    run = partial(measured, seconds=options.seconds)
+    runs = measure(cases, COLUMNS, run, file=RESULTS / "field.json")
     right = sum(run["true"] <= options.tolerance for run in runs)
     false = sum(run["estimated"] <= options.tolerance < run["true"] / 3 for run in runs)
     print(f"{right} of {len(runs)} within the tolerance, {false} called met falsely")
 
 
-def measured(system: System, tolerance: float, seconds: float) -> dict[str, float]:
+def measured(name: str, tolerance: float, seconds: float) -> dict[str, float]:
+    system = SYSTEMS[name]
     t = np.linspace(0, system.end, 2001)
 
     def integrated(rtol: float) -> tuple[Any, float]:

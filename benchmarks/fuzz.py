@@ -10,7 +10,6 @@ that broke this rule.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import os
@@ -25,23 +24,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from _runner import parse
+
 SECONDS = 60
 """How long one call may take; on a busy machine, a graph is built in many."""
+
+KINDS = ("taken", "refused", "exit", "wrong")
 
 
 class Reached(BaseException):
     """Training would start: all arguments have passed."""
 
 
+class TooLong(BaseException):
+    """A call has not come back."""
+
+
 @dataclass(frozen=True)
 class Target:
-    """Something to call.
+    """Something to call with what `strategy` draws: (positional, by keyword).
 
-    Attributes
-    ----------
-    name : as the report has it.
-    strategy : draws (positional, by keyword).
-    share : of all examples, relative to other targets.
+    `share` is its share of all examples, relative to other targets.
     """
 
     name: str
@@ -50,19 +53,9 @@ class Target:
     share: float = 1.0
 
 
-class TooLong(BaseException):
-    """A call has not come back."""
-
-
 @dataclass
 class Report:
-    """How calls have ended.
-
-    Attributes
-    ----------
-    ended : {name: {how: count}}; how is "taken", "refused", "exit" or "wrong".
-    wrong : what ended otherwise, once for each place in the sources: {place: an example}.
-    """
+    """How calls have ended, {name: {kind: count}}, and {place in the sources: a wrong example}."""
 
     ended: dict[str, Counter[str]] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
@@ -70,9 +63,9 @@ class Report:
     def note(self, name: str, how: str) -> None:
         self.ended.setdefault(name, Counter())[how] += 1
 
-    def note_wrong(self, name: str, place: str, example: str) -> None:
+    def note_wrong(self, name: str, place: str, drawn: Any) -> None:
         self.note(name, "wrong")
-        self.wrong.setdefault(f"{name}: {place}", example)
+        self.wrong.setdefault(f"{name}: {place}", repr(drawn)[:400])
 
     @property
     def total(self) -> Counter[str]:
@@ -80,20 +73,21 @@ class Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = make_parser().parse_args(arguments)
+    options = parse(
+        __doc__,
+        arguments,
+        examples=10_000,
+        seed=0,
+        only=({"nargs": "+", "default": (), "metavar": "NAME"}, "of targets; default all"),
+        all=(False, "a line for each target in the report"),
+    )
     report = fuzz(options.examples, seed=options.seed, only=options.only)
-    show(report, all_names=options.all)
+    rows = sorted(report.ended.items()) if options.all else []
+    for name, counts in [*rows, ("all", report.total)]:
+        print(f"{name:28}" + "".join(f"  {kind} {counts[kind]:6,}" for kind in KINDS))
+    for place, example in report.wrong.items():
+        print(f"\n{place}\n    {example}")
     return 1 if report.wrong else 0
-
-
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    add = parser.add_argument
-    add("--examples", type=int, default=10_000, metavar="N", help="default %(default)s")
-    add("--seed", type=int, default=0, metavar="N", help="default %(default)s")
-    add("--only", nargs="+", default=(), metavar="NAME", help="of targets; default all")
-    add("--all", action="store_true", help="a line for each target in the report")
-    return parser
 
 
 def fuzz(
@@ -111,30 +105,21 @@ def fuzz(
     import _fuzz_calls
     import _fuzz_programs
 
-    report = Report()
-    with in_folder_of_its_own() as folder:
-        chosen = [
-            each
-            for each in [*_fuzz_calls.targets(), *_fuzz_programs.targets(folder)]
-            if each.name not in without and (not only or each.name in only)
-        ]
-        whole = sum(each.share for each in chosen)
-        for target in chosen:
-            count = max(1, round(examples * target.share / whole))
-            run_target(target, count, seed, report)
-    return report
-
-
-@contextlib.contextmanager
-def in_folder_of_its_own() -> Iterator[Path]:
-    """Change to a new working folder in this context."""
-    before = Path.cwd()
+    report, before = Report(), Path.cwd()
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
         try:
-            yield Path(name)
+            chosen = [
+                each
+                for each in [*_fuzz_calls.targets(), *_fuzz_programs.targets(Path(name))]
+                if each.name not in without and (not only or each.name in only)
+            ]
+            whole = sum(each.share for each in chosen)
+            for target in chosen:
+                run_target(target, max(1, round(examples * target.share / whole)), seed, report)
         finally:
             os.chdir(before)
+    return report
 
 
 def run_target(target: Any, examples: int, seed: int, report: Report) -> None:
@@ -156,31 +141,29 @@ def run_target(target: Any, examples: int, seed: int, report: Report) -> None:
 
 
 def call(target: Any, drawn: tuple[list[Any], dict[str, Any]], report: Report) -> None:
-    """Call it, and note how that ended."""
     from sciml_par.errors import SciMLParError
 
     positional, named = drawn
     try:
         with limited(), quietly():
             target.call(*positional, **named)
-    except (SciMLParError, Reached) as error:
-        said = isinstance(error, Reached) or str(error).strip()
-        if said:
-            report.note(target.name, "taken" if isinstance(error, Reached) else "refused")
+    except SciMLParError as error:
+        if str(error).strip():
+            report.note(target.name, "refused")
         else:
-            report.note_wrong(target.name, "an error that says nothing", example_of(drawn))
+            report.note_wrong(target.name, "an error that says nothing", drawn)
     except SystemExit as error:
         report.note(target.name, "exit" if error.code else "taken")
     except (Exception, TooLong) as error:
-        report.note_wrong(target.name, place_of(error), example_of(drawn))
+        report.note_wrong(target.name, place_of(error), drawn)
+    except Reached:
+        report.note(target.name, "taken")
     else:
         report.note(target.name, "taken")
 
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Raise `TooLong` in what takes longer than `SECONDS`."""
-
     def ring(*_: Any) -> None:
         raise TooLong
 
@@ -195,7 +178,6 @@ def limited() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Print nothing, and warn of nothing."""
     nowhere = io.StringIO()
     with (
         contextlib.redirect_stdout(nowhere),
@@ -212,21 +194,6 @@ def place_of(error: BaseException) -> str:
     ours = [f for f in frames if "/sciml_par/" in f.filename or "/scripts/" in f.filename]
     at = f"{'/'.join(Path(ours[-1].filename).parts[-3:])}:{ours[-1].lineno}" if ours else "outside"
     return f"{type(error).__name__} at {at}: {str(error).strip()[:120]!r}"
-
-
-def example_of(drawn: Any) -> str:
-    return repr(drawn)[:400]
-
-
-def show(report: Report, *, all_names: bool) -> None:
-    kinds = ("taken", "refused", "exit", "wrong")
-    rows = [("all", report.total)]
-    if all_names:
-        rows = [*sorted(report.ended.items()), *rows]
-    for name, counts in rows:
-        print(f"{name:28}" + "".join(f"  {kind} {counts[kind]:6,}" for kind in kinds))
-    for place, example in report.wrong.items():
-        print(f"\n{place}\n    {example}")
 
 
 if __name__ == "__main__":

@@ -13,17 +13,18 @@ prints low quantiles and medians of the rounds, and writes benchmarks/results/ma
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from _measuring import RESULTS, Candidate, all_in_turns, repeated, run_ranks, write_json
+from _runner import RESULTS, Candidate, all_in_turns, on_ranks, parse, repeated, report, write_json
+from collectives import looped
 from training_step import engine_loop
+
+import sciml_par.parallel as sp
+from sciml_par._tensorflow import tf
 
 COUNT, LOOPS, STEPS = 322, 500, 500
 MANY, EACH, MANY_LOOPS = 200, 1000, 100
@@ -31,93 +32,69 @@ ROUNDS, QUICK_ROUNDS = 101, 15
 """Short rounds, and many: where the cores are shared, some of them are not disturbed."""
 
 QUANTILES = {"min": 0.0, "q10": 0.1, "q25": 0.25, "median": 0.5}
-
 BUSY = "while True: pass"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, two ranks, no file")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    arguments = ["--worker", *["--quick"] * options.quick]
-    if options.worker:
-        work(QUICK_ROUNDS if options.quick else ROUNDS)
-        return
-    found = {"2 ranks": run_ranks(2, __file__, *arguments)}
-    show("2 ranks", found["2 ranks"])
+    options = parse(__doc__, quick=(False, "fewer rounds, two ranks, no file"))
     if options.quick:
-        return
-    with busy_processes(2):
-        found["2 ranks, two busy processes"] = run_ranks(2, __file__, *arguments)
-    found["4 ranks"] = run_ranks(4, __file__, *arguments)
-    for title in list(found)[1:]:
-        show(title, found[title])
-    write_json(RESULTS / "machine_code.json", found)
-
-
-@contextlib.contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """Start processes that compete for the cores."""
-    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+        return show("2 ranks", on_ranks(2, work, QUICK_ROUNDS))
+    found = {"2 ranks": on_ranks(2, work, ROUNDS)}
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2)]
     try:
-        yield
+        found["2 ranks, two busy processes"] = on_ranks(2, work, ROUNDS)
     finally:
         for other in others:
             other.kill()
             other.wait()
+    found["4 ranks"] = on_ranks(4, work, ROUNDS)
+    for title, times in found.items():
+        show(title, times)
+    write_json(RESULTS / "machine_code.json", found)
 
 
 def show(title: str, found: dict[str, dict[str, float]]) -> None:
-    """Print the times of a run, and what they come to."""
-    print(f"\n{title + ', µs':44}" + "".join(f"{name:>10}" for name in QUANTILES))
-    for name, times in found.items():
-        print(f"  {name:42}" + "".join(f"{times[q]:10.1f}" for q in QUANTILES))
-    rows = {
+    print()
+    columns = {f"{title}, µs": "name:<44", **{name: f"{name}:10.1f" for name in QUANTILES}}
+    rows = [{"name": f"  {name}", **times} for name, times in found.items()]
+    for text, name in (("machine code", "loop"), ("Python and MPI", "loop, MPI")):
+        added = {q: found[name][q] - found["empty loop"][q] for q in QUANTILES}
+        rows.append({"name": f"  allreduce above the empty loop, {text}", **added})
+    report(columns, rows)
+    ratios = {
         "step ÷ without allreduce, machine code": ("step", "step without allreduce"),
         "step ÷ without allreduce, Python and MPI": ("step, MPI", "step without allreduce"),
         "step, machine code ÷ Python and MPI": ("step", "step, MPI"),
         "fused ÷ one tensor, machine code": ("fused", "one tensor"),
         "fused ÷ one tensor, Python and MPI": ("fused, MPI", "one tensor, MPI"),
     }
-    for text, (above, below) in rows.items():
-        print(
-            f"  {text:42}"
-            + "".join(f"{found[above][q] / found[below][q]:10.2f}" for q in QUANTILES)
-        )
-    for text, name in (("machine code", "loop"), ("Python and MPI", "loop, MPI")):
-        label = f"allreduce above the empty loop, {text}"
-        added = {q: found[name][q] - found["empty loop"][q] for q in QUANTILES}
-        print(f"  {label:42}" + "".join(f"{added[q]:10.1f}" for q in QUANTILES))
+    columns = {"ratio": "name:<44", **{name: f"{name}:10.2f" for name in QUANTILES}}
+    shares = {
+        text: {q: found[above][q] / found[below][q] for q in QUANTILES}
+        for text, (above, below) in ratios.items()
+    }
+    report(columns, [{"name": f"  {text}", **share} for text, share in shares.items()])
 
 
-def work(rounds: int) -> None:
-    """Measure on all ranks; rank 0 prints its own times."""
+def work(rounds: int) -> dict[str, dict[str, float]]:
+    """Measure on all ranks, and return the quantiles of this one (collective)."""
     import numpy as np
-    import tensorflow as tf
 
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init()
+    sp.init()
     tf.get_logger().setLevel("ERROR")  # one loop after the other is traced, as it must be
-    world = current_world()
-    if world.communicator.shared is None:
-        sys.exit(f"error: {world.communicator.obstacle_to_sharing}")
+    everyone = sp.current_world().communicator
+    if everyone.shared is None:
+        sys.exit(f"error: {everyone.obstacle_to_sharing}")
     times = all_in_turns(steps() | loops() | fused(), rounds)
-    if world.communicator.rank == 0:
-        found = {
-            name: {q: float(np.quantile(each, at)) for q, at in QUANTILES.items()}
-            for name, each in times.items()
-        }
-        print(json.dumps(found))
+    return {
+        name: {q: float(np.quantile(each, at)) for q, at in QUANTILES.items()}
+        for name, each in times.items()
+    }
 
 
 def by_mpi() -> Any:
     """Return a group of all ranks that has no machine code."""
-    from sciml_par.parallel import current_world
-
-    world = current_world().communicator
+    world = sp.current_world().communicator
     native, world.native = world.native, replace(world.native, obstacle="left out to compare")
     try:
         return world.split(0)
@@ -126,58 +103,41 @@ def by_mpi() -> Any:
 
 
 def steps() -> dict[str, Candidate]:
-    """Time the engine's step in data mode."""
-    from sciml_par.parallel import current_world
-
-    world = current_world()
-    everyone = world.communicator
+    world = sp.current_world()
+    everyone, size = world.communicator, {"points": 51, "steps": STEPS}
     return {
-        "step": engine_loop(everyone, points=51, steps=STEPS),
-        "step, MPI": engine_loop(by_mpi(), points=51, steps=STEPS),
-        "step without allreduce": engine_loop(
-            world.alone, points=51, shard_of=everyone, steps=STEPS
-        ),
+        "step": engine_loop(everyone, **size),
+        "step, MPI": engine_loop(by_mpi(), **size),
+        "step without allreduce": engine_loop(world.alone, shard_of=everyone, **size),
     }
 
 
 def loops() -> dict[str, Candidate]:
     """Time an allreduce of a small gradient in a compiled loop."""
-    import tensorflow as tf
-
-    from sciml_par.parallel import Sum, allreduce
-
     group, x = by_mpi(), [tf.ones(COUNT)]
     return {
         "empty loop": loop(lambda ys: [0.5 * ys[0]], x, LOOPS),
-        "loop": loop(lambda ys: [0.5 * allreduce(ys[0], Sum)], x, LOOPS),
-        "loop, MPI": loop(lambda ys: [0.5 * allreduce(ys[0], Sum, communicator=group)], x, LOOPS),
+        "loop": loop(lambda ys: [0.5 * sp.allreduce(ys[0], sp.Sum)], x, LOOPS),
+        "loop, MPI": loop(
+            lambda ys: [0.5 * sp.allreduce(ys[0], sp.Sum, communicator=group)], x, LOOPS
+        ),
     }
 
 
 def fused() -> dict[str, Candidate]:
-    """Time many tensors in one transfer, next to one."""
-    import tensorflow as tf
-
-    from sciml_par.parallel import allreduce, fused_allreduce
-
     group, many, one = by_mpi(), [tf.ones(EACH)] * MANY, [tf.ones(MANY * EACH)]
     return {
-        "fused": loop(fused_allreduce, many, MANY_LOOPS),
-        "one tensor": loop(lambda ys: [allreduce(ys[0])], one, MANY_LOOPS),
-        "fused, MPI": loop(lambda ys: fused_allreduce(ys, communicator=group), many, MANY_LOOPS),
-        "one tensor, MPI": loop(lambda ys: [allreduce(ys[0], communicator=group)], one, MANY_LOOPS),
+        "fused": loop(sp.fused_allreduce, many, MANY_LOOPS),
+        "one tensor": loop(lambda ys: [sp.allreduce(ys[0])], one, MANY_LOOPS),
+        "fused, MPI": loop(lambda ys: sp.fused_allreduce(ys, communicator=group), many, MANY_LOOPS),
+        "one tensor, MPI": loop(
+            lambda ys: [sp.allreduce(ys[0], communicator=group)], one, MANY_LOOPS
+        ),
     }
 
 
 def loop(step: Callable[[list[Any]], list[Any]], start: list[Any], times: int) -> Candidate:
-    """Return a compiled loop of `step`, timed per step."""
-    import tensorflow as tf
-
-    @tf.function(jit_compile=True)
-    def run(xs: list[Any]) -> Any:
-        return tf.while_loop(lambda i, _: i < times, lambda i, ys: (i + 1, step(ys)), (0, xs))[1][0]
-
-    return repeated(lambda: run(start).numpy(), 1, each=times)
+    return repeated(looped(step, start, times), 1, each=times)
 
 
 if __name__ == "__main__":

@@ -13,23 +13,22 @@ compute on the first GPU, and the file is peers_gpu.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _measuring import RESULTS, some_of, write_json
+from _runner import HERE, RESULTS, VENVS, line, parse, some_of, write_json
 
-HERE = Path(__file__).parent
 sys.path.append(str(HERE / "peers"))
 
 from _peer import Case  # noqa: E402
@@ -67,11 +66,7 @@ CASES = {
 }
 
 TARGETS = {
-    "A": (
-        ("JAX fori_loop", 0.5),
-        ("JAX jit of a step", 0.25),
-        ("DeepXDE", 0.05),
-    ),
+    "A": (("JAX fori_loop", 0.5), ("JAX jit of a step", 0.25), ("DeepXDE", 0.05)),
     "BCD": (
         ("JAX fori_loop, forward over reverse", 0.6),
         ("JAX fori_loop, forward Laplacian", 0.95),
@@ -81,11 +76,17 @@ TARGETS = {
 """By case: the engine's time is to be at most so many times that of the fastest peer whose name
 begins like this."""
 
+COLUMNS = {
+    "": "name:<46",
+    "µs a step": "median:12,.1f",
+    "fastest": "fastest:12,.1f",
+    "engine ÷ it": "ratio:13.3f",
+    "first step, s": "first_step_seconds:15.1f",
+}
+
 
 @dataclass(frozen=True)
 class Peer:
-    """A program in a separate environment."""
-
     environment: str | None
     program: str
     arguments: tuple[str, ...] = ()
@@ -106,34 +107,33 @@ PEERS = {
     "deepxde-tensorflow": Peer("deepxde", "deepxde_peer.py", ("tensorflow",)),
     "deepxde-pytorch": Peer("torch", "deepxde_peer.py", ("pytorch",)),
 }
-
-
-class Options(argparse.Namespace):
-    """The options; --help says what they mean."""
-
-    cases: list[str]
-    dtypes: list[str]
-    peers: list[str]
-    threads: int
-    device: str
-    environments: Path
-    quick: bool
+DEVICES = {
+    "cpu": {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "PEER_DEVICE": "cpu"},
+    "gpu": {
+        "JAX_PLATFORMS": "cuda",
+        # Otherwise JAX multiplies in TensorFloat-32, with ten bits, which the others do not.
+        "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "PEER_DEVICE": "cuda",
+    },
+}
+"""The environment of the peers, by the device that they compute on."""
 
 
 @dataclass
 class Measured:
-    """The figures of one training in one case."""
-
     name: str
     loss: float
     first_step_seconds: float
     microseconds: list[float] = field(default_factory=list)
 
 
-class Process:
-    """A running peer."""
+class PeerEnded(Exception):
+    """A peer has ended without an answer."""
 
-    def __init__(self, python: Path, peer: Peer, options: Options, errors: Any) -> None:
+
+class Process:
+    def __init__(self, python: Path, peer: Peer, options: Namespace, errors: Any) -> None:
         self._process = subprocess.Popen(
             [str(python), str(HERE / "peers" / peer.program), *peer.arguments],
             stdin=subprocess.PIPE,
@@ -142,18 +142,14 @@ class Process:
             env={**os.environ, **limits(options.threads), **DEVICES[options.device]},
             encoding="utf-8",
         )
-        said = self._answer()
-        self.names: list[str] = said["names"]
-        self.about: dict[str, Any] = said["about"]
+        self.names: list[str] = self._answer()["names"]
 
     def ask(self, **command: Any) -> dict[str, float]:
-        """Send a command, and wait for its answer."""
-        assert self._process.stdin is not None
         print(json.dumps(command), file=self._process.stdin, flush=True)
-        return self._answer()
+        found: dict[str, float] = self._answer()
+        return found
 
     def end(self) -> None:
-        """Let it end."""
         self._process.kill()
         self._process.communicate()
 
@@ -161,98 +157,76 @@ class Process:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise PeerEnded(self._process.wait())
+            raise PeerEnded(f"ended with exit code {self._process.wait()}")
         return json.loads(line)
 
 
-class PeerEnded(Exception):
-    """A peer has ended without an answer."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(f"ended with exit code {code}")
-
-
 def main() -> None:
-    options = parsed()
+    options = parse(
+        __doc__,
+        cases={"type": some_of(CASES), "default": list("ABC"), "metavar": "A,B,…"},
+        dtypes=list(DTYPES),
+        peers=list(PEERS),
+        device={"choices": tuple(DEVICES), "default": "cpu"},
+        threads=(1, "cores for every peer"),
+        environments=VENVS,
+        quick=(False, "few and short rounds, for a trial"),
+    )
+    options.peers = [ENGINE, *(name for name in PEERS if name in options.peers and name != ENGINE)]
     cores = sorted(os.sched_getaffinity(0))
     if options.threads > len(cores):
         raise SystemExit(f"error: --threads {options.threads}: there are {len(cores)} cores")
     # Some of the peers count the cores that they may use, and heed no variable.
     os.sched_setaffinity(0, cores[: options.threads])
     found = []
+    about = {key: getattr(options, key) for key in ("threads", "device", "quick")}
     for letter in options.cases:
         for dtype in options.dtypes:
             measured, absent = measure(letter, dtype, options)
             print(table(letter, dtype, measured, absent), flush=True)
-            found.append(record(letter, dtype, measured, absent, options))
+            of = {"case": letter, "size": str(CASES[letter]), "dtype": dtype, **about}
+            trainings = [asdict(each) for each in measured]
+            found.append({**of, "absent": absent, "trainings": trainings})
     write_json(RESULTS / ("peers.json" if options.device == "cpu" else "peers_gpu.json"), found)
 
 
-def parsed() -> Options:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--cases", type=some_of(CASES), default=list("ABC"), metavar="A,B,…")
-    add("--dtypes", type=some_of(DTYPES), default=list(DTYPES), metavar="float32,…")
-    add("--peers", type=some_of(PEERS), default=list(PEERS), metavar="NAME,…")
-    add("--device", choices=tuple(DEVICES), default="cpu", help="(default %(default)s)")
-    add("--threads", type=int, default=1, help="cores for every peer (default %(default)s)")
-    add(
-        "--environments",
-        type=Path,
-        default=HERE / ".venvs",
-        metavar="FOLDER",
-        help="folder of the peers' Python environments, each by its name (default %(default)s); "
-        "PEER_JAX, PEER_TORCH and PEER_DEEPXDE name others",
-    )
-    add("--quick", action="store_true", help="few and short rounds, for a trial")
-    options = parser.parse_args(namespace=Options())
-    if ENGINE not in options.peers:
-        options.peers.insert(0, ENGINE)
-    return options
-
-
-def measure(letter: str, dtype: str, options: Options) -> tuple[list[Measured], dict[str, str]]:
+def measure(letter: str, dtype: str, options: Namespace) -> tuple[list[Measured], dict[str, str]]:
     """Measure all peers in a case, the engine first; return also the absent ones, with reasons."""
     rounds, seconds = (3, 0.2) if options.quick else (9, 1.0)
-    steps = 5 if letter in "CD" else 20
-    measured: list[Measured] = []
-    askers: list[tuple[Process, Measured]] = []
+    measured: list[tuple[Process, Measured]] = []
     absent: dict[str, str] = {}
+
+    def progress(text: str) -> None:
+        """Print what was measured at once: a run that is cut off then leaves its figures."""
+        print(f"{letter}, {dtype}: {text}", file=sys.stderr, flush=True)
+
     with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         file = Path(folder) / "case.npz"
         make_case(CASES[letter]).save(file)
-        for name in sorted(options.peers, key=list(PEERS).index):
+        of_case = {"file": str(file), "dtype": dtype, "steps": 5 if letter in "CD" else 20}
+        for name in options.peers:
             try:
                 process = processes.enter_context(started(name, options, Path(folder)))
                 for training in process.names:
-                    begun = process.ask(
-                        do="begin", name=training, file=str(file), dtype=dtype, steps=steps
-                    )
+                    begun = process.ask(do="begin", name=training, **of_case)
                     now = Measured(training, begun["loss"], begun["first_step_seconds"])
-                    first = f"{training}: first step {now.first_step_seconds:.1f} s"
-                    progress(letter, dtype, first)
-                    check(now, measured, TOLERANCE[dtype])
-                    measured.append(now)
-                    askers.append((process, now))
+                    progress(f"{training}: first step {now.first_step_seconds:.1f} s")
+                    check(now, [each for _, each in measured], TOLERANCE[dtype])
+                    measured.append((process, now))
             except (PeerEnded, FileNotFoundError, ValueError) as error:
-                absent[name] = f"{error}{last_line(Path(folder) / f'{name}.txt')}"
+                said = Path(folder) / f"{name}.txt"
+                lines = said.read_text().strip().splitlines() if said.exists() else []
+                absent[name] = ": ".join([str(error), *lines[-1:]])
                 if name == ENGINE:
                     raise SystemExit(f"error: engine: {absent[name]}") from None
         for number in range(1 + rounds):
-            for process, training in askers:
+            for process, training in measured:
                 said = process.ask(do="time", name=training.name, seconds=seconds)
-                training.microseconds.append(said["microseconds"])
                 time = f"{training.name}: {said['microseconds']:,.1f} µs a step"
-                progress(letter, dtype, f"round {number} of {rounds}: {time}")
-    for training in measured:
-        del training.microseconds[0]  # the round that warms up
-    return measured, absent
-
-
-def progress(letter: str, dtype: str, text: str) -> None:
-    """Print what was measured at once: a run that is cut off then leaves its figures."""
-    print(f"{letter}, {dtype}: {text}", file=sys.stderr, flush=True)
+                progress(f"round {number} of {rounds}: {time}")
+                if number > 0:  # the first warms up
+                    training.microseconds.append(said["microseconds"])
+    return [training for _, training in measured], absent
 
 
 def make_case(size: Size) -> Case:
@@ -280,7 +254,7 @@ def make_case(size: Size) -> Case:
 
 
 @contextmanager
-def started(name: str, options: Options, folder: Path) -> Iterator[Process]:
+def started(name: str, options: Namespace, folder: Path) -> Iterator[Process]:
     """Start a peer that ends with the context; its errors go to a file in the folder."""
     peer = PEERS[name]
     python = peer.python(options.environments)
@@ -295,53 +269,26 @@ def started(name: str, options: Options, folder: Path) -> Iterator[Process]:
 
 
 def limits(threads: int) -> dict[str, str]:
-    """Return the variables that limit the threads of numerical libraries."""
     names = ("OMP", "MKL", "OPENBLAS", "TF_INTRAOP", "TF_INTEROP")
     chosen = {f"{name}_NUM_THREADS": str(threads) for name in names}
-    return {
-        **chosen,
-        "TF_NUM_INTRAOP_THREADS": str(threads),
-        "TF_NUM_INTEROP_THREADS": str(threads),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-
-
-DEVICES = {
-    "cpu": {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "PEER_DEVICE": "cpu"},
-    "gpu": {
-        "JAX_PLATFORMS": "cuda",
-        # Otherwise JAX multiplies in TensorFloat-32, with ten bits, which the others do not.
-        "JAX_DEFAULT_MATMUL_PRECISION": "highest",
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        "PEER_DEVICE": "cuda",
-    },
-}
-"""The environment of the peers, by the device that they compute on."""
+    chosen |= {f"TF_NUM_{each}OP_THREADS": str(threads) for each in ("INTRA", "INTER")}
+    return {**chosen, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def check(now: Measured, before: Sequence[Measured], tolerance: float) -> None:
-    """Raise ValueError unless the loss is that of the engine, which comes first."""
     if before and not abs(now.loss / before[0].loss - 1) <= tolerance:
         raise ValueError(f"{now.name} has the loss {now.loss}, the engine {before[0].loss}. ")
-
-
-def last_line(file: Path) -> str:
-    """Return the last line that a peer wrote to standard error, if any."""
-    lines = file.read_text().strip().splitlines() if file.exists() else []
-    return f": {lines[-1]}" if lines else ""
 
 
 def table(letter: str, dtype: str, measured: Sequence[Measured], absent: Mapping[str, str]) -> str:
     """Return the medians, their ratios to the engine's, the targets and the absent peers."""
     medians = {each.name: statistics.median(each.microseconds) for each in measured}
-    lines = [f"\n{letter}: {CASES[letter]}, {dtype}"]
-    lines.append(f"{'':46}{'µs a step':>12}{'fastest':>12}{'engine ÷ it':>13}{'first step':>12}")
+    lines = [f"\n{letter}: {CASES[letter]}, {dtype}", line(COLUMNS)]
     for each in measured:
-        lines.append(
-            f"{each.name:46}{medians[each.name]:12,.1f}{min(each.microseconds):12,.1f}"
-            f"{medians[ENGINE] / medians[each.name]:13.3f}{each.first_step_seconds:10.1f} s"
-        )
-    for beginning, most in targets_of(letter):
+        median = medians[each.name]
+        row = {"median": median, "ratio": medians[ENGINE] / median}
+        lines.append(line(COLUMNS, asdict(each) | row | {"fastest": min(each.microseconds)}))
+    for beginning, most in next(of for letters, of in TARGETS.items() if letter in letters):
         times = [time for name, time in medians.items() if name.startswith(beginning)]
         if times:
             ratio = medians[ENGINE] / min(times)
@@ -349,31 +296,6 @@ def table(letter: str, dtype: str, measured: Sequence[Measured], absent: Mapping
             lines.append(f"  target ≤ {most} × fastest of “{beginning}”: {ratio:.3f}, {verdict}")
     lines += [f"  absent: {name}: {why}" for name, why in absent.items()]
     return "\n".join(lines)
-
-
-def targets_of(letter: str) -> tuple[tuple[str, float], ...]:
-    """Return the targets of a case."""
-    return next(targets for letters, targets in TARGETS.items() if letter in letters)
-
-
-def record(
-    letter: str,
-    dtype: str,
-    measured: Sequence[Measured],
-    absent: Mapping[str, str],
-    options: Options,
-) -> dict[str, Any]:
-    """Return the results for the JSON file."""
-    return {
-        "case": letter,
-        "size": str(CASES[letter]),
-        "dtype": dtype,
-        "threads": options.threads,
-        "device": options.device,
-        "quick": options.quick,
-        "absent": dict(absent),
-        "trainings": [vars(each) for each in measured],
-    }
 
 
 if __name__ == "__main__":

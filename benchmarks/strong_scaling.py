@@ -9,83 +9,45 @@ rank, and writes benchmarks/results/strong_scaling.json.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
-from functools import partial
-
-from _measuring import RESULTS, write_json
+from _runner import RESULTS, answer, parse, report, start
 
 CASES = {
-    "Adam, 64×3, 20,000 points": ("Adam", 64, 20_000, 30),
-    "Levenberg–Marquardt, 24×3 (1,297), 3,000 points": ("LevenbergMarquardt", 24, 3_000, 15),
-    "Levenberg–Marquardt, 35×3 (2,661), 12,000 points": ("LevenbergMarquardt", 35, 12_000, 5),
+    "Adam, 64×3, 20,000 points": ("Adam", 30, 20_000, 64),
+    "Levenberg–Marquardt, 24×3 (1,297), 3,000 points": ("LevenbergMarquardt", 15, 3_000, 24),
+    "Levenberg–Marquardt, 35×3 (2,661), 12,000 points": ("LevenbergMarquardt", 5, 12_000, 35),
+}
+COLUMNS = {
+    "ms a step": "name:<50",
+    "1 rank": "one:10.1f",
+    "2 ranks": "two:10.1f",
+    "speed-up": "speed_up:10.2f",
+    "two alone": "side_by_side:11.1f",
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    if parser.parse_args().worker:
-        return work()
-    one, two = answer(started(1)), answer(started(2))
-    others = [started(1), started(1)]
-    together = [answer(each) for each in others]
+    parse(__doc__)
+    one, two = (answer(start(work, ranks=ranks, threads=1)) for ranks in (1, 2))
+    started = [start(work, ranks=1, threads=1) for _ in range(2)]
+    together = [answer(process) for process in started]
     rows = []
-    print(f"{'':50}{'1 rank':>10}{'2 ranks':>10}{'speed-up':>10}{'two alone':>11}")
     for name in CASES:
-        limit = max(each[name] for each in together)
-        rows.append({"name": name, "one": one[name], "two": two[name], "side_by_side": limit})
-        print(
-            f"{name:50}{one[name]:7.1f} ms{two[name]:7.1f} ms{one[name] / two[name]:10.2f}"
-            f"{limit:8.1f} ms"
-        )
-    write_json(RESULTS / "strong_scaling.json", {"rows": rows})
+        times = {"one": one[name], "two": two[name], "speed_up": one[name] / two[name]}
+        rows.append({"name": name, **times, "side_by_side": max(each[name] for each in together)})
+    report(COLUMNS, rows, RESULTS / "strong_scaling.json")
 
 
-def started(ranks: int) -> subprocess.Popen[str]:
-    """Start the trainings on some ranks, with one thread each."""
-    program = [sys.executable, __file__, "--worker"]
-    return subprocess.Popen(
-        ["mpirun", "-np", str(ranks), *program],
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
-def answer(process: subprocess.Popen[str]) -> dict[str, float]:
-    """Return milliseconds a step by case."""
-    out, _ = process.communicate()
-    lines = [line for line in out.splitlines() if line.startswith("{")]
-    found: dict[str, float] = json.loads(lines[-1])
-    return found
-
-
-def work() -> None:
-    """Train, and let rank 0 print the milliseconds a step."""
-    from _examples import problem_named
+def work() -> dict[str, float]:
+    """Return milliseconds a step by case (collective)."""
+    from _examples import two_scales
 
     import sciml_par as sp
-    from sciml_par import networks, training
 
     sp.init()
-    found = {}
-    for name, (optimizer, width, points, steps) in CASES.items():
-        result = sp.train(
-            problem_named("poisson-two-scales", k=2),
-            network=partial(networks.MLP, width=width, depth=3),
-            optimizer=getattr(training, optimizer)(),
-            steps=steps,
-            points=training.Points(points, boundary=400, method="sobol"),
-            precision="float64",
-            progress=False,
-        )
-        found[name] = result.members[0].microseconds_per_step / 1e3
-    if sp.rank() == 0:
-        print(json.dumps(found), flush=True)
+    results = {name: two_scales(*case) for name, case in CASES.items()}
+    if sp.rank() > 0:
+        return {}
+    return {name: r.members[0].microseconds_per_step / 1e3 for name, r in results.items()}
 
 
 if __name__ == "__main__":

@@ -9,40 +9,43 @@ writes benchmarks/results/tolerance.json and a figure of estimated against true 
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import time
 import warnings
 from typing import Any
 
 import numpy as np
 from _examples import ALL, problem_named
-from _measuring import RESULTS, write_json
+from _runner import RESULTS, is_first, measure, parse
 from _tolerance_problems import PROBLEMS
 
 import sciml_par as sp
 
 FACTOR = 3.0
+COLUMNS = {
+    "problem": "name:<20",
+    "tolerance": "tolerance:10.0e",
+    "seed": "seed:6",
+    "true": "true:9.1e",
+    "estimated": "estimated:11.1e",
+    "q": "reliability:9.1f",
+    "seconds": "seconds:9.1f",
+    "network": "network:16",
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [*ALL, *PROBLEMS]
-    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    parser.add_argument("--tolerances", type=float, nargs="+", default=[1e-3, 1e-6, 1e-9])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=120.0)
-    options = parser.parse_args()
+    tolerances = {"type": float, "nargs": "+", "default": [1e-3, 1e-6, 1e-9]}
+    options = parse(__doc__, names=[*ALL, *PROBLEMS], tolerances=tolerances, seeds=3, seconds=120.0)
     sp.init()
-    runs = []
-    for name in options.names or names:
-        for tolerance in options.tolerances:
-            for seed in range(options.seeds):
-                run = solved(name, tolerance, seed, options.seconds)
-                runs.append(run)
-                if sp.rank() == 0:
-                    print(line_of(run), flush=True)
-                    write_json(RESULTS / "tolerance.json", {"runs": runs})
-    if sp.rank() == 0:
+    whole = itertools.product(options.names, options.tolerances, range(options.seeds))
+    cases = [dict(zip(("name", "tolerance", "seed"), each, strict=True)) for each in whole]
+
+    def run(**case: Any) -> dict[str, Any]:
+        return solved(**case, seconds=options.seconds)
+
+    runs = measure(cases, COLUMNS, run, file=RESULTS / "tolerance.json")
+    if is_first():
         report(runs)
         draw(runs)
 
@@ -54,9 +57,6 @@ def solved(name: str, tolerance: float, seed: int, seconds: float) -> dict[str, 
         warnings.simplefilter("ignore")
         result = sp.solve(problem, tolerance=tolerance, seconds=seconds, seed=seed, progress=False)
     return {
-        "name": name,
-        "tolerance": tolerance,
-        "seed": seed,
         "seconds": time.perf_counter() - began,
         "network": type(result.networks[0]).__name__,
         "true": result.members[0].on_own_domain.relative_l2_error,
@@ -65,15 +65,6 @@ def solved(name: str, tolerance: float, seed: int, seconds: float) -> dict[str, 
         "at_rounding": result.error.at_rounding,
         "sentence": result.error.sentence,
     }
-
-
-def line_of(run: dict[str, Any]) -> str:
-    estimated = "not known" if np.isnan(run["estimated"]) else f"{run['estimated']:9.1e}"
-    return (
-        f"{run['name']:<20}{run['tolerance']:8.0e}  seed {run['seed']}  true {run['true']:8.1e}  "
-        f"estimated {estimated:>9}  q {run['reliability']:8.1f}  {run['seconds']:6.1f} s  "
-        f"{run['network']}"
-    )
 
 
 def report(runs: list[dict[str, Any]]) -> None:
@@ -88,24 +79,22 @@ def report(runs: list[dict[str, Any]]) -> None:
 
 
 def draw(runs: list[dict[str, Any]]) -> None:
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    known = [r for r in runs if np.isfinite(r["estimated"]) and np.isfinite(r["true"])]
-    figure, axes = plt.subplots(figsize=(5, 4.5), layout="constrained")
-    line = np.array([1e-16, 1.0])
+    figure = Figure(figsize=(5, 4.5), layout="constrained")
+    axes, line = figure.subplots(), np.array([1e-16, 1.0])
     axes.fill_between(line, line / FACTOR, line * FACTOR, color="0.9", label="within a factor of 3")
     axes.loglog(line, line, color="0.5", linewidth=0.8)
     for at_rounding, label in ((False, "estimated"), (True, "upper bound, at rounding")):
-        chosen = [r for r in known if r["at_rounding"] == at_rounding]
-        if not chosen:
-            continue
-        x, y = ([r[key] for r in chosen] for key in ("true", "estimated"))
-        axes.loglog(x, y, "v" if at_rounding else "o", markersize=4, alpha=0.7, label=label)
-    axes.set_xlabel("true relative L2 error")
-    axes.set_ylabel("estimated relative L2 error")
+        chosen = [
+            (r["true"], r["estimated"])
+            for r in runs
+            if r["at_rounding"] == at_rounding and np.isfinite([r["true"], r["estimated"]]).all()
+        ]
+        if chosen:
+            x, y = zip(*chosen, strict=True)
+            axes.loglog(x, y, "v" if at_rounding else "o", markersize=4, alpha=0.7, label=label)
+    axes.set(xlabel="true relative L2 error", ylabel="estimated relative L2 error")
     axes.legend(frameon=False)
     for suffix in ("png", "pdf"):
         figure.savefig(RESULTS / f"tolerance.{suffix}", dpi=150)

@@ -15,12 +15,14 @@ starts its own mpirun, prints a table and writes benchmarks/results/training_ste
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from _measuring import RESULTS, Candidate, in_turns, repeated, report, run_ranks, write_json
+from _runner import RESULTS, Candidate, in_turns, on_ranks, parse, repeated, report, slowest
+
+import sciml_par.parallel as sp
+from sciml_par._tensorflow import tf
 
 ENGINE_STEPS = 4000
 CALLS = 200
@@ -33,29 +35,12 @@ HOROVOD_BEST = {"data": 524.0, "ensemble": 127.0}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worker", choices=("ensemble", "data", "stacked"))
-    parser.add_argument("--threads", type=int, choices=(1, 2), default=1, help="of stacked members")
-    options = parser.parse_args()
-    worker = options.worker
-    if worker == "ensemble":
-        report(ensemble_times())
-    elif worker == "data":
-        report(data_times())
-    elif worker == "stacked":
-        report(stacked_times(options.threads))
-    else:
-        compare()
-
-
-def compare() -> None:
-    """Run both workers, print the table, write the JSON."""
-    ensemble = run_ranks(None, __file__, "--worker", "ensemble")
-    data = run_ranks(2, __file__, "--worker", "data")
-    alone = run_ranks(2, __file__, "--worker", "ensemble")
-    stacked = run_ranks(None, __file__, "--worker", "stacked")
-    two = run_ranks(None, __file__, "--worker", "stacked", "--threads", "2")
+    parse(__doc__)
+    ensemble, alone = on_ranks(None, ensemble_times), on_ranks(2, ensemble_times)
+    data, stacked = on_ranks(2, data_times), on_ranks(None, stacked_times, 1)
+    two = on_ranks(None, stacked_times, 2)
     engine, engine_2, engine_data = ensemble["engine"], alone["engine"], data["with_allreduce"]
+    one_member = stacked["1 member"]
     rows = [
         ("ensemble, 1 rank: engine", engine, engine),
         ("  Keras step, jit_compile", ensemble["keras_jit"], engine),
@@ -65,20 +50,12 @@ def compare() -> None:
         ("data, 2 ranks: engine", engine_data, engine_data),
         ("  the same without the allreduce", data["without_allreduce"], engine_data),
         ("  Horovod's best (measured elsewhere)", HOROVOD_BEST["data"], engine_data),
-        *((f"stacked: {name}", value, stacked["1 member"]) for name, value in stacked.items()),
-        *((f"on two threads: {name}", value, stacked["1 member"]) for name, value in two.items()),
+        *((f"stacked: {name}", value, one_member) for name, value in stacked.items()),
+        *((f"on two threads: {name}", value, one_member) for name, value in two.items()),
     ]
-    print(f"{'step of':40}{'µs':>8}{'÷ engine':>10}")
-    for name, microseconds, base in rows:
-        print(f"{name:40}{microseconds:8.1f}{microseconds / base:10.2f}")
-    found = {
-        "ensemble_1_rank": ensemble,
-        "ensemble_2_ranks": alone,
-        "data_2_ranks": data,
-        "stacked": stacked,
-        "stacked_two_threads": two,
-    }
-    write_json(RESULTS / "training_step.json", found)
+    columns = {"step of": "name:<40", "µs": "microseconds:8.1f", "÷ engine": "ratio:10.2f"}
+    table = [{"name": name, "microseconds": us, "ratio": us / base} for name, us, base in rows]
+    report(columns, table, RESULTS / "training_step.json")
 
 
 def ensemble_times() -> dict[str, float]:
@@ -86,40 +63,27 @@ def ensemble_times() -> dict[str, float]:
 
     OMP_NUM_THREADS=1 is the kindest to the compiled Keras step.
     """
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init()
-    engine = engine_loop(current_world().alone, points=101)
+    sp.init()
+    engine = engine_loop(sp.current_world().alone, points=101)
     step = keras_step(points=101)
-    import tensorflow as tf
-
-    compiled = tf.function(step, jit_compile=True)
-    graph = tf.function(step)
-    return in_turns(
-        {
-            "engine": engine,
-            "keras_jit": calls_of(compiled),
-            "keras_graph": calls_of(graph),
-        },
-        ROUNDS,
-    )
+    candidates = {
+        "engine": engine,
+        "keras_jit": calls_of(tf.function(step, jit_compile=True)),
+        "keras_graph": calls_of(tf.function(step)),
+    }
+    return slowest(in_turns(candidates, ROUNDS))
 
 
 def data_times() -> dict[str, float]:
     """Time the engine on 51 points per rank, with and without its allreduce."""
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init()
-    world = current_world()
-    return in_turns(
-        {
-            "with_allreduce": engine_loop(world.communicator, points=51),
-            "without_allreduce": engine_loop(world.alone, points=51, shard_of=world.communicator),
-        },
-        ROUNDS,
-    )
+    sp.init()
+    world = sp.current_world()
+    everyone = world.communicator
+    candidates = {
+        "with_allreduce": engine_loop(everyone, points=51),
+        "without_allreduce": engine_loop(world.alone, points=51, shard_of=everyone),
+    }
+    return slowest(in_turns(candidates, ROUNDS))
 
 
 def stacked_times(threads: int) -> dict[str, float]:
@@ -129,11 +93,8 @@ def stacked_times(threads: int) -> dict[str, float]:
     """
     import keras
 
-    import sciml_par
-    from sciml_par.parallel import current_world
-
-    sciml_par.init(threads=threads)
-    engine = partial(engine_loop, current_world().alone, points=101)
+    sp.init(threads=threads)
+    engine = partial(engine_loop, sp.current_world().alone, points=101)
     candidates = {
         f"{count} member{'s' * (count > 1)}": engine(members=count, threads=min(count, threads))
         for count in (1, 16, 64)
@@ -145,22 +106,15 @@ def stacked_times(threads: int) -> dict[str, float]:
 
 
 def engine_loop(
-    group: Any,
-    *,
-    points: int,
-    shard_of: Any = None,
-    members: int = 1,
-    optimizer: Any = None,
-    threads: int = 1,
-    steps: int = ENGINE_STEPS,
-) -> Callable[[], float]:
+    group: Any, *, points: int, shard_of: Any = None, members: int = 1, optimizer: Any = None,
+    threads: int = 1, steps: int = ENGINE_STEPS,
+) -> Callable[[], float]:  # fmt: skip
     """Return a function that runs steps of the engine and returns microseconds per step and member.
 
     `shard_of` is the group whose division of the points is used: `group` by default. The members
     are divided into as many equal parts as there are threads.
     """
     import numpy as np
-    import tensorflow as tf
 
     from sciml_par.networks import make_network
     from sciml_par.problems import poisson
@@ -175,14 +129,8 @@ def engine_loop(
     from sciml_par.training.points.make_feed import make_feed
 
     divided, problem = shard_of or group, poisson()
-    feed = make_feed(
-        problem,
-        points_per_rank=points,
-        rank=divided.rank,
-        size=divided.size,
-        seed=0,
-        dtype="float32",
-    )
+    of = {"rank": divided.rank, "size": divided.size, "seed": 0, "dtype": "float32"}
+    feed = make_feed(problem, points_per_rank=points, **of)
     networks = [make_network(seed=j) for j in range(members)]
     layout = ParameterLayout.of(networks[0].trainable_variables)
 
@@ -208,16 +156,8 @@ def engine_loop(
     steps = max(1, steps // members)
 
     def run() -> float:
-        chunk = loop.advance(
-            start,
-            data,
-            Stops().limits("float32"),
-            tf.ones([members, 1]),
-            step=0,
-            phase_start=0,
-            count=steps,
-            log_every=1000,
-        )
+        at = {"step": 0, "phase_start": 0, "count": steps, "log_every": 1000}
+        chunk = loop.advance(start, data, Stops().limits("float32"), tf.ones([members, 1]), **at)
         return 1e6 * chunk.seconds / steps / members
 
     return run
@@ -227,7 +167,6 @@ def keras_step(*, points: int) -> Callable[[], Any]:
     """Return the same step as written with Keras and nested gradient tapes."""
     import keras
     import numpy as np
-    import tensorflow as tf
 
     dense = keras.layers.Dense
     model = keras.Sequential([keras.Input([1]), dense(16, "tanh"), dense(16, "tanh"), dense(1)])
@@ -263,12 +202,7 @@ def calls_of(step: Callable[[], Any]) -> Candidate:
         float(loss)
 
     timed = repeated(calls, 1, each=CALLS)
-
-    def after_one_more() -> float:
-        step()
-        return timed()
-
-    return after_one_more
+    return lambda: (step(), timed())[1]
 
 
 if __name__ == "__main__":

@@ -26,27 +26,19 @@ DIGITS = 10
 
 def make_parser():
     parser = programs.make_scaling_study_parser(__doc__)
-    add = parser.add_argument
     whole, natural = programs.positive_integer, programs.integer_from(0)
-    number = programs.positive_number
-    add("--epochs", type=whole, default=15, metavar="N", help="default %(default)s")
-    add("--batch", type=whole, default=32, metavar="N", help="of one rank (default %(default)s)")
-    add(
-        "--learning-rate",
-        type=number,
-        default=0.02,
-        metavar="R",
-        help="of stochastic gradient descent on one rank (default %(default)s)",
-    )
-    add("--warm-up", type=natural, default=3, metavar="N", help="epochs (default %(default)s)")
-    add("--seed", type=natural, default=0, metavar="N", help="default %(default)s")
-    add(
-        "--mnist",
-        type=Path,
-        metavar="FILE",
-        help="MNIST in the format of mnist.npz, instead of scikit-learn's digits",
-    )
-    add("--no-plots", dest="plots", action="store_false", help="draw no figure")
+    mnist = "MNIST in the format of mnist.npz, instead of scikit-learn's digits"
+    for name, kind, default, word, text in (
+        ("epochs", whole, 15, "N", "default %(default)s"),
+        ("batch", whole, 32, "N", "of one rank (default %(default)s)"),
+        ("learning-rate", programs.positive_number, 0.02, "R",
+         "of stochastic gradient descent on one rank (default %(default)s)"),
+        ("warm-up", natural, 3, "N", "epochs (default %(default)s)"),
+        ("seed", natural, 0, "N", "default %(default)s"),
+        ("mnist", Path, None, "FILE", mnist),
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar=word, help=text)
+    parser.add_argument("--no-plots", dest="plots", action="store_false", help="draw no figure")
     return parser
 
 
@@ -166,14 +158,11 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
     headings = ["ranks", "batch of all", "learning rate", "seconds", "test accuracy"]
     programs.print_table(headings, rows)
     if options.plots:
-        curves = [
-            AccuracyCurve(
-                f"{record['ranks']} rank{'s' * (record['ranks'] > 1)}",
-                record["accuracies"],
-                record["training_accuracies"],
-            )
-            for record in records
-        ]
+        curves = []
+        for record in records:
+            name = f"{record['ranks']} rank{'s' * (record['ranks'] > 1)}"
+            shares = record["accuracies"], record["training_accuracies"]
+            curves.append(AccuracyCurve(name, *shares))
         save_figure(plot_accuracies(curves, title="Handwritten digits"), folder, "accuracy")
 
 

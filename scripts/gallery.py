@@ -82,7 +82,6 @@ def main() -> int:
 
 
 def command_of(name: str) -> list[str]:
-    """Return the program that solves a problem, in this repository, and its arguments."""
     if name in NAMES:
         return [f"examples/{name.replace('-', '_')}.py"]
     return ["scripts/solve.py", name]
@@ -90,11 +89,7 @@ def command_of(name: str) -> list[str]:
 
 def solve(name: str, runs: Path) -> None:
     """Run a program in a folder, and note the load before and the seconds of the CPU."""
-    cores, load, before = (
-        os.cpu_count(),
-        os.getloadavg()[0],
-        resource.getrusage(resource.RUSAGE_CHILDREN),
-    )
+    cores, load, before = os.cpu_count(), os.getloadavg()[0], seconds_of_children()
     program, *words = command_of(name)
     words += [] if name in NAMES else ["--output", f"runs/{name}", "--overwrite"]
     command = [sys.executable, str(ROOT / program), *words]
@@ -102,16 +97,19 @@ def solve(name: str, runs: Path) -> None:
     code = subprocess.run(command, check=False, stdout=sys.stderr, cwd=runs).returncode
     if code:
         sys.exit(f"error: {program} {name} ended with code {code}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    write_text(
-        runs / "runs" / name / CIRCUMSTANCES,
-        json.dumps({"load": load, "cpu": cpu, "cores": cores}) + "\n",
-    )
+    notes = {"load": load, "cpu": seconds_of_children() - before, "cores": cores}
+    write_text(runs / "runs" / name / CIRCUMSTANCES, json.dumps(notes) + "\n")
+
+
+def seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def what_was_found(folder: Path) -> dict[str, Any]:
-    """Return the numbers of the page from the results in a folder."""
+    file = folder / CIRCUMSTANCES  # without it, nothing is known of a run
+    notes: dict[str, Any] = {"load": None, "cpu": None, "cores": os.cpu_count()}
+    notes |= json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     (member,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))["members"]
     return {
         "error": member["relative_l2_error"],
@@ -119,16 +117,9 @@ def what_was_found(folder: Path) -> dict[str, Any]:
         "steps_asked": member["steps_asked"],
         "seconds": member["seconds_train"],
         "compile": member["seconds_compile"],
-        **circumstances_of(folder),
+        **notes,
         "unknowns": {each["name"]: [each["value"], each["true"]] for each in member["unknowns"]},
     }
-
-
-def circumstances_of(folder: Path) -> dict[str, Any]:
-    """Return the notes of `solve`; without them, nothing is known of a run."""
-    file = folder / CIRCUMSTANCES
-    unknown: dict[str, Any] = {"load": None, "cpu": None, "cores": os.cpu_count()}
-    return unknown | (json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
 
 
 def figure_of(folder: Path) -> Path:

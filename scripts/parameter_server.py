@@ -91,22 +91,15 @@ class Gradients:
 
 def make_parser():
     parser = programs.make_scaling_study_parser(__doc__)
-    parser.add_argument(
-        "--sizes",
-        type=byte_counts,
-        default="1KB,16KB,256KB,4MB,64MB,256MB",
-        metavar="1KB,4MB,…",
-        help="bytes of a gradient, with KB = 1,000 and KiB = 1,024 bytes (default %(default)s); a "
-        "rank needs about six times the largest as memory",
+    add, several = parser.add_argument, "1KB,16KB,256KB,4MB,64MB,256MB"
+    sizes = (
+        "bytes of a gradient, with KB = 1,000 and KiB = 1,024 bytes (default %(default)s); a "
+        "rank needs about six times the largest as memory"
     )
-    parser.add_argument(
-        "--rounds",
-        type=programs.positive_integer,
-        default=5,
-        metavar="N",
-        help="number of timed runs, of which the median counts (default %(default)s)",
-    )
-    parser.add_argument("--no-plots", dest="plots", action="store_false", help="draw no figure")
+    add("--sizes", type=byte_counts, default=several, metavar="1KB,4MB,…", help=sizes)
+    rounds = "number of timed runs, of which the median counts (default %(default)s)"
+    add("--rounds", type=programs.positive_integer, default=5, metavar="N", help=rounds)
+    add("--no-plots", dest="plots", action="store_false", help="draw no figure")
     return parser
 
 
@@ -267,15 +260,32 @@ def model(method: str, ranks) -> np.ndarray:
 
 
 def show(options, records: list[programs.Record], folder: Path) -> None:
-    several = [record for record in records if record["exchanges"]]
-    if not several:
+    records = [record for record in records if record["exchanges"]]
+    if not records:
         print("One rank has nobody to average with: choose two ranks or more.")
         return
-    show_bytes(several)
-    for record in several:
-        show_times(record)
+    print(
+        "\nBytes through the busiest rank, the larger of sent and received, over those of the "
+        "gradient: counted, and (by the formula)"
+    )
+    rows = []
+    for record in records:
+        shares = (
+            f"{busiest_share(record, method):.2f} ({model(method, record['ranks']):.2f})"
+            for method in COUNTED
+        )
+        rows.append([str(record["ranks"]), *shares])
+    programs.print_table(["ranks", *COUNTED], rows)
+    print("The formula of one server, P, counts P workers next to it; here it is one of P ranks.")
+    for record in records:
+        print(f"\n{title_of(record)}: µs until all have the mean")
+        rows = [
+            [size_name(nbytes), *(f"{1e6 * seconds:,.1f}" for seconds in times)]
+            for nbytes, times in times_of(record).items()
+        ]
+        programs.print_table(["gradient", *METHODS], rows)
     if options.plots:
-        save_figure(draw(several), folder, "parameter_server")
+        save_figure(draw(records), folder, "parameter_server")
 
 
 def busiest_share(record: programs.Record, method: str) -> float:
@@ -287,39 +297,17 @@ def busiest_share(record: programs.Record, method: str) -> float:
     return last["busiest"] / last["nbytes"]
 
 
-def show_bytes(records: list[programs.Record]) -> None:
-    print(
-        "\nBytes through the busiest rank, the larger of sent and received, over those of the "
-        "gradient: counted, and (by the formula)"
-    )
-    rows = [
-        [
-            str(record["ranks"]),
-            *(
-                f"{busiest_share(record, method):.2f} ({model(method, record['ranks']):.2f})"
-                for method in COUNTED
-            ),
-        ]
-        for record in records
-    ]
-    programs.print_table(["ranks", *COUNTED], rows)
-    print("The formula of one server, P, counts P workers next to it; here it is one of P ranks.")
-
-
-def show_times(record: programs.Record) -> None:
+def title_of(record: programs.Record) -> str:
     mark = " (more ranks than cores)" if record["ranks"] > record["cores"] else ""
-    print(f"\n{record['ranks']} ranks{mark}: µs until all have the mean")
-    times = times_of(record)
-    sizes = sorted({nbytes for _, nbytes in times})
-    rows = [
-        [size_name(nbytes), *(f"{1e6 * times[method, nbytes]:,.1f}" for method in METHODS)]
-        for nbytes in sizes
-    ]
-    programs.print_table(["gradient", *METHODS], rows)
+    return f"{record['ranks']} ranks{mark}"
 
 
-def times_of(record: programs.Record) -> dict[tuple[str, int], float]:
-    return {(each["method"], each["nbytes"]): each["seconds"] for each in record["exchanges"]}
+def times_of(record: programs.Record) -> dict[int, list[float]]:
+    """Return the seconds of all `METHODS` by the bytes of the gradient."""
+    found: dict[int, list[float]] = {}
+    for each in sorted(record["exchanges"], key=lambda each: METHODS.index(each["method"])):
+        found.setdefault(each["nbytes"], []).append(each["seconds"])
+    return dict(sorted(found.items()))
 
 
 def size_name(nbytes: int) -> str:
@@ -333,40 +321,30 @@ def draw(records: list[programs.Record]):
     from sciml_par.evaluation.figures.parts.style import color_of, paper_style
 
     colors = {method: color_of(k) for k, method in enumerate(METHODS)}
-    with paper_style():
-        grid = make_panels(1 + len(records), 2, 2.3)
-        first, *others = grid.panels.values()
-        draw_bytes(first, records, colors)
-        for axes, record in zip(others, records, strict=True):
-            draw_times(axes, record, colors)
-        return grid.finish(None)
-
-
-def draw_bytes(axes, records, colors) -> None:
     ranks = [record["ranks"] for record in records]
     shown = np.union1d(MODEL_RANKS, ranks)
-    for method in (SERVER, RING):
-        axes.plot(shown, model(method, shown), "--", color=colors[method], linewidth=0.9)
-    axes.plot([], [], "k--", linewidth=0.9, label="P, and 2 (P − 1)/P")
-    for method, marker in zip(COUNTED, "osx", strict=True):
-        counted = [busiest_share(record, method) for record in records]
-        axes.plot(ranks, counted, marker, color=colors[method], markersize=4)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
-    axes.set(xlabel="ranks P", ylabel="gradients through\nthe busiest rank")
-
-
-def draw_times(axes, record, colors) -> None:
-    times = times_of(record)
-    sizes = sorted({nbytes for _, nbytes in times})
-    for method, marker in zip(METHODS, "osxd", strict=True):
-        look = {"color": colors[method], "markersize": 3.5, "label": method}
-        axes.loglog(sizes, [times[method, nbytes] for nbytes in sizes], f"{marker}-", **look)
-    crowded = ", more than cores" if record["ranks"] > record["cores"] else ""
-    axes.set_title(f"{record['ranks']} ranks{crowded}")
-    axes.set(xlabel="bytes of the gradient", ylabel="seconds")
+    with paper_style():
+        grid = make_panels(1 + len(records), 2, 2.3)
+        axes, *others = grid.panels.values()
+        for method in (SERVER, RING):
+            axes.plot(shown, model(method, shown), "--", color=colors[method], linewidth=0.9)
+        axes.plot([], [], "k--", linewidth=0.9, label="P, and 2 (P − 1)/P")
+        for method, marker in zip(COUNTED, "osx", strict=True):
+            counted = [busiest_share(record, method) for record in records]
+            axes.plot(ranks, counted, marker, color=colors[method], markersize=4)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+        axes.set(xlabel="ranks P", ylabel="gradients through\nthe busiest rank")
+        for axes, record in zip(others, records, strict=True):
+            times = times_of(record)
+            columns = zip(METHODS, "osxd", zip(*times.values(), strict=True), strict=True)
+            for method, marker, seconds in columns:
+                look = {"color": colors[method], "markersize": 3.5, "label": method}
+                axes.loglog(list(times), seconds, f"{marker}-", **look)
+            axes.set(title=title_of(record), xlabel="bytes of the gradient", ylabel="seconds")
+        return grid.finish(None)
 
 
 def main() -> None:

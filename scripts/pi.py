@@ -22,25 +22,17 @@ CHUNK = 1 << 16  # samples; their coordinates fit into a core's cache
 
 def make_parser():
     parser = programs.make_scaling_study_parser(__doc__)
-    parser.add_argument(
-        "--samples",
-        type=programs.positive_integer,
-        default=200_000_000,
-        metavar="N",
-        help="points drawn by all ranks together (default %(default)s)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=programs.integer_from(0),
-        default=0,
-        metavar="N",
-        help="of the random numbers (default %(default)s)",
-    )
+    samples, seed = "points drawn by all ranks together", "of the random numbers"
+    for name, kind, default, text in (
+        ("--samples", programs.positive_integer, 200_000_000, samples),
+        ("--seed", programs.integer_from(0), 0, seed),
+    ):
+        help_text = f"{text} (default %(default)s)"
+        parser.add_argument(name, type=kind, default=default, metavar="N", help=help_text)
     return parser
 
 
 def count_hits(chunk: int, samples: int, seed: int) -> int:
-    """Count the points of this chunk that lie in the circle."""
     x, y = np.random.default_rng([seed, chunk]).random((2, samples))
     return np.count_nonzero(x * x + y * y < 1.0)
 

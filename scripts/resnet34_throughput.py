@@ -25,21 +25,18 @@ STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # filters, and blocks of two c
 
 def make_parser():
     parser = programs.make_scaling_study_parser(__doc__)
-    whole = programs.positive_integer
-
-    def add(name: str, default: int, meaning: str) -> None:
-        parser.add_argument(
-            name, type=whole, default=default, metavar="N", help=f"{meaning} (default %(default)s)"
-        )
-
-    add("--image-size", 64, "pixels along each edge of an image; 224 in the paper")
-    add("--batch", 8, "images a step and rank")
-    add("--batches", 2, "steps in a block; each block gives one rate")
-    add("--blocks", 5, "blocks that mean and standard deviation are taken over")
-    add("--warm-up", 3, "steps before the first block")
-    parser.add_argument(
-        "--jit-compile", action="store_true", help="compile the training step by XLA"
-    )
+    whole = {"type": programs.positive_integer, "metavar": "N"}
+    for name, default, meaning in (
+        ("--image-size", 64, "pixels along each edge of an image; 224 in the paper"),
+        ("--batch", 8, "images a step and rank"),
+        ("--batches", 2, "steps in a block; each block gives one rate"),
+        ("--blocks", 5, "blocks that mean and standard deviation are taken over"),
+        ("--warm-up", 3, "steps before the first block"),
+    ):
+        text = f"{meaning} (default %(default)s)"
+        parser.add_argument(name, default=default, help=text, **whole)
+    compiled = "compile the training step by XLA"
+    parser.add_argument("--jit-compile", action="store_true", help=compiled)
     return parser
 
 

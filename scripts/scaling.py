@@ -12,6 +12,7 @@ kept apart.
 
 import argparse
 import functools
+import itertools
 import math
 import time
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from sciml_par.evaluation import (
 from sciml_par.parallel import Average, allreduce, barrier
 
 WEAK, STRONG = "weak", "strong"
-MOST_RANKS = 512
+RANKS = 2 ** np.arange(10)  # of predictions
 SIZES = (8, 1 << 12, 1 << 16, 1 << 20, 1 << 23)  # bytes of the allreduces that the fit takes
 
 
@@ -83,21 +84,17 @@ PUBLISHED = {
 
 def make_parser():
     parser = programs.make_scaling_study_parser(__doc__)
-    add = parser.add_argument
-    add("--cases", type=case_names, default="A,B", metavar="A,B,C", help=case_help())
-    add(
-        "--rounds",
-        type=programs.positive_integer,
-        default=5,
-        metavar="N",
-        help="number of timed runs, of which the median counts (default %(default)s)",
+    add, whole = parser.add_argument, programs.positive_integer
+    trained = "; ".join(
+        f"{name}: {case.dimension}-D, {case.width} × {case.depth}, {case.points:,} points"
+        for name, case in CASES.items()
     )
-    add(
-        "--steps",
-        type=programs.positive_integer,
-        metavar="N",
-        help="training steps of a timed run, in place of those of the case",
-    )
+    cases = f"what to train: {trained} (default %(default)s)"
+    add("--cases", type=case_names, default="A,B", metavar="A,B,C", help=cases)
+    rounds = "number of timed runs, of which the median counts (default %(default)s)"
+    add("--rounds", type=whole, default=5, metavar="N", help=rounds)
+    steps = "training steps of a timed run, in place of those of the case"
+    add("--steps", type=whole, metavar="N", help=steps)
     add("--precision", choices=("float32", "float64"), default="float32")
     add(
         "--network",
@@ -110,14 +107,6 @@ def make_parser():
     )
     add("--no-plots", dest="plots", action="store_false", help="draw no figure")
     return parser
-
-
-def case_help() -> str:
-    parts = [
-        f"{name}: {case.dimension}-D, {case.width} × {case.depth}, {case.points:,} points"
-        for name, case in CASES.items()
-    ]
-    return f"what to train: {'; '.join(parts)} (default %(default)s)"
 
 
 def case_names(text: str) -> list[str]:
@@ -237,31 +226,34 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
         for scaling in (WEAK, STRONG):
             show_case(name, scaling, records, options, model)
     predictions = predict(options, records)
-    show_predictions(options, records, predictions)
+    show_predictions(predictions)
     if options.plots:
         for name in options.cases:
             draw(name, records, options, predictions, model, folder)
 
 
 def show_case(name, scaling, records, options, model) -> None:
-    case, alone = CASES[name], records[0]
+    case, parameters = CASES[name], records[0]["cases"][name]["parameters"]
     print(
         f"\n{name}: {case.dimension}-D, {case.width} × {case.depth}, "
-        f"{alone['cases'][name]['parameters']:,} parameters, {options.precision}; {scaling} "
+        f"{parameters:,} parameters, {options.precision}; {scaling} "
         f"scaling, {case.points:,} points {'a rank' if scaling == WEAK else 'in all'}"
     )
     ranks, efficiency = efficiencies(name, scaling, records)
+    alone, nbytes = alone_of(records, name, scaling), nbytes_of(records[0], name, options)
     rows = []
-    for record, share in zip(records, efficiency, strict=True):
-        p, seconds = record["ranks"], step_time(record, name, scaling)
-        spent = allreduce_of(record, name, options)
+    for record, p, share in zip(records, ranks, efficiency, strict=True):
+        spent = [each["seconds"] for each in record["allreduces"] if each["nbytes"] == nbytes]
+        modelled = None
+        if model is not None and alone is not None:
+            modelled = float(model.efficiency(p, nbytes, alone, scaling=scaling))
         rows.append(
             [
                 f"{p}{' *' if crowded(record) else ''}",
-                f"{1e6 * seconds:,.1f}",
-                "" if spent is None else f"{1e6 * spent:,.1f}",
+                f"{1e6 * step_time(record, name, scaling):,.1f}",
+                f"{1e6 * spent[0]:,.1f}" if spent else "",
                 f"{share:.2f}",
-                modelled(model, p, name, scaling, records, options),
+                "" if modelled is None else f"{modelled:.2f}",
             ]
         )
     headings = ["ranks", "µs a step", "µs allreduce", "efficiency", "modelled"]
@@ -283,14 +275,12 @@ def nbytes_of(record, name: str, options) -> int:
     return np.dtype(options.precision).itemsize * record["cases"][name]["parameters"]
 
 
-def allreduce_of(record, name: str, options) -> float | None:
-    """Return the measured seconds of an allreduce of this case's gradient; None on one rank."""
-    times = {each["nbytes"]: each["seconds"] for each in record["allreduces"]}
-    return times.get(nbytes_of(record, name, options))
+def alone_of(records, name: str, scaling: str) -> float | None:
+    """Return the seconds of a step on one rank; None if that was not measured."""
+    return step_time(records[0], name, scaling) if records[0]["ranks"] == 1 else None
 
 
 def crowded(record) -> bool:
-    """Return whether more threads are busy than there are cores, so that times show no scaling."""
     return record["ranks"] * record["threads"] > record["cores"]
 
 
@@ -319,62 +309,34 @@ def fitted(records) -> CommunicationModel | None:
     return model
 
 
-def alone_of(records, name: str, scaling: str) -> float | None:
-    """Return the seconds of a step on one rank; None if that was not measured."""
-    return step_time(records[0], name, scaling) if records[0]["ranks"] == 1 else None
+def predict(options, records) -> dict[tuple[str, ...], np.ndarray]:
+    """Predict efficiencies [k] on `RANKS` by network with its message, case and scaling."""
+    found = {}
+    for network, link in (dict(options.network) if options.network else NETWORKS).items():
+        message = f"{1e6 * link.latency:g} µs, {1e-9 * link.bandwidth:g} GB/s"
+        for name, scaling in itertools.product(options.cases, (WEAK, STRONG)):
+            if (alone := alone_of(records, name, scaling)) is not None:
+                nbytes = nbytes_of(records[0], name, options)
+                values = link.model().efficiency(RANKS, nbytes, alone, scaling=scaling)
+                found[network, message, name, scaling] = values
+    return found
 
 
-def modelled(model, ranks: int, name: str, scaling: str, records, options) -> str:
-    alone = alone_of(records, name, scaling)
-    if model is None or alone is None:
-        return ""
-    nbytes = nbytes_of(records[0], name, options)
-    return f"{float(model.efficiency(ranks, nbytes, alone, scaling=scaling)):.2f}"
-
-
-def networks_of(options) -> dict[str, Network]:
-    return dict(options.network) if options.network else NETWORKS
-
-
-def rank_numbers() -> np.ndarray:
-    return 2 ** np.arange(1 + round(math.log2(MOST_RANKS)))
-
-
-def predict(options, records) -> dict[tuple[str, str, str], np.ndarray]:
-    """Predict efficiencies [k] on `rank_numbers` by network, case and kind of scaling."""
-    return {
-        (network, name, scaling): link.model().efficiency(
-            rank_numbers(), nbytes_of(records[0], name, options), alone, scaling=scaling
-        )
-        for network, link in networks_of(options).items()
-        for name in options.cases
-        for scaling in (WEAK, STRONG)
-        if (alone := alone_of(records, name, scaling)) is not None
-    }
-
-
-def show_predictions(options, records, predictions) -> None:
+def show_predictions(predictions) -> None:
     if not predictions:
         print("\nNothing is predicted without a run on one rank.")
         return
-    chosen = [2, 8, 64, MOST_RANKS]
     print(
         "\nPredicted efficiencies: the step of one rank as measured here, the allreduce by "
         "latency and bandwidth alone"
     )
-    rows = []
-    for (network, name, scaling), values in predictions.items():
-        link = networks_of(options)[network]
-        of_ranks = dict(zip(rank_numbers().tolist(), values, strict=True))
-        rows.append(
-            [
-                network,
-                f"{1e6 * link.latency:g} µs, {1e-9 * link.bandwidth:g} GB/s",
-                f"{name}, {scaling}",
-                *(f"{of_ranks[p]:.2f}" for p in chosen),
-            ]
-        )
-    programs.print_table(["network", "a message", "case", *(f"P = {p}" for p in chosen)], rows)
+    chosen = [1, 3, 6, 9]
+    rows = [
+        [network, message, f"{name}, {scaling}", *(f"{value:.2f}" for value in values[chosen])]
+        for (network, message, name, scaling), values in predictions.items()
+    ]
+    headings = ["network", "a message", "case", *(f"P = {p}" for p in RANKS[chosen])]
+    programs.print_table(headings, rows)
 
 
 def draw(name: str, records, options, predictions, model, folder: Path) -> None:
@@ -391,8 +353,8 @@ def draw(name: str, records, options, predictions, model, folder: Path) -> None:
             values = model.efficiency(ranks, nbytes, alone, scaling=scaling)
             curves.append(ScalingCurve("here", ranks, values, kind="modelled", scaling=scaling))
     curves += [
-        ScalingCurve(network, rank_numbers(), values, kind="modelled", scaling=scaling)
-        for (network, case, scaling), values in predictions.items()
+        ScalingCurve(network, RANKS, values, kind="modelled", scaling=scaling)
+        for (network, _, case, scaling), values in predictions.items()
         if case == name
     ]
     curves += [

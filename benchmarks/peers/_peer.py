@@ -48,18 +48,15 @@ class Case:
 
     @property
     def dimension(self) -> int:
-        """d."""
         return int(self.x.shape[1])
 
     def save(self, file: Path) -> None:
-        """Write it, in double precision."""
         numbered = {f"weights_{k}": array for k, array in enumerate(self.weights)}
         arrays = {"x": self.x, "f": self.f, "boundary": self.boundary}
         np.savez(file, weight=self.weight, **arrays, **numbered)
 
     @classmethod
     def load(cls, file: str | Path, dtype: str) -> Case:
-        """Read it, in this precision."""
         with np.load(file) as stored:
             count = sum(name.startswith("weights_") for name in stored.files)
             return cls(

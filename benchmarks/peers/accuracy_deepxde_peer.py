@@ -14,7 +14,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 os.environ["DDE_BACKEND"] = "pytorch"
@@ -47,11 +46,9 @@ class Watch(dde.callbacks.Callback):
 
     @property
     def over(self) -> bool:
-        """Return whether the time is over."""
         return self._seconds >= self._most
 
     def on_batch_end(self) -> None:
-        """Record an iteration of Adam, or a piece of L-BFGS."""
         spent = time.perf_counter() - self._since
         if not self._counted:
             self._counted, self.first_iteration, spent = True, spent, 0.0
@@ -68,7 +65,6 @@ class Watch(dde.callbacks.Callback):
         self._since = time.perf_counter()
 
     def record(self) -> None:
-        """Add a row."""
         model = self.model
         difference = model.predict(self._test) - self._exact
         error = np.linalg.norm(difference) / np.linalg.norm(self._exact)
@@ -77,7 +73,6 @@ class Watch(dde.callbacks.Callback):
 
 
 def loss_of(model: Any) -> float:
-    """Return the loss at the present weights."""
     state = model.train_state
     losses = model.outputs_losses_train(state.X_train, state.y_train, state.train_aux_vars)[1]
     return float(losses.sum())
@@ -86,24 +81,20 @@ def loss_of(model: Any) -> float:
 def model_of(case: Any) -> tuple[Any, list[float]]:
     """Build a model with the points and initial weights of the case, and its loss weights."""
     name, dimension = str(case["problem"]), case["interior"].shape[1]
-    lower, upper = domain_of(name, dimension)
+    # DeepXDE draws no points from the domain here.
+    lower, upper = CORNERS.get(name, ([0] * dimension, [1] * dimension))
     geometry: Any = dde.geometry.Hypercube(lower, upper)
     if dimension == 1:
         geometry = dde.geometry.Interval(lower[0], upper[0])
     conditions, factors = [], [1.0] * (3 if name == "Kovasznay" else 1)
-    for x, values, components, weight in conditions_of(case):
+    parts = (numbered(case, part) for part in ("x", "value", "components", "weight"))
+    for x, values, components, weight in zip(*parts, strict=True):
         for column, component in enumerate(components):
             value = values[:, column : column + 1]
             conditions.append(dde.icbc.PointSetBC(x, value, component=int(component)))
-            factors.append(weight)
-    data = dde.data.PDE(
-        geometry,
-        EQUATIONS[name],
-        conditions,
-        num_domain=0,
-        num_boundary=0,
-        anchors=case["interior"],
-    )
+            factors.append(float(weight))
+    drawn = {"num_domain": 0, "num_boundary": 0, "anchors": case["interior"]}
+    data = dde.data.PDE(geometry, EQUATIONS[name], conditions, **drawn)
     weights = numbered(case, "weights")
     net = dde.nn.FNN([dimension, *(len(bias) for bias in weights[1::2])], "tanh", "Glorot normal")
     for layer, kernel, bias in zip(net.linears, weights[0::2], weights[1::2], strict=True):
@@ -114,25 +105,7 @@ def model_of(case: Any) -> tuple[Any, list[float]]:
     return dde.Model(data, net), factors
 
 
-def domain_of(name: str, dimension: int) -> tuple[list[float], list[float]]:
-    """Return the domain from its corners; DeepXDE draws no points from it here."""
-    if name == "Burgers":
-        return [-1, 0], [1, 1]
-    if name == "Kovasznay":
-        return [-0.5, -0.5], [1, 1.5]
-    return ([-1], [1]) if dimension == 1 else ([0] * dimension, [1] * dimension)
-
-
-def conditions_of(case: Any) -> Iterator[tuple[Any, Any, Any, float]]:
-    """Return points [k, d], values [k, c], components [c] and weight of every condition."""
-    count = len(numbered(case, "x"))
-    for number in range(count):
-        parts = [case[f"{part}_{number}"] for part in ("x", "value", "components")]
-        yield *parts, float(case[f"weight_{number}"])
-
-
 def numbered(case: Any, name: str) -> list[Any]:
-    """Return the arrays name_0, name_1, …"""
     return [case[f"{name}_{k}"] for k in range(len(case.files)) if f"{name}_{k}" in case.files]
 
 
@@ -174,12 +147,12 @@ def kovasznay(x: Any, w: Any) -> list[Any]:
     return [*momentum, slope(0, 0) + slope(1, 1)]
 
 
-EQUATIONS = {
-    "poisson, k = 2": lecture,
-    "Poisson": poisson,
-    "Burgers": burgers,
-    "Kovasznay": kovasznay,
+CORNERS = {
+    "poisson, k = 2": ([-1], [1]),
+    "Burgers": ([-1, 0], [1, 1]),
+    "Kovasznay": ([-0.5, -0.5], [1, 1.5]),
 }
+EQUATIONS = dict(zip(("Poisson", *CORNERS), (poisson, lecture, burgers, kovasznay), strict=True))
 TRANSFORMS = {
     "Poisson": lambda x, u: torch.prod(x * (1 - x), dim=1, keepdim=True) * u,
     "Burgers": lambda x, u: -torch.sin(np.pi * x[:, :1]) + x[:, 1:] * (1 - x[:, :1] ** 2) * u,

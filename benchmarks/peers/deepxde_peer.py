@@ -33,8 +33,6 @@ else:
 
 
 class DeepXDETraining:
-    """A `Model` that can be trained on."""
-
     def __init__(self, case: Case) -> None:
         dde.config.set_default_float(case.dtype)
         if BACKEND == "tensorflow":
@@ -56,12 +54,10 @@ class DeepXDETraining:
         begin_with(self._model, case)
 
     def advance(self, steps: int) -> None:
-        """See `Training`."""
         # The losses are shown, and the points that are for tests evaluated, at the end only.
         self._model.train(iterations=steps, display_every=10**9, verbose=0)
 
     def loss(self) -> float:
-        """See `Training`; `train` has evaluated it at its end."""
         return float(np.sum(self._model.losshistory.loss_train[-1]))
 
 
@@ -85,7 +81,6 @@ def equation(d: int) -> Any:
 
 
 def begin_with(model: Any, case: Case) -> None:
-    """Give the network these initial weights."""
     if BACKEND == "pytorch":
         for layer, (w, b) in zip(model.net.linears, pairs(case), strict=True):
             layer.weight.data.copy_(torch.from_numpy(w.T.copy()))

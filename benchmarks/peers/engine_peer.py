@@ -19,17 +19,14 @@ class EngineTraining:
         self._course.prepare()
 
     def advance(self, steps: int) -> None:
-        """See `Training`."""
         self._course.advance(steps)
         self._course.state.parameters.numpy()
 
     def loss(self) -> float:
-        """See `Training`."""
         return float(self._course.terms_of(self._course.state.parameters).sum())
 
 
 def engine_course(case: Case) -> Any:
-    """Build the engine's training of this case before its first step."""
     from sciml_par.networks import MLP
     from sciml_par.parallel import current_world
     from sciml_par.training import Adam, Points
@@ -41,23 +38,23 @@ def engine_course(case: Case) -> Any:
         model.set_weights(case.weights)
         return model
 
+    adam = Adam(learning_rate=LEARNING_RATE, beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON)
+    points = Points(interior=case.x.astype(np.float64), boundary=len(case.boundary))
+    unused = dict.fromkeys(("points_per_rank", "phases", "weights", "log_every"))
     arguments = Arguments(
         problem=problem_of(case),
         network=network,
-        points=Points(interior=case.x.astype(np.float64), boundary=len(case.boundary)),
-        points_per_rank=None,
+        points=points,
         mode="data",
-        optimizer=Adam(learning_rate=LEARNING_RATE, beta_1=BETA_1, beta_2=BETA_2, epsilon=EPSILON),
+        optimizer=adam,
         steps=_MANY_STEPS,
-        phases=None,
         stop=(),
         keep="best",
-        weights=None,
         seed=0,
         precision=case.dtype,
-        log_every=None,
         evaluation_points=201,
         evaluation_domain=None,
+        **unused,
     )
     (course,) = prepare(arguments, current_world()).courses()
     return course

@@ -121,7 +121,6 @@ class JaxTraining:
         self._whole_loop = whole_loop
 
     def advance(self, steps: int) -> None:
-        """See `Training`."""
         if self._whole_loop:
             self._state = self._steps(self._state, self._data, np.int32(steps))
         else:
@@ -130,13 +129,10 @@ class JaxTraining:
         jax.block_until_ready(self._state)
 
     def loss(self) -> float:
-        """See `Training`."""
         return float(self._loss(self._state[1], self._data))
 
 
 def trainings() -> dict[str, Callable[[Case], JaxTraining]]:
-    """Return all trainings by name."""
-
     def training(laplacian: Laplacian, whole_loop: bool) -> Callable[[Case], JaxTraining]:
         return lambda case: JaxTraining(case, laplacian, whole_loop=whole_loop)
 

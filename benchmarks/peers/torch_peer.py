@@ -22,7 +22,6 @@ DEVICE = os.environ.get("PEER_DEVICE", "cpu")
 
 
 def on_device(array: Any) -> Tensor:
-    """Copy an array of NumPy to the device."""
     return torch.from_numpy(array).to(DEVICE)
 
 
@@ -91,14 +90,12 @@ class TorchTraining:
         self._step = torch.compile(step, fullgraph=True, dynamic=False)
 
     def advance(self, steps: int) -> None:
-        """See `Training`."""
         for _ in range(steps):
             self._state = self._step(*self._state, *self._data)
         if DEVICE != "cpu":
             torch.cuda.synchronize()
 
     def loss(self) -> float:
-        """See `Training`."""
         return float(self._loss(self._state[1], *self._data))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
+from argparse import Namespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from launch import ROOT, launch
 sys.path.append(str(ROOT / "benchmarks"))
 
 import _accuracy_problems as problems
-import _accuracy_report
 import _accuracy_training
 import accuracy
-from _accuracy_curves import OVER, Clock, Curve, Limits
-from _accuracy_equations import points_near_the_layers
+from _accuracy_problems import points_near_the_layers
+from _accuracy_training import OVER, Clock
+from _runner import stored
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems import Box, derivative
@@ -32,7 +33,7 @@ PROGRAM = ROOT / "benchmarks" / "accuracy.py"
 
 def test_names_are_those_of_the_problems_and_optimizers() -> None:
     assert tuple(problems.CASES) == accuracy.PROBLEMS
-    assert set(accuracy.ENGINE) == {"adam", *_accuracy_training.OPTIMIZERS}
+    assert set(accuracy.ENGINE) == {*_accuracy_training.OPTIMIZERS}
 
 
 @pytest.mark.parametrize("name", problems.CASES)
@@ -91,14 +92,14 @@ def test_embedded_networks_are_periodic_with_their_centres_in_the_box_of_the_emb
 
 
 def test_an_unknown_is_scored_by_its_own_error() -> None:
-    limits = Limits(seconds=100.0, steps=40, adam_steps=0, dtype="float64", cpu=True)
+    limits = Namespace(seconds=100.0, dtype="float64", cpu=True)
     case = problems.CASES["inverse-diffusion"]
-    found = _accuracy_training.by_engine(case, [(LevenbergMarquardt(), 40)], 0, limits)
-    assert found.rows[0][3] == pytest.approx(9.0)  # it begins at 1, and is 0.1
+    rows, _, _ = _accuracy_training.by_engine(case, [(LevenbergMarquardt(), 40)], 0, limits)
+    steps, seconds, _, errors = zip(*rows, strict=True)
+    assert steps[-1] == 40 and errors[0] == pytest.approx(9.0)  # it begins at 1, and is 0.1
     # The last row is what the result holds, those before are the recorder's.
-    assert 0 < found.error < 1e-4 and 0 < found.rows[-2][3] < 1e-4
-    seconds = [row[1] for row in found.rows]
-    assert seconds == sorted(seconds) and seconds[-1] < 100.0
+    assert 0 < errors[-1] < 1e-4 and 0 < errors[-2] < 1e-4
+    assert list(seconds) == sorted(seconds) and seconds[-1] < 100.0
 
 
 def test_the_first_layer_has_its_centres_in_the_domain() -> None:
@@ -125,24 +126,22 @@ def test_a_clock_stands_still() -> None:
     assert -2.0 < clock.seconds < -1.0
 
 
-def curve(errors: list[float], ended: str = OVER) -> Curve:
-    """Return a curve of a second and ten iterations between two errors."""
-    found = Curve(ended=ended, compile_seconds=3.0)
-    for k, error in enumerate(errors):
-        found.add(10 * k, k, 0.1, error)
-    return found
+def run(errors: list[float], optimizer: str = "lm") -> dict[str, Any]:
+    """Return a run with a second and ten iterations between two errors."""
+    rows = [(10 * k, float(k), 0.1, error) for k, error in enumerate(errors)]
+    last = {"error": errors[-1], "iterations": rows[-1][0], "seconds": rows[-1][1]}
+    of = {"problem": "poisson-1d", "optimizer": optimizer, "ended": OVER}
+    return {**of, **last, "rows": rows, "compile_seconds": 3.0}
 
 
-def test_the_table_says_when_the_target_was_reached() -> None:
-    curves = [curve([1.0, 1e-10, 2e-10]), curve([1.0, 1e-4, 1e-11]), curve([1.0, 1e-2], "stuck")]
-    found = {("poisson-1d", "lm"): curves, ("poisson-1d", "adam"): curves[2:]}
-    text = _accuracy_report.table(found, {"lbfgs": "not here"})
-    lm, stuck, adam = text.splitlines()[3:6]
+def test_the_table_says_when_the_target_was_reached(tmp_path, capsys) -> None:
+    runs = [run([1.0, 1e-10, 2e-10]), run([1.0, 1e-4, 1e-11]), run([1.0, 1e-2])]
+    options = accuracy.parsed([f"--figure={tmp_path / 'found.png'}"])
+    accuracy.conclude([*runs, run([1.0, 1e-2], "adam")], {"lbfgs": "not here"}, options)
+    lm, adam, absent, _ = capsys.readouterr().out.splitlines()[3:]
     assert lm.split()[1:7] == ["2.0e-10", "1.0e-11", "1.0e-02", "20", "2.0", "3.0"]
     assert lm.endswith("reached, by 2 of 3: after 15 iterations, 1.5 s")
-    assert stuck == "    ended before: stuck" and adam.endswith("missed")
-    assert text.endswith("absent: lbfgs: not here")
-    assert _accuracy_report.median_curve(curves) is curves[0]
+    assert adam.endswith("missed") and absent == "absent: lbfgs: not here"
 
 
 def test_unknown_names_are_refused() -> None:
@@ -164,11 +163,11 @@ def test_a_short_run(tmp_path) -> None:
     ).succeeded()
     assert "Seconds of wall clock while training, without compilation" in ended.out
     assert f"absent: deepxde: there is no {tmp_path}/torch/bin/python" in ended.out
-    record = json.loads((tmp_path / "found.json").read_text())
-    names = [(each["optimizer"], each["seed"]) for each in record["trainings"]]
+    runs = stored(tmp_path / "found.json")["runs"]
+    names = [(each["optimizer"], each["seed"]) for each in runs]
     assert names == [(name, seed) for name in ("lm", "scipy-lbfgs") for seed in (0, 1)]
     begins = {name: [] for name, _ in names}
-    for training in record["trainings"]:
+    for training in runs:
         steps, seconds, losses, errors = zip(*training["rows"], strict=True)
         assert steps[0] == 0 and 1 <= steps[-1] <= 30
         assert list(seconds) == sorted(seconds) and seconds[0] == 0 < seconds[-1]
@@ -180,10 +179,3 @@ def test_a_short_run(tmp_path) -> None:
     for each in others:
         assert each == pytest.approx(first)
     assert (tmp_path / "found.png").stat().st_size > 10_000
-
-
-def test_the_time_per_iteration(capsys) -> None:
-    options = accuracy.parsed(["--problems", "poisson-1d", "--optimizers", "adam", "--steps", "5"])
-    accuracy.measure_per_iteration(options)
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert 0 < found["seconds"] < 10

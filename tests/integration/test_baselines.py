@@ -10,7 +10,7 @@ from launch import ROOT, launch
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-import _baselines_report as report
+import baselines as report
 from _baselines_methods import DEEPXDE, METHODS, SOLVE, TRAIN
 from _baselines_problems import CASES
 

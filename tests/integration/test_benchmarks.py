@@ -11,7 +11,7 @@ from launch import ROOT, launch, start
 sys.path.append(str(ROOT / "benchmarks"))
 
 import _by_size
-import _measuring
+import _runner
 
 from sciml_par.parallel import current_world
 
@@ -54,7 +54,7 @@ def test_one_rank(monkeypatch, capsys):
     """Whose allreduce would be left out, and is carried out here."""
     monkeypatch.setattr(_by_size, "QUICK_SIZES", (4, 1 << 12))
     monkeypatch.setattr(_by_size, "_QUICK_CALLS", 3)
-    found = _by_size.measure("cpu", quick=True)
+    found = _by_size.measure_sizes("cpu", quick=True)
     assert len(found["rows"]) == 6 and found["ranks"] == 1
     for row in found["rows"]:
         assert 0 < row["returned_us"] <= row["done_us"]
@@ -93,8 +93,8 @@ def test_candidates_are_timed_in_turns(tmp_path, capsys):
         return lambda: (order.append(name), next(times))[1]
 
     names = ("a", "b")
-    found = _measuring.in_turns({name: candidate(name) for name in names}, rounds=3)
+    found = _runner.in_turns({name: candidate(name) for name in names}, rounds=3)
     assert found == {"a": 3.0, "b": 20.0} and order == ["a", "b"] * 5
-    assert _measuring.slowest(found) == found
-    _measuring.write_json(tmp_path / "deep" / "found.json", found)
+    assert _runner.slowest(found) == found
+    _runner.write_json(tmp_path / "deep" / "found.json", found)
     assert json.loads((tmp_path / "deep" / "found.json").read_text()) == found

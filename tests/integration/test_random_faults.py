@@ -11,8 +11,7 @@ from launch import ROOT, launch
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from _faults_checks import CHECKPOINT, CODE, FAILED, HANG, LEFT, MESSAGE, misses
-from _faults_job import Ended
+from _faults_job import CHECKPOINT, CODE, FAILED, HANG, LEFT, MESSAGE, Ended, misses
 from _faults_kinds import KINDS, MODES, Fault, draw, is_possible
 
 pytestmark = pytest.mark.long
@@ -47,7 +46,7 @@ def test_faults_can_be_drawn_again():
         known = fault.of_kind
         assert fault.rank < fault.ranks and fault.mode in known.modes
         assert fault.moment in known.moments
-        assert is_possible(fault.kind, fault.mode, fault.moment)
+        assert is_possible(fault.mode, fault.moment)
     alone = [draw(1, index, list(KINDS), [2], ["eager"]) for index in range(50)]
     assert {fault.mode for fault in alone} == {"eager"}
 
