@@ -86,9 +86,11 @@ def test_the_least_squares_go_below_adam_and_never_up() -> None:
 
 
 STARTED = LevenbergMarquardt(start="least-squares")
+SOLVERS = ["auto", "block cholesky", "matrix free"]
+SOLVERS += [pytest.param(each, marks=pytest.mark.all) for each in ("kernel", "qr")]
 
 
-@pytest.mark.parametrize("solver", ["auto", "kernel", "block cholesky", "qr", "matrix free"])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_a_start_solves_for_the_output_layer_and_goes_on(solver: str) -> None:
     started = small(problem(), optimizer=replace(STARTED, solver=solver), steps=6, log_every=1)
     centres = partial(tiny, initial_weights="centres")

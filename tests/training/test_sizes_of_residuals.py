@@ -61,6 +61,8 @@ def beam(**options: Any) -> Problem:
     )
 
 
+@pytest.mark.beside
+@pytest.mark.ranks(most=1, reason="sizes are found before points are divided")
 def test_a_beam_in_si_units_has_the_modulus_of_least_squares(tmp_path: Any) -> None:
     result = train(
         beam(),
