@@ -161,6 +161,15 @@ def test_a_component_is_as_large_as_what_the_others_cause(size: float) -> None:
     assert sizes_of_residuals(problem) == {}
 
 
+def test_the_rounding_of_zero_is_no_value_of_a_condition() -> None:
+    def exact(x: Any) -> Any:
+        return np.sin(np.pi * x)  # 1e-16 at the ends
+
+    source = Residual(lambda u, x, f: laplacian(u, x) - f, data=lambda x: -(np.pi**2) * exact(x))
+    problem = Problem(Interval(0, 1), source, conditions=[Dirichlet(exact)])
+    assert sizes_of_residuals(problem) == {}
+
+
 NATURAL = [
     "poisson-2d",
     "helmholtz",

@@ -27,6 +27,8 @@ _FREQUENCY, _SHIFTS = 1.5, (0.0, 2.1)
 logarithms are finite, and as smooth as a solution without details."""
 _MOST_ABOVE, _MOST_BELOW = 1e3, 1e2
 """How far equations may lie above other terms, and below conditions, in natural units."""
+_NO_VALUE = 1e-12
+"""Values of conditions below it may be the rounding of zero, as of sin π; sources tell."""
 _ROUNDING = 1e-12
 """Of u, below which a residual is that of a condition that all these functions satisfy."""
 
@@ -74,7 +76,7 @@ def _sizes(problem: Problem) -> list[float]:
     # By values of conditions, then by sources, then by what the other components cause.
     for some in (terms[first:], terms[:first], terms[:first]):
         before = amplitudes.copy()
-        for j in np.flatnonzero(before == 0.0):
+        for j in np.flatnonzero(before < _NO_VALUE):
             with_one = np.where(np.arange(m) == j, 1.0, before)
             factors = [0.0]
             for each in some:
@@ -83,7 +85,7 @@ def _sizes(problem: Problem) -> list[float]:
                 seen = (change > 1e-12 * size) & (change > 0)
                 factors += list(_root_mean_square(a)[seen] / change[seen])
             # The largest factor of a component by which residuals change as much as they are.
-            amplitudes[j] = max(filter(math.isfinite, factors))
+            amplitudes[j] = max(before[j], *filter(math.isfinite, factors))
     amplitudes[amplitudes == 0.0] = 1.0
     divided = [True] * first + [not each.statistical for each in problem.conditions]
     found = [_residuals(problem, *each, [(amplitudes, s) for s in _SHIFTS]) for each in terms]
