@@ -19,7 +19,7 @@ LINES = {
     "info": 600,
     "networks": 5_272,
     "parallel": 14_173,
-    "problems": 13_281,
+    "problems": 13_282,
     "programs": 1_161,
     "results": 5_411,
     "training": 24_914,

@@ -180,9 +180,9 @@ def test_names_are_found_and_wrong_ones_corrected():
     assert all(name in str(error.value) for name in names)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, "wave"])
 def test_problems_that_are_programs_now_are_told(name):
-    file = f"examples/{name.replace('-', '_')}.py"
+    file = f"examples/{name.replace('-', '_') if name in PROGRAMS else 'standing_wave'}.py"
     with pytest.raises(InputError, match=f"^{name} is a program now: python {file}$"):
         problem_by_name(name)
 

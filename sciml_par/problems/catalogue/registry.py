@@ -19,7 +19,7 @@ _PROGRAMS = (
     "elasticity-3d", "heat-long", "heat-part", "helmholtz-periodic", "helmholtz-waves",
     "inverse-lorenz", "kdv", "kovasznay", "l-shape", "lorenz", "oscillator", "pipe", "plate-hole",
     "poisson-10d", "poisson-3d", "poisson-5d", "poisson-hole", "poisson-two-scales",
-    "reaction-diffusion", "schroedinger", "wave", "wave-long",
+    "reaction-diffusion", "schroedinger", "standing-wave", "wave", "wave-long",
 )  # fmt: skip
 """Problems that have left the catalogue for a file of examples/ each."""
 
@@ -48,7 +48,8 @@ def catalogue_entry(name: str) -> CatalogueEntry:
     if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
     if name in _PROGRAMS:
-        file = f"examples/{name.replace('-', '_')}.py"
+        stem = "standing_wave" if name == "wave" else name.replace("-", "_")
+        file = f"examples/{stem}.py"
         raise InputError(f"{name} is a program now: python {file}")
     close = difflib.get_close_matches(str(name).lower(), _BY_NAME, n=1)
     meant = f" did you mean {close[0]!r}?" if close else ""
