@@ -22,14 +22,14 @@ LINES = {
     "problems": 13_282,
     "programs": 1_161,
     "results": 5_411,
-    "training": 24_914,
+    "training": 24_933,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (54, 9_744),
     "training/optimizers/least_squares/levenberg_marquardt.py": (13, 1_833),
-    "training/solving/by_polynomials.py": (229, 38_293),
+    "training/solving/by_polynomials.py": (229, 38_312),
 }
 """Files and lines that the import of a method runs."""
 

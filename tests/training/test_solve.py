@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,13 @@ def test_another_tolerance_on_another_rank():
 def test_something_else_than_a_problem():
     with pytest.raises(InputError, match="Problem"):
         solve("poisson", progress=False)
+
+
+@pytest.mark.long
+@pytest.mark.ranks(most=1, reason="the first rank prints")
+def test_no_method_replaces_a_better_solution(capsys: pytest.CaptureFixture[str]) -> None:
+    """Time ends before polynomials are good enough for an estimate, and features are worse."""
+    result = solve(problem_named("plate-hole"), tolerance=1e-9, seconds=4)
+    lines = re.findall(r"^.*?(\d\.\de[+-]\d\d).* s$", capsys.readouterr().out, re.MULTILINE)
+    loss = result.members[0].validation_loss
+    assert result.error.known or np.sqrt(loss) <= 1.06 * min(map(float, lines))

@@ -33,7 +33,14 @@ from sciml_par.training.preparation.consistency import check_consistency
 from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
-from sciml_par.training.solving.ladder import NO_FURTHER, UNDECIDED, USEFUL, Ladder, fall_of
+from sciml_par.training.solving.ladder import (
+    NO_FURTHER,
+    UNDECIDED,
+    USEFUL,
+    Ladder,
+    fall_of,
+    useless_text,
+)
 from sciml_par.training.solving.polynomial_error import (
     CONVERGES,
     Corrected,
@@ -115,8 +122,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
             climb.in_slabs(best)
         if best is not None and _suits_windows(ladder.problem, best) and not climb.done:
             climb.in_windows(best)
-        if best is not None and ladder.best is None and ladder.left() <= 0:
-            climb.keep(best, ladder.no_time(), "polynomials")
+        if climb.last is not None and ladder.best is None:  # what comes next may be worse
+            climb.keep_useless(climb.last)
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
         if everyone.rank == 0 and not str(failure).startswith(_NUMERICAL):  # such as of a residual
@@ -176,6 +183,7 @@ class _Climb:
         self.solver = PolynomialSolver(*of)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
+        self.last: Stage | None = None
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
 
@@ -385,6 +393,15 @@ class _Climb:
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")
         return of_all
 
+    def keep_useless(self, stage: Stage) -> None:
+        """Keep a stage whose residual is too large for an estimate, or whose time is over."""
+        ladder = self.ladder
+        share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
+        late = ladder.left() <= 0
+        if ladder.decided(late or share < 1.0):
+            error = ErrorEstimate.not_known(self.problem.outputs, useless_text(share))
+            self.keep(stage, ladder.no_time() if late else error, "polynomials")
+
     def keep(self, stage: Stage, error: ErrorEstimate, method: str) -> None:
         """Keep a stage with its error, if it is the best."""
         ladder = self.ladder
@@ -414,6 +431,8 @@ class _Climb:
         agreed = {name: getattr(stage, name) for name in ("steps", "judged", "loss")}
         stage = replace(stage, **everyone.broadcast_object(agreed))
         stage.model.coefficients.assign(stage.steps.c)
+        if self.last is None or stage.loss < self.last.loss:
+            self.last = stage
         return stage
 
 
