@@ -14,7 +14,7 @@ from sciml_par._checks import checked_integer, checked_weight
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.drawing import has_time
+from sciml_par.problems.conditions.drawing import refuse_whole_boundary
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
@@ -124,15 +124,10 @@ def as_conditions(
                     f"are Observations(x, values, operator=lambda u, x, *, {name}: {name}(x))."
                 )
     found = tuple(c.prepared(domain, outputs) for c in several)
-    if has_time(domain) and any(c.kind == "initial" for c in found):
-        times = {name for names in domain._time_faces for name in names}
-        space = [name for name in domain.faces if name not in times]
-        for name in (type(c).__name__ for c in found if c.everywhere):
-            raise InputError(
-                f"Problem: {name} without on= holds on the whole boundary of {domain}, at its "
-                f"final time as well, where the equation decides u, and at its initial time, which "
-                f"Initial has. Name the faces in space: {name}(…, on={space})."
-            )
+    times = {name for names in domain._time_faces for name in names}
+    at_a_time = [c.kind == "initial" or isinstance(c.on, tuple) and {*c.on} <= times for c in found]
+    for name in (type(c).__name__ for c in found if c.everywhere and any(at_a_time)):
+        refuse_whole_boundary(domain, name, "of which another condition has one")
     return found
 
 

@@ -55,7 +55,7 @@ def insulation_without_the_names_of_faces() -> Any:
     return solve(Problem(ROD_IN_TIME, heat, conditions=[Neumann(0.0), WARM])).predict(PLACES).mean
 
 
-@table.says("at its final time as well, where the equation decides u.*on=.'x=lower', 'x=upper'")
+@table.says("'initial' and 'final', of which another condition has one.*on=.'x=lower', 'x=upper'")
 def walls_without_the_names_of_faces() -> Any:
     heat = lambda u, x: derivative(u, x, "t") - 0.1 * derivative(u, x, "x", "x")
     return solve(Problem(ROD_IN_TIME, heat, conditions=[Dirichlet(0.0), WARM]), steps=2)

@@ -49,7 +49,8 @@ def test_solve_says_it_too() -> None:
     assert len(found) == 1 and "t = 0 they give u = 0 and 1" in found[0]
 
 
-def test_the_whole_boundary_of_space_and_time_beside_an_initial_value_is_refused() -> None:
-    """It would hold at the final time."""
+@pytest.mark.parametrize("start", [WARM, Dirichlet(1.0, on="initial"), Dirichlet(1.0, on="final")])
+def test_the_whole_boundary_beside_a_condition_at_a_time_is_refused(start: Any) -> None:
+    """It would hold at the final time as well."""
     with pytest.raises(InputError, match=r"Dirichlet\(…, on=\['x=lower', 'x=upper'\]\)"):
-        Problem(ROD, lambda u, x: derivative(u, x, "t"), conditions=[Dirichlet(0.0), WARM])
+        Problem(ROD, lambda u, x: derivative(u, x, "t"), conditions=[Dirichlet(0.0), start])

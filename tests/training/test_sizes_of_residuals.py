@@ -161,12 +161,19 @@ def test_a_component_is_as_large_as_what_the_others_cause(size: float) -> None:
     assert sizes_of_residuals(problem) == {}
 
 
-def test_the_rounding_of_zero_is_no_value_of_a_condition() -> None:
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_the_rounding_of_zero_is_no_value_of_a_condition(size: float) -> None:
     def exact(x: Any) -> Any:
-        return np.sin(np.pi * x)  # 1e-16 at the ends
+        return size * np.sin(np.pi * x)  # 1e-16 times the size at the ends
 
     source = Residual(lambda u, x, f: laplacian(u, x) - f, data=lambda x: -(np.pi**2) * exact(x))
     problem = Problem(Interval(0, 1), source, conditions=[Dirichlet(exact)])
+    assert sizes_of_residuals(problem) == {}
+
+
+@pytest.mark.parametrize("value", [1.6e-19, 1e9])
+def test_values_of_any_size_are_those_of_u(value: float) -> None:
+    problem = Problem(Interval(0, 1), laplacian, conditions=[Dirichlet(value)])
     assert sizes_of_residuals(problem) == {}
 
 

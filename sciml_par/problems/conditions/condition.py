@@ -21,7 +21,7 @@ from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
     has_time,
-    refuse_normals_in_time,
+    refuse_whole_boundary,
 )
 from sciml_par.problems.conditions.given_points import normals_at, points_within
 from sciml_par.problems.conditions.in_time import Before, check_faces, with_points_in
@@ -207,7 +207,8 @@ class Condition(ByName):
             domain.on_faces(domain.lower[None], self.on)
         owner = type(self).__name__
         if self.needs_normals and self.everywhere:
-            refuse_normals_in_time(domain, owner)
+            slope = f"where the normal derivative is ∂u/∂{domain.names[-1]}"
+            refuse_whole_boundary(domain, owner, slope)
         if self.needs_normals and self.on == (INTERIOR,) and not isinstance(self.own, tuple):
             raise InputError(
                 f"{owner}: points inside have no normals, but the condition uses them; name "

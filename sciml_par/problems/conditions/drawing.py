@@ -26,14 +26,14 @@ def has_time(domain: Domain) -> bool:
     return domain.dimension > 1 and INITIAL in domain._time_faces[0]
 
 
-def refuse_normals_in_time(domain: Domain, owner: str) -> None:
-    """Refuse the whole boundary of space and time for a condition that uses normals."""
+def refuse_whole_boundary(domain: Domain, owner: str, why: str) -> None:
+    """Refuse the whole boundary of space and time, which has two faces in time."""
     if has_time(domain):
-        t = domain.names[-1]
+        times = {name for names in domain._time_faces for name in names}
+        space = [name for name in domain.faces if name not in times]
         raise InputError(
-            f"{owner}: the boundary of {domain} has the faces 'initial' and 'final', where the "
-            f"normal derivative is ∂u/∂{t}. Give the names of faces in space, as "
-            f"on=['left', 'right']; its faces are {', '.join(domain.faces)}."
+            f"{owner}: the boundary of {domain} has the faces 'initial' and 'final', {why}. Give "
+            f"the names of faces in space, as {owner}(…, on={space})."
         )
 
 

@@ -249,10 +249,8 @@ def _checked(given: Arguments, everyone: Communicator) -> _Asked:
     check_evaluation_domain(given.evaluation_domain, given.problem)
     phases = as_phases(given.optimizer, given.steps, given.phases)
     division = divide(ensemble, rank=everyone.rank, size=everyone.size)
-    stops, changes = (
-        as_stops(given.stop),
-        ProblemChanges(given.weights, [phase.optimizer for phase in phases]),
-    )
+    stops = as_stops(given.stop)
+    changes = ProblemChanges(given.weights, [phase.optimizer for phase in phases])
     strategy = strategy_of(given.weights, given.problem)
     if strategy is None:
         of_rank = problem_of(division.numbers[0], given.problem, ensemble)

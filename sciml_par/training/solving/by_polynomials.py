@@ -122,8 +122,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
             climb.in_slabs(best)
         if best is not None and _suits_windows(ladder.problem, best) and not climb.done:
             climb.in_windows(best)
-        if climb.last is not None and ladder.best is None:  # what comes next may be worse
-            climb.keep_useless(climb.last)
+        if climb.least is not None and ladder.best is None:  # what comes next may be worse
+            climb.keep_useless(climb.least)
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
         if everyone.rank == 0 and not str(failure).startswith(_NUMERICAL):  # such as of a residual
@@ -183,7 +183,7 @@ class _Climb:
         self.solver = PolynomialSolver(*of)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
-        self.last: Stage | None = None
+        self.least: Stage | None = None
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
 
@@ -401,6 +401,7 @@ class _Climb:
         if ladder.decided(late or share < 1.0):
             error = ErrorEstimate.not_known(self.problem.outputs, useless_text(share))
             self.keep(stage, ladder.no_time() if late else error, "polynomials")
+            ladder.useful = False
 
     def keep(self, stage: Stage, error: ErrorEstimate, method: str) -> None:
         """Keep a stage with its error, if it is the best."""
@@ -431,8 +432,8 @@ class _Climb:
         agreed = {name: getattr(stage, name) for name in ("steps", "judged", "loss")}
         stage = replace(stage, **everyone.broadcast_object(agreed))
         stage.model.coefficients.assign(stage.steps.c)
-        if self.last is None or stage.loss < self.last.loss:
-            self.last = stage
+        if self.least is None or stage.loss < self.least.loss:
+            self.least = stage
         return stage
 
 

@@ -67,6 +67,8 @@ class Ladder:
     resume: bool = False
     start: Callable[[Array], Array] | None = None
     best: Result | None = None
+    useful: bool = False
+    """Whether a method has ended with more than a residual that is too large for an estimate."""
     everywhere: Callable[[Member], float] | None = None
     """Gives the loss of a solution at so many points that little is hidden between them."""
     zero_loss: float = math.nan
@@ -186,34 +188,28 @@ class Ladder:
             arguments["resume"] = AUTO if self.resume else False
         # Polynomials need nothing of a training, which takes half a second to import.
         training: Any = import_module("sciml_par.training.train")
-        return self._tried(
-            lambda: training.train(
-                self.problem,
-                seed=self.seed if seed is None else seed,
-                precision=self.precision,
-                progress=False,
-                **arguments,
-            ),
-            fails=self.best is None or "checkpoint" in arguments,
-        )
-
-    def _tried(self, make: Callable[[], Any], *, fails: bool = False) -> Any:
-        """Return what is made; None, with a line, if that fails, or its error if `fails`."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return make()
+                return training.train(
+                    self.problem,
+                    seed=self.seed if seed is None else seed,
+                    precision=self.precision,
+                    progress=False,
+                    **arguments,
+                )
         except EndedError:
             return None
         except (InputError, TrainingError) as failure:
-            if fails:
+            wrong = isinstance(failure, InputError) and not self.useful
+            if wrong or self.best is None or "checkpoint" in arguments:
                 raise
             self.say("", one_line(failure), math.nan, "")
             return None
 
     def keep(self, method: str, size: str, result: Result) -> None:
         """Show a result, and keep it if it is the best (collective)."""
-        result = self._judged_everywhere(result)
+        result, self.useful = self._judged_everywhere(result), True
         self.say(method, size, result.members[0].validation_loss, text_of(result.error))
         if self.decided(self.best is None or _better(result, self.best)):
             self.best = result

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -35,7 +34,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "lookback": ("in [0, 1]", lambda v: 0 <= v <= 1),
     "tolerance": ("in (0, 1)", lambda v: 0 < v < 1),
 }
-"""The limits of fields by their names, which mean the same in all strategies."""
+"""The limits of the fields of strategies."""
 
 
 class TermsOfLoss(NamedTuple):
@@ -74,25 +73,27 @@ class LossWeights(Described, ABC):
     Attributes
     ----------
     every : λ changes at steps whose number, counted from 0, is a multiple of it.
+    limited : fields whose limits, beside that of `every`, are checked: "memory", "decay", "rate",
+        "power", "temperature", "epsilon", "initial", "lookback", "tolerance", "slices", "seed".
     of_points : whether each point has a λ with a history.
     needs_jacobian : whether `update` calls `kernel_traces`.
     """
 
     every: int
+    limited: ClassVar[tuple[str, ...]] = ()
     of_points: ClassVar[bool] = False
     needs_jacobian: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if field.name in _LEAST:
-                checked_integer(value, f"{name}: {field.name}", least=_LEAST[field.name])
-            elif field.name in _NUMBERS:
-                # An empty sequence is as wrong as None.
-                values = (value or (None,)) if isinstance(value, tuple | list) else (value,)
-                for each in values:
-                    check_number(name, field.name, each, *_NUMBERS[field.name])
+        for field in ("every", *self.limited):
+            value = getattr(self, field)
+            if field in _LEAST:
+                checked_integer(value, f"{name}: {field}", least=_LEAST[field])
+                continue
+            # An empty sequence is as wrong as None.
+            for each in (value or (None,)) if isinstance(value, tuple | list) else (value,):
+                check_number(name, field, each, *_NUMBERS[field])
 
     def check(self, terms: TermsOfLoss) -> None:
         """Raise an `InputError` if the strategy does not suit the loss (local)."""

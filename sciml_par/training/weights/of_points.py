@@ -87,6 +87,8 @@ class SelfAdaptive(_OfPoints):
     every : λ changes every `every` steps.
     """
 
+    limited: ClassVar[tuple[str, ...]] = ("rate", "initial", "power")
+
     _: KW_ONLY
     rate: float = 5e-3
     initial: float = 1.0
@@ -142,6 +144,7 @@ class ResidualBasedAttention(_OfPoints):
     every : λ changes every `every` steps.
     """
 
+    limited: ClassVar[tuple[str, ...]] = ("rate", "initial", "decay")
     of_conditions: ClassVar[bool] = False
 
     _: KW_ONLY
@@ -189,6 +192,8 @@ class Causal(LossWeights):
     coordinate : the name of the coordinate that is the time.
     every : λ changes every `every` steps.
     """
+
+    limited: ClassVar[tuple[str, ...]] = ("epsilon", "tolerance", "slices")
 
     _: KW_ONLY
     epsilon: float | Sequence[float] = (1e-2, 1e-1, 1.0, 1e1, 1e2)

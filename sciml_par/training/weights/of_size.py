@@ -20,6 +20,8 @@ Tensor = Any
 Array = npt.NDArray[np.float64]
 Wave = tuple[Array, float]
 """Amplitudes [m] and a shift."""
+Evaluated = tuple[Callable[..., Any], list[Array], bool]
+"""A term's function, arrays at some points, and whether each residual is that of one point."""
 
 _POINTS, _MOST_POINTS, _DTYPE = 64, 256, "float64"
 _FREQUENCY, _SHIFTS = 1.5, (0.0, 2.1)
@@ -27,8 +29,8 @@ _FREQUENCY, _SHIFTS = 1.5, (0.0, 2.1)
 logarithms are finite, and as smooth as a solution without details."""
 _MOST_ABOVE, _MOST_BELOW = 1e3, 1e2
 """How far equations may lie above other terms, and below conditions, in natural units."""
-_NO_VALUE = 1e-12
-"""Values of conditions below it may be the rounding of zero, as of sin π; sources tell."""
+_SILENT = 1e-10
+"""Of a residual, up to which it does not depend on a component of u."""
 _ROUNDING = 1e-12
 """Of u, below which a residual is that of a condition that all these functions satisfy."""
 
@@ -67,31 +69,65 @@ def sizes_of_residuals(problem: Problem) -> dict[str, float]:
 
 def _sizes(problem: Problem) -> list[float]:
     """Return the sizes of the residuals; 0 of those that are not divided."""
-    m, first = problem.network_outputs, len(problem.residuals)
-    amplitudes, terms = np.zeros(m), []
+    m, first, terms = problem.network_outputs, len(problem.residuals), []
     for i, term in enumerate(problem.terms):
         arrays = term.points(_POINTS)
         step = max(1, len(arrays[0]) // _MOST_POINTS)
         terms.append((term.function, [a[::step] for a in arrays], i < first))
-    # By values of conditions, then by sources, then by what the other components cause.
-    for some in (terms[first:], terms[:first], terms[:first]):
-        before = amplitudes.copy()
-        for j in np.flatnonzero(before < _NO_VALUE):
-            with_one = np.where(np.arange(m) == j, 1.0, before)
-            factors = [0.0]
-            for each in some:
-                a, b = _residuals(problem, *each, [(before, 0.0), (with_one, 0.0)])
-                change, size = _root_mean_square(b - a), _root_mean_square(b)
-                seen = (change > 1e-12 * size) & (change > 0)
-                factors += list(_root_mean_square(a)[seen] / change[seen])
-            # The largest factor of a component by which residuals change as much as they are.
-            amplitudes[j] = max(before[j], *filter(math.isfinite, factors))
-    amplitudes[amplitudes == 0.0] = 1.0
+    equations, conditions = terms[:first], terms[first:]
+    by_values = _completed(problem, conditions, np.zeros(m))
+    amplitudes = _by_sources(problem, equations, by_values)
+    found, silent = _at_waves(problem, equations, amplitudes)
+    silent &= by_values > 0.0
+    if silent.any():  # values such as sin π = 1e-16, beside which sources count alone
+        by_sources = _by_sources(problem, equations, np.where(silent, 0.0, by_values))
+        amplitudes = np.maximum(by_values, by_sources)
+        found, _ = _at_waves(problem, equations, amplitudes)
+    found += [_residuals(problem, *each, _shifted(amplitudes)) for each in conditions]
     divided = [True] * first + [not each.statistical for each in problem.conditions]
-    found = [_residuals(problem, *each, [(amplitudes, s) for s in _SHIFTS]) for each in terms]
     sizes = [max(float(_root_mean_square(r).max()) for r in of) for of in found]
     tiny = _ROUNDING * float(amplitudes.max())
     return [s if d and not s < tiny else 0.0 for d, s in zip(divided, sizes, strict=True)]
+
+
+def _by_sources(problem: Problem, equations: Sequence[Evaluated], amplitudes: Array) -> Array:
+    """Complete amplitudes by sources, then by what the other components cause, then by one."""
+    for _ in range(2):
+        amplitudes = _completed(problem, equations, amplitudes)
+    return np.where(amplitudes == 0.0, 1.0, amplitudes)
+
+
+def _completed(problem: Problem, some: Sequence[Evaluated], before: Array) -> Array:
+    """Return amplitudes whose zeros are the most by which residuals change as much as they are."""
+    amplitudes = before.copy()
+    for j in np.flatnonzero(before == 0.0):
+        with_one, factors = np.where(np.arange(len(before)) == j, 1.0, before), [0.0]
+        for each in some:
+            a, b = _residuals(problem, *each, [(before, 0.0), (with_one, 0.0)])
+            change, size = _root_mean_square(b - a), _root_mean_square(b)
+            seen = (change > 1e-12 * size) & (change > 0)
+            factors += list(_root_mean_square(a)[seen] / change[seen])
+        amplitudes[j] = max(filter(math.isfinite, factors))
+    return amplitudes
+
+
+def _shifted(amplitudes: Array) -> list[Wave]:
+    return [(amplitudes, shift) for shift in _SHIFTS]
+
+
+def _at_waves(
+    problem: Problem, equations: Sequence[Evaluated], amplitudes: Array
+) -> tuple[list[list[Array]], npt.NDArray[np.bool_]]:
+    """Return residuals for each shift, and which components no equation depends on: [m]."""
+    m, count = len(amplitudes), len(_SHIFTS)
+    without = [(np.where(np.arange(m) == j, 0.0, amplitudes), _SHIFTS[0]) for j in range(m)]
+    found, silent = [], np.ones(m, np.bool_)
+    for each in equations:
+        r = _residuals(problem, *each, [*_shifted(amplitudes), *without])
+        size = _SILENT * _root_mean_square(r[0])
+        silent &= [bool(np.all(_root_mean_square(q - r[0]) <= size)) for q in r[count:]]
+        found.append(r[:count])
+    return found, silent
 
 
 def _root_mean_square(r: Array) -> Array:

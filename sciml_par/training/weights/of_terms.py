@@ -34,6 +34,8 @@ class GradientAnnealing(LossWeights):
     every : λ changes every `every` steps.
     """
 
+    limited: ClassVar[tuple[str, ...]] = ("memory",)
+
     _: KW_ONLY
     memory: float = 0.9
     every: int = 10
@@ -72,6 +74,8 @@ class GradientNorm(LossWeights):
     every : λ changes every `every` steps; the paper has 1000.
     """
 
+    limited: ClassVar[tuple[str, ...]] = ("memory",)
+
     _: KW_ONLY
     memory: float = 0.9
     every: int = 100
@@ -99,6 +103,7 @@ class NTKWeights(LossWeights):
         parameters, and memory for them on each rank: its own residuals times parameters.
     """
 
+    limited: ClassVar[tuple[str, ...]] = ("memory",)
     needs_jacobian: ClassVar[bool] = True
 
     _: KW_ONLY
@@ -135,6 +140,8 @@ class ReLoBRaLo(LossWeights):
     seed : of the draws, an integer ≥ 0.
     every : λ changes every `every` steps.
     """
+
+    limited: ClassVar[tuple[str, ...]] = ("temperature", "memory", "lookback", "seed")
 
     _: KW_ONLY
     temperature: float = 0.1
