@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -32,14 +31,12 @@ class Block:
 
 def common_rows(rows: Sequence[Integers]) -> dict[tuple[int, int], tuple[Integers, Integers]]:
     """Return where windows k < other have rows in common: places in either, for such pairs."""
-    total = 1 + max((int(each.max()) for each in rows if len(each)), default=0)
-    covering: list[list[int]] = [[] for _ in range(total)]
-    for k, each in enumerate(rows):
-        for row in each:
-            covering[row].append(k)
-    pairs = {pair for windows in set(map(tuple, covering)) for pair in combinations(windows, 2)}
+    from scipy.sparse import csr_array, triu
+
+    window = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    covers = csr_array((np.ones(len(window)), (window, np.concatenate(rows))))
     found = {}
-    for k, other in sorted(pairs):
+    for k, other in np.argwhere(triu(covers @ covers.T, 1).toarray()).tolist():
         _, a, b = np.intersect1d(rows[k], rows[other], assume_unique=True, return_indices=True)
         found[k, other] = a, b
     return found
@@ -64,14 +61,16 @@ def by_blocks(
 
     triangles, unit, grams = zip(*map(_orthonormal, blocks), strict=True)
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in unit])])
-    band = max(map(len, grams))
+    band = max(map(len, unit))
     band = max([band, *(1 + int(offsets[other + 1] - offsets[k]) for k, other in common)])
     ab = np.zeros((band, int(offsets[-1])), order="F")
     # Rounding leaves columns of cut cells not quite orthonormal, which the factor has to know.
     flat = ab.reshape(-1, order="F")
+    ab[0] = 1.0
     for first, gram in zip(offsets, grams, strict=False):
-        i, j = np.tril_indices(len(gram))
-        flat[first * band + i + j * (band - 1)] = gram[i, j]
+        if gram is not None:
+            i, j = np.tril_indices(len(gram))
+            flat[first * band + i + j * (band - 1)] = gram[i, j]
     ab[0] += _SHIFT_IF_SINGULAR if singular else _SHIFT
     for (k, other), (a, b) in common.items():
         gram = unit[other][:, b] @ unit[k][:, a].T
@@ -109,11 +108,12 @@ def by_blocks(
     return [solved(r) for r in right]
 
 
-def _orthonormal(block: Block) -> tuple[Array, Array, Array]:
-    """Return R: [p, p] and rows U = R⁻ᵀ B: [p, n], orthonormal but for rounding, with U Uᵀ (lower).
+def _orthonormal(block: Block) -> tuple[Array, Array, Array | None]:
+    """Return R: [p, p] and rows U = R⁻ᵀ B: [p, n], orthonormal but for rounding, and U Uᵀ (lower).
 
     By Cholesky's factor where the columns are clearly independent, which takes a third of the time
-    of Householder's; see Yamamoto et al., ETNA 44 (2015), "CholeskyQR2".
+    of Householder's, and leaves nothing in U Uᵀ but what conjugate gradients correct; see Yamamoto
+    et al., ETNA 44 (2015), "CholeskyQR2".
     """
     import scipy.linalg as sl
 
@@ -125,7 +125,7 @@ def _orthonormal(block: Block) -> tuple[Array, Array, Array]:
     factor, info = sl.lapack.dpotrf(gram, lower=1)
     if info == 0 and factor.diagonal().min() > _INDEPENDENT:
         rows = sl.blas.dtrsm(1.0, factor, rows.T, side=1, lower=1, trans_a=1).T
-        return factor.T * norms, rows, sl.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
+        return factor.T * norms, rows, None
     damped = np.zeros((p, n + p))
     damped[:, :n] = block.columns
     damped[np.arange(p), n + np.arange(p)] = _DAMPING * norms

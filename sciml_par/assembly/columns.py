@@ -37,80 +37,136 @@ class Columns:
     jets: Array
 
 
+@dataclass(frozen=True)
+class _Window:
+    """Points of a request in one window, [n] rows.
+
+    tables : T_0 … T_E of the coordinates in the window, with their derivatives by x,
+        [d][order, E + 1, n].
+    weight : the jets of the window's weight, [Q, n]; None where that is 1.
+    """
+
+    rows: Integers
+    tables: list[Array]
+    weight: Array | None
+
+
 def jets_of(model: Any, c: Array, request: Request) -> Array:
     """Return the jets of u with coefficients c: [K, M, m] of a model, [Q, m, n] (local)."""
     found = np.zeros((request.size, c.shape[2], len(request.x)))
-    for columns, own in zip(columns_at(model, request), c, strict=True):
-        found[:, :, columns.rows] += np.matmul(own.T, columns.jets)
+    for at, of_window in zip(_windows(model, request), c, strict=True):
+        found[:, :, at.rows] += _jets(model.exponents, at, request.operators, of_window)
     return found
 
 
 def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     """Yield the jets of a model's columns, window by window (local)."""
-    n, count = len(request.x), len(model.cells.kept)
-    d, operators = request.x.shape[1], request.operators
-    if count == model.cells.slots == 1:
-        (low,), (high,) = model.cells.supports()
+    for at in _windows(model, request):
+        yield Columns(at.rows, _jets(model.exponents, at, request.operators))
+
+
+def _windows(model: Any, request: Request) -> Iterator[_Window]:
+    """Yield the points of each window; of the same cells, weights are computed once."""
+    cells, degrees = model.cells, model.exponents.max(axis=0)
+    if cells not in request.cells:
+        request.cells[cells] = _in_cells(cells, request)
+    rows, ends, z, scale, weight = request.cells[cells]
+    highest = max([2, *(order_of(each) for each in request.operators if each)])
+    powers = np.arange(highest + 1)[:, None, None]
+    tables = [_chebyshev(of_axis, int(e), highest) for of_axis, e in zip(z, degrees, strict=True)]
+    for slopes, (a, b) in zip(scale, pairwise(ends), strict=True):
+        of_window = [t[..., a:b] * slope**powers for t, slope in zip(tables, slopes, strict=True)]
+        yield _Window(rows[a:b], of_window, None if weight is None else weight[:, a:b])
+
+
+def _in_cells(cells: Any, request: Request) -> tuple[Any, ...]:
+    """Return rows: [N], where those of each window end, z: [d, N], scale: [K, d], and weights."""
+    n, d = request.x.shape
+    if len(cells.kept) == cells.slots == 1:
+        low, high = cells.supports()
         scale = 2 / (high - low)
-        z = ((request.x - (low + high) / 2) * scale).T
-        yield Columns(np.arange(n), _products(model.exponents, z, scale, operators))
-        return
-    box = model.cells.slots == 1  # without weights, as slabs of time alone
-    second = np.array([matrix_of(each, d) for each in operators if not box]).reshape(-1, d, d)
-    at = Propagated.at(tf.constant(request.x), second)
-    numbers, weight, inside, scale = model.cells.at(at)
+        return np.arange(n), [0, n], ((request.x - (low + high) / 2) * scale).T, scale, None
+    box = cells.slots == 1  # without weights, as slabs of time alone
+    second = np.array([matrix_of(each, d) for each in request.operators if not box])
+    at = Propagated.at(tf.constant(request.x), second.reshape(-1, d, d))
+    numbers, weight, inside, scale = cells.at(at)
     place = numbers.numpy()
     jets = np.stack([_whole(part, len(place)) for part in weight.asked()])
     order = np.flatnonzero(jets[0] > 0)
     order = order[np.argsort(place[order], kind="stable")]
     rows = np.tile(np.arange(n), len(place) // max(n, 1))[order]
-    z, jets = np.stack([each.numpy()[order] for each in inside]), jets[:, order]
-    ends = np.searchsorted(place[order], np.arange(count + 1))
-    for number, (a, b) in enumerate(pairwise(ends)):
-        found = _products(model.exponents, z[:, a:b], scale[number], operators)
-        yield Columns(rows[a:b], found if box else _weighted(found, jets[:, a:b], second))
+    z, ends = np.stack(inside)[:, order], np.arange(len(cells.kept) + 1)
+    ends = np.searchsorted(place[order], ends)
+    return rows, ends, z, scale, None if box else jets[:, order]
+
+
+def _jets(
+    exponents: Integers, at: _Window, operators: Sequence[Operator], c: Array | None = None
+) -> Array:
+    """Return the jets of w Π_i T_e(z_i), [Q, M, n]; with c: [M, m] of their sum, [Q, m, n]."""
+    d, tables = len(at.tables), at.tables
+    grid = None if c is None or d > _FEW else _on_grid(exponents, c)
+
+    @cache  # of several operators
+    def product(axes: Axes) -> Array:
+        if grid is not None:
+            return _sums(grid, tables, axes)
+        values = _products(exponents, tables, axes)
+        return values if c is None else c.T @ values
+
+    width = len(exponents) if c is None else c.shape[1]
+    jets = np.zeros((1 + d + len(operators), width, len(at.rows)))
+    for jet, axes in zip(jets, [(), *((i,) for i in range(d))], strict=False):
+        jet[...] = product(axes)
+    for jet, operator in zip(jets[1 + d :], operators, strict=True):
+        for axes, factor in operator:
+            jet += factor * product(axes)
+    if at.weight is None:
+        return jets
+    second = np.array([matrix_of(each, d) for each in operators]).reshape(-1, d, d)
+    return _weighted(jets, at.weight, second)
+
+
+def _on_grid(exponents: Integers, c: Array) -> Array:
+    """Return coefficients c: [M, m] at their places among all exponents, [m, E_1, …, E_d]."""
+    grid = np.zeros((c.shape[1], *(1 + exponents.max(axis=0))))
+    grid[(slice(None), *exponents.T)] = c.T
+    return grid
+
+
+def _sums(grid: Array, tables: Sequence[Array], axes: Axes) -> Array:
+    """Return Σ_e c_e Π_i ∂^k_i T_e_i of one derivative, [m, n], one axis after another."""
+    found = np.tensordot(grid, tables[-1][axes.count(len(tables) - 1)], axes=1)
+    for i in reversed(range(len(tables) - 1)):
+        found = np.einsum("...ek,ek->...k", found, tables[i][axes.count(i)])
+    return found
+
+
+def _products(exponents: Integers, tables: Sequence[Array], axes: Axes) -> Array:
+    """Return Π_i ∂^k_i T_e_i of one derivative, [M, n]."""
+    count, d = exponents.shape
+    if d <= _FEW:
+        found = tables[0][axes.count(0)][exponents[:, 0]]
+        for i in range(1, d):
+            found *= tables[i][axes.count(i)][exponents[:, i]]
+        return found
+    # Derivatives of low degrees are zero, and T_0 = 1: of many variables few are in a product.
+    rows = np.flatnonzero(np.all([exponents[:, i] >= axes.count(i) for i in range(d)], axis=0))
+    found, part = (np.zeros((k, tables[0].shape[2])) for k in (count, len(rows)))
+    part += 1.0
+    for i in range(d):
+        order, e = axes.count(i), exponents[rows, i]
+        some = np.flatnonzero(e)
+        if order or 2 * len(some) > len(e):
+            part *= tables[i][order][e]
+        elif len(some):
+            part[some] *= tables[i][0][e[some]]
+    found[rows] = part
+    return found
 
 
 def _whole(part: Any, n: int) -> Array:
     return np.zeros(n) if part is None else np.broadcast_to(part.numpy()[0], n)
-
-
-def _products(exponents: Integers, z: Array, scale: Array, operators: Sequence[Operator]) -> Array:
-    """Return the jets of Π_i T_e(z_i), whose coordinates have the slopes `scale`: [Q, M, k]."""
-    (count, d), k = exponents.shape, z.shape[1]
-    highest = max([2, *(order_of(each) for each in operators if each)])
-    powers = np.arange(highest + 1)[:, None, None]
-    tables = [
-        _chebyshev(z[i], int(exponents[:, i].max()), highest) * scale[i] ** powers for i in range(d)
-    ]
-
-    def product(axes: Axes) -> Array:
-        if d <= _FEW:
-            found = tables[0][axes.count(0)][exponents[:, 0]]
-            for i in range(1, d):
-                found *= tables[i][axes.count(i)][exponents[:, i]]
-            return found
-        # Derivatives of low degrees are zero, and T_0 = 1: of many variables few are in a product.
-        rows = np.flatnonzero(np.all([exponents[:, i] >= axes.count(i) for i in range(d)], axis=0))
-        found, part = np.zeros((count, k)), np.ones((len(rows), k))
-        for i in range(d):
-            order, e = axes.count(i), exponents[rows, i]
-            some = np.flatnonzero(e)
-            if order or 2 * len(some) > len(e):
-                part *= tables[i][order][e]
-            elif len(some):
-                part[some] *= tables[i][0][e[some]]
-        found[rows] = part
-        return found
-
-    jets = np.zeros((1 + d + len(operators), count, k))
-    for jet, axes in zip(jets, [(), *((i,) for i in range(d))], strict=False):
-        jet[...] = product(axes)
-    kept = cache(product)  # of several operators
-    for jet, operator in zip(jets[1 + d :], operators, strict=True):
-        for axes, factor in operator:
-            jet += factor * kept(axes)
-    return jets
 
 
 def _weighted(jets: Array, weight: Array, second: Array) -> Array:

@@ -44,10 +44,14 @@ class NotByJetsError(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """Points x: [n, d] at which a residual asks for u, ∇u and K operators of order two to four."""
+    """Points x: [n, d] at which a residual asks for u, ∇u and K operators of order two to four.
+
+    `cells` keeps which points lie in which cells, and weights there; see `columns`.
+    """
 
     x: Array
     operators: tuple[Operator, ...] = ()
+    cells: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     @property
     def size(self) -> int:
@@ -179,9 +183,16 @@ class Equations:
 
         p : the parameters of the unknowns, [q].
         """
-        pairs, p = zip(self.rows, jets, strict=True), tf.constant(p)
-        found = [_residual(self.problem, rows, list(map(tf.constant, z)), p) for rows, z in pairs]
-        return [r.numpy().T * rows.factors for rows, r in zip(self.rows, found, strict=True)]
+        found = []
+        for rows, given in zip(self.rows, jets, strict=True):
+            z, q, graph = list(map(tf.constant, given)), tf.constant(p), self._known(rows)[1]
+            r = (
+                graph(z, q, rows.arrays)[0]
+                if callable(graph)
+                else _residual(self.problem, rows, z, q)
+            )
+            found.append(r.numpy().T * rows.factors)
+        return found
 
     def linearized(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Linearized]:
         """Return each term with its derivatives (local)."""
@@ -196,10 +207,7 @@ class Equations:
 
     def _evaluated(self, rows: Rows, z: list[Any], p: Any) -> Any:
         """Return `_slopes`, after some evaluations by a graph."""
-        operators = tuple(request.operators for request in rows.requests)
-        made_by = id(self.problem.ansatz), str(self.problem.scaled_box)
-        key, graphs = (rows.term.function, made_by, rows.calls, operators), rows.asked.graphs
-        known = graphs.get(key, 0)  # None where there can be none
+        (key, known), graphs = self._known(rows), rows.asked.graphs
         if callable(known):
             return known(z, p, rows.arrays)
         slopes = _slopes(self.problem, rows, z, p, rows.arrays)
@@ -210,6 +218,16 @@ class Equations:
             often = known == _OFTEN
             graphs[key] = self._graph(rows, z, p, slopes) if often else known + 1
         return slopes
+
+    def _known(self, rows: Rows) -> tuple[Any, Any]:
+        """Return the key of a term's derivatives, and how often they were computed or their graph.
+
+        None where there can be no graph.
+        """
+        operators = tuple(request.operators for request in rows.requests)
+        made_by = id(self.problem.ansatz), str(self.problem.scaled_box)
+        key = rows.term.function, made_by, rows.calls, operators
+        return key, rows.asked.graphs.get(key, 0)
 
     def _graph(self, rows: Rows, z: list[Any], p: Any, slopes: Any) -> Any:
         """Return `_slopes` as a graph for any number of points; None if its values are others."""
@@ -222,10 +240,14 @@ class Equations:
         try:
             function = tf.function(partial(_slopes, self.problem, rows), autograph=False)
             graph = function.get_concrete_function(*specs)
-            pairs = map(tf.nest.flatten, (slopes, graph(z, p, rows.arrays)))
+            known, found = map(tf.nest.flatten, (slopes, graph(z, p, rows.arrays)))
+            sizes = [np.abs(each).max(initial=0.0) for each in known]
+            # A residual that is small by cancellation has the rounding of what it adds up.
+            added = zip(tf.nest.flatten(slopes[1]), z * len(slopes[1]), strict=True)
+            sizes[0] = max([sizes[0], *(np.abs(s * each).max(initial=0.0) for s, each in added)])
             same = (
-                np.allclose(a, b, rtol=0, atol=_SAME * np.abs(a).max(initial=0.0), equal_nan=True)
-                for a, b in zip(*pairs, strict=True)
+                np.allclose(a, b, rtol=0, atol=_SAME * size, equal_nan=True)
+                for a, b, size in zip(known, found, sizes, strict=True)
             )
             return graph if all(same) else None
         except Exception:  # of a residual that computes or draws in Python

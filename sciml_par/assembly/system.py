@@ -145,18 +145,19 @@ class System:
         return np.hstack([values, np.zeros((len(values), self.unknowns))])
 
     def fitted(self, function: Callable[[Array], Array]) -> Array:
-        """Return coefficients of a function x: [n, d] -> [n, m], window by window (local).
+        """Return coefficients of a function x: [n, d] -> [n, k] in windows, [K, M, k] (local).
 
         Since the weights of windows add up to one, each is fitted alone.
         """
-        found = np.zeros((self.windows, self.width, self.outputs))
-        x = self.equations.rows[0].requests[0].x
-        u = function(x)
+        from scipy.linalg import lstsq
+
+        u = function(self.equations.rows[0].requests[0].x)
+        found = np.zeros((self.windows, self.width, u.shape[1]))
         for c, columns in zip(found, self.columns[0][0], strict=True):
             weight, rows = columns.jets[0, 0], columns.rows
             inside = weight > _LEAST_WEIGHT
             values = (columns.jets[0] / weight)[:, inside]
-            c[...] = np.linalg.lstsq(values.T, u[rows[inside]], 1e-10)[0]
+            c[...] = lstsq(values.T, u[rows[inside]], 1e-10, lapack_driver="gelsy")[0]
         return found
 
     @cached_property

@@ -286,7 +286,7 @@ class _Climb:
         cells = cells if before.unseen.order <= MOST_IN_WINDOWS else 1
         for _ in range(_MARCHES):
             left, start = ladder.left_here, before.solution.network_values
-            of = self.problem, ladder.drawn, target, left, orders, cells, start
+            of = self.problem, ladder.drawn, target, left, orders, cells, start, self.asked
             marching = March(*of, [*self.solver.open_names])
             ladder.doing("solving slab by slab of time")
             # One rank does it, since each step depends on the digits of the one before.

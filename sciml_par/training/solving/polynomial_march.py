@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import import_module
 from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.assembly.solution import Solution
-from sciml_par.assembly.system import System, flat, gauss_newton, newton, squares
+from sciml_par.assembly.system import System, flat, gauss_newton, newton
 from sciml_par.errors import InputError
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.in_time import Before, StartValue
@@ -78,6 +78,7 @@ class March:
     orders : q, the highest order of derivatives by time.
     cells : along each axis of space at first; a single one is not divided.
     start : the network with whose values the next slab begins, x: [n, d] -> [n, m].
+    asked : what the terms of the whole problem ask for; see `Equations`.
     free : components that the problem does not determine, as a pressure up to a constant.
     """
 
@@ -88,6 +89,7 @@ class March:
     orders: int
     cells: int
     start: Callable[[Array], Array]
+    asked: dict[str, Asked]
     free: Sequence[int] = ()
     parts: list[Part] = field(default_factory=list)
 
@@ -101,8 +103,10 @@ class March:
         self._size = self.seconds = 0.0
         free = self.free if self._m == self.problem.outputs else ()
         self._kept = np.setdiff1d(np.arange(self._m), free)
+        of_equations = {term.name for term in self.problem.terms[: len(self.problem.residuals)]}
+        known = {name: asked for name, asked in self.asked.items() if name in of_equations}
         # In the first slab, and in others, which begin with conditions of their own.
-        self._asked: tuple[dict[str, Asked], dict[str, Asked]] = {}, {}
+        self._asked = dict(known), dict(known)
 
     @property
     def ended(self) -> bool:
@@ -263,18 +267,19 @@ class March:
     def _start(self, system: System, begin: float) -> Array:
         """Return coefficients that go on as u does at the begin: as a constant, or along a line."""
 
-        def begun(x: Array) -> Array:
-            return np.column_stack([x[:, :-1], np.full(len(x), begin)])
+        def both(x: Array) -> Array:
+            at_begin = np.column_stack([x[:, :-1], np.full(len(x), begin)])
+            if not self.parts:
+                return self.start(at_begin)
+            z = self._solution.network_jets(at_begin)
+            return np.vstack([z[0], z[0] + z[-1] * (x[:, -1] - begin)]).T
 
-        def line(x: Array) -> Array:
-            z = self._solution.network_jets(begun(x))
-            return (z[0] + z[-1] * (x[:, -1] - begin)).T
-
-        constant = system.fitted(lambda x: self.start(begun(x))).ravel()
-        if not self.parts:
-            return constant
-        starts = constant, system.fitted(line).ravel()
-        return min(starts, key=lambda theta: squares(system.linearized(theta)))
+        fitted = system.fitted(both)
+        starts = [c.ravel() for c in np.split(fitted, fitted.shape[2] // self._m, axis=2)]
+        if len(starts) == 1:
+            return starts[0]
+        of = system.equations
+        return min(starts, key=lambda c: sum(np.vdot(r, r) for r in of.residuals(system.jets(c))))
 
     def _tails(self, model: Any, c: Array) -> Array:
         """Return the largest coefficients of the highest degrees, of space axes and of time."""
