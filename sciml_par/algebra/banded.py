@@ -66,11 +66,9 @@ def by_blocks(
     ab = np.zeros((band, int(offsets[-1])), order="F")
     # Rounding leaves columns of cut cells not quite orthonormal, which the factor has to know.
     flat = ab.reshape(-1, order="F")
-    ab[0] = 1.0
     for first, gram in zip(offsets, grams, strict=False):
-        if gram is not None:
-            i, j = np.tril_indices(len(gram))
-            flat[first * band + i + j * (band - 1)] = gram[i, j]
+        i, j = np.tril_indices(len(gram))
+        flat[first * band + i + j * (band - 1)] = gram[i, j]
     ab[0] += _SHIFT_IF_SINGULAR if singular else _SHIFT
     for (k, other), (a, b) in common.items():
         gram = unit[other][:, b] @ unit[k][:, a].T
@@ -108,12 +106,12 @@ def by_blocks(
     return [solved(r) for r in right]
 
 
-def _orthonormal(block: Block) -> tuple[Array, Array, Array | None]:
-    """Return R: [p, p] and rows U = R⁻ᵀ B: [p, n], orthonormal but for rounding, and U Uᵀ (lower).
+def _orthonormal(block: Block) -> tuple[Array, Array, Array]:
+    """Return R: [p, p] and rows U = R⁻ᵀ B: [p, n], orthonormal but for rounding, with U Uᵀ (lower).
 
     By Cholesky's factor where the columns are clearly independent, which takes a third of the time
-    of Householder's, and leaves nothing in U Uᵀ but what conjugate gradients correct; see Yamamoto
-    et al., ETNA 44 (2015), "CholeskyQR2".
+    of Householder's; see Yamamoto et al., ETNA 44 (2015), "CholeskyQR2". What rounding leaves in
+    U Uᵀ is more than what windows beside a corner have to themselves.
     """
     import scipy.linalg as sl
 
@@ -125,7 +123,7 @@ def _orthonormal(block: Block) -> tuple[Array, Array, Array | None]:
     factor, info = sl.lapack.dpotrf(gram, lower=1)
     if info == 0 and factor.diagonal().min() > _INDEPENDENT:
         rows = sl.blas.dtrsm(1.0, factor, rows.T, side=1, lower=1, trans_a=1).T
-        return factor.T * norms, rows, None
+        return factor.T * norms, rows, sl.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
     damped = np.zeros((p, n + p))
     damped[:, :n] = block.columns
     damped[np.arange(p), n + np.arange(p)] = _DAMPING * norms
