@@ -237,7 +237,14 @@ class Solved:
         return [term.residuals for term in self.terms]
 
 
-def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = False) -> Solved:
+def gauss_newton(
+    system: System,
+    theta: Array,
+    *,
+    steps: int,
+    fixed: bool = False,
+    first: tuple[Array, float] | None = None,
+) -> Solved:
     """Return the end of steps of Gauss–Newton from θ, each halved until the loss falls (local).
 
     They end where a step finds what the linear equations foresee, or where a whole step leaves more
@@ -245,12 +252,14 @@ def gauss_newton(system: System, theta: Array, *, steps: int, fixed: bool = Fals
     where the linear equations foresee no fall.
 
     fixed : unknowns do not move.
+    first : the first step, if it is known, and what is left after it; see `System.step`.
     """
     terms = system.linearized(theta)
     before = [term.residuals for term in terms]
     loss, size, d, number = squares(terms), 1.0, np.zeros_like(theta), 0
     while number < steps and np.isfinite(loss):
-        (d, foreseen), size, former = system.step(terms, fixed=fixed), 1.0, loss
+        (d, foreseen), size, former = first or system.step(terms, fixed=fixed), 1.0, loss
+        first = None
         gain = _NO_GAIN * former if system.unknowns else -np.inf
         if former - foreseen < gain or np.abs(d).max() < _ROUNDING * np.abs(theta).max():
             d = np.zeros_like(d)

@@ -84,7 +84,10 @@ def error_of(
     singular, jets = bool(solver.open_names), solution.jets(unseen)
     system = System(at, richer, solution.jets(at), singular=singular)
     start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
-    c, p = system.split(start - system.step(system.linearized(start))[0])
+    step = system.step(system.linearized(start))
+    if stage.windows > 1 and richer.cells == stage.model.cells:
+        solver.ahead = richer.cells, degree, step
+    c, p = system.split(start - step[0])
     richer.coefficients.assign(c)
     both = Solution.of(solver.problem, stage.model, richer, p=p)
     if statistical_terms(solver.problem):

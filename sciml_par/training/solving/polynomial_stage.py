@@ -122,6 +122,9 @@ class PolynomialSolver:
     start : u at x: [n, d] -> [n, m], to begin with.
     unknowns : their parameters to begin with, [q].
     asked : see `PointsOfTerms`.
+
+    `ahead` is the step with which an estimate of a stage's error went on in the same windows with a
+    higher degree: the windows, the degree, and what `System.step` returned.
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class PolynomialSolver:
         self.smooth = True
         self.free: Free | None = None
         self.opened: Opened | None = None
+        self.ahead: tuple[Any, int, tuple[Array, float]] | None = None
         self._points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
@@ -177,14 +181,19 @@ class PolynomialSolver:
         began = time.perf_counter()
         at, unseen = self.equations(model, degree)
         system = System(at, model, singular=bool(self.open_names))
-        begins = [begin := self._begin(system, like)]
+        begins, first = [begin := self._begin(system, like)], None
+        if like is not None and self.ahead is not None and self.ahead[:2] == (model.cells, degree):
+            begins = [
+                np.concatenate([_padded(like.model, like.steps.c, model).ravel(), like.steps.p])
+            ]
+            first = self.ahead[2]
         if like is None and system.unknowns:
             observed = any(isinstance(each, Observations) for each in self.problem.conditions)
             # Without data there may be many solutions; the start says which one is sought.
-            first = gauss_newton(system, begin, steps=_MOST_STEPS, fixed=True)
-            begins = [np.concatenate([first.c.ravel(), first.p])]
+            of_start = gauss_newton(system, begin, steps=_MOST_STEPS, fixed=True)
+            begins = [np.concatenate([of_start.c.ravel(), of_start.p])]
             begins += [self._data_first(system, begin)] if observed else []
-        ends = [gauss_newton(system, each, steps=_MOST_STEPS) for each in begins]
+        ends = [gauss_newton(system, each, steps=_MOST_STEPS, first=first) for each in begins]
         steps = min(ends, key=lambda each: each.loss)
         if not math.isfinite(steps.loss):
             return None
@@ -317,10 +326,10 @@ class PolynomialSolver:
 
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:
-    """Return coefficients of the same function for a model with more exponents."""
+    """Return coefficients of the same function for a model with more exponents in its windows."""
     places = {tuple(exponents): j for j, exponents in enumerate(larger.exponents)}
     padded = np.zeros(larger.coefficients.shape)
-    padded[0, [places[tuple(exponents)] for exponents in model.exponents]] = c[0]
+    padded[:, [places[tuple(exponents)] for exponents in model.exponents]] = c
     return padded
 
 
