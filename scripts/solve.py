@@ -11,10 +11,11 @@ the estimated error is below it.
 """
 
 from sciml_par import init, programs
+from sciml_par.programs import SolvingOptions as Options
 
 
 def main() -> int:
-    options = programs.parse_solving_options(__doc__)
+    options = Options.parse(__doc__)
     if options.list:
         programs.print_catalogue()
         return 0

@@ -1,12 +1,12 @@
-"""The options of the program that solves the problems of the catalogue."""
+"""The options of programs that solve problems of the catalogue."""
 
-from __future__ import annotations
-
-import argparse
+import contextlib
 import inspect
-from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from sciml_par.errors import InputError
 from sciml_par.networks.models.named import NETWORK_NAMES
@@ -14,18 +14,14 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.catalogue.entry import CatalogueEntry
 from sciml_par.problems.catalogue.registry import catalogue_entries, catalogue_entry
 from sciml_par.problems.problem import Problem
-from sciml_par.programs.options import (
-    add_options,
+from sciml_par.programs.program import (
+    PositiveInteger,
+    PositiveNumber,
+    integer_from,
     only_rank_0_prints,
-    parse_on_rank_0,
-    positive_integer,
-    positive_number,
+    option_where,
 )
-from sciml_par.programs.training_options import (
-    TrainingOptions,
-    check_together,
-    make_training_parser,
-)
+from sciml_par.programs.training_options import OPTIMIZERS, TrainingOptions
 from sciml_par.results.result import Result
 
 _OF_TRAINING = ("points", "boundary", "network", "width", "depth", "optimizer", "steps")
@@ -34,19 +30,53 @@ _OF_TRAINING = ("points", "boundary", "network", "width", "depth", "optimizer", 
 _IN_ONE, _IN_TWO = 401, 101**2
 """About how many points the error is measured at, by the dimension."""
 
+_SUGGESTED = Parameter(show_default="that of the problem")
 
-class SolvingOptions(TrainingOptions):
+
+def _named_number(text: str) -> tuple[str, float]:
+    """Return a name and a number, of a text such as "noise=0.01"."""
+    name, _, value = text.partition("=")
+    with contextlib.suppress(ValueError):
+        return name.strip(), int(value)
+    return name.strip(), float(value)
+
+
+_NAMED_NUMBERS = option_where(
+    _named_number, bool, "NAME=NUMBER, as noise=0.01", "NAME=NUMBER", repeated=True
+)
+
+
+@dataclass
+class _Named:
+    name: str | None = None
+    """of the problem; --list prints all"""
+
+
+@dataclass(kw_only=True)
+class SolvingOptions(TrainingOptions, _Named):
     """The options of a training; the problem's suggestions are their defaults."""
 
-    boundary: int | None
-    network: str
-    tolerance: float | None
-    seconds: float | None
+    optimizer: Annotated[str | None, Parameter(choices=tuple(OPTIMIZERS)), _SUGGESTED] = None
+    points: Annotated[int | None, integer_from(2), _SUGGESTED] = None
+    """points in the domain, of all ranks"""
+    boundary: Annotated[PositiveInteger | None, _SUGGESTED] = None
+    """points on the boundary, of all ranks"""
+    network: Annotated[str | None, Parameter(choices=NETWORK_NAMES), _SUGGESTED] = None
+    width: Annotated[PositiveInteger | None, _SUGGESTED] = None
+    depth: Annotated[PositiveInteger | None, _SUGGESTED] = None
+    tolerance: PositiveNumber | None = None
+    """solve until the estimated relative error is below it, as sciml_par.solve does"""
+    seconds: Annotated[PositiveNumber | None, Parameter(show_default="120")] = None
+    """after which no further method begins, with --tolerance"""
+    parameter: Annotated[list[tuple[str, float]], _NAMED_NUMBERS] = field(default_factory=list)
+    """of the problem, as noise=0.01; may be repeated"""
+    list: bool = False
+    """print the names of the problems and their equations"""
 
     @property
     def entry(self) -> CatalogueEntry:
         """The problem's entry in the catalogue."""
-        return catalogue_entry(self.name)
+        return catalogue_entry(str(self.name))
 
     @property
     def default_folder(self) -> Path:
@@ -62,25 +92,34 @@ class SolvingOptions(TrainingOptions):
             It has no such parameter.
         """
         make, given = self.entry.make, dict(self.parameter)
-        known = list(inspect.signature(make).parameters)
+        known = inspect.signature(make).parameters
         if unknown := [name for name in given if name not in known]:
             has = f"has no parameter {unknown[0]!r}. It has {', '.join(known)}."
             raise InputError(f"--parameter: {self.name} {has}")
         return make(**given)
 
-    def take_suggestions(self) -> None:
-        """Take options that the command line does not give from the catalogue.
+    def suggested(self) -> dict[str, Any]:
+        """Return the catalogue's values; steps and precision are those of its optimizer."""
+        return asdict(self.entry.suggestion)
 
-        Steps and precision are those of the suggestion where the optimizer is.
+    def complete(self) -> None:
+        """Refuse options that contradict each other, and take the catalogue's for the others.
+
+        Raises
+        ------
+        InputError
+            They contradict each other, or there is no problem of this name.
         """
-        suggestion = self.entry.suggestion
-        self.take_optimizer(suggestion.optimizer)
-        if self.optimizer == suggestion.optimizer:
-            self.steps = self.steps or suggestion.steps
-            self.precision = self.precision or suggestion.precision
-        for name in ("points", "boundary", "network", "width", "depth"):
-            if getattr(self, name) is None:
-                setattr(self, name, getattr(suggestion, name))
+        if self.list:
+            return
+        if self.name is None:
+            raise InputError("NAME is missing; --list prints the names of the problems")
+        if self.tolerance is None and self.seconds is not None:
+            raise InputError("--seconds is the time of a solution to a tolerance; add --tolerance")
+        for name in _OF_TRAINING if self.tolerance is not None else ():
+            if getattr(self, name) is not None:
+                raise InputError(f"--{name} is for a training; with --tolerance, solve chooses it")
+        super().complete()
 
     def training(self, folder: Path) -> dict[str, Any]:
         """Return the options as arguments of `train`, as `TrainingOptions.training`."""
@@ -89,14 +128,14 @@ class SolvingOptions(TrainingOptions):
 
         arguments, dimension = super().training(folder), self.make_problem().domain.dimension
         del arguments["points_per_rank"]
-        entry, suggestion = self.entry, self.entry.suggestion
+        entry, method = self.entry, self.entry.suggestion.method
         interior: Any = self.points
-        methods: Any = {"interior": suggestion.method} if suggestion.method else {}
         if entry.place is not None and isinstance(interior, int):
-            interior, methods = entry.place(interior), {}
+            interior, method = entry.place(interior), None
+        methods: Any = {"interior": method} if method else {}
         return arguments | {
             "points": Points(interior, boundary=self.boundary, method=methods),
-            "network": network_named(self.network, width=self.width, depth=self.depth),
+            "network": network_named(str(self.network), width=self.width, depth=self.depth),
             "evaluation_points": {1: _IN_ONE, 2: _IN_TWO}[dimension],
         }
 
@@ -113,88 +152,8 @@ class SolvingOptions(TrainingOptions):
 
         if self.tolerance is None:
             return train(problem, **self.training(folder))
-        given: dict[str, Any] = {} if self.seconds is None else {"seconds": self.seconds}
-        return solve(problem, tolerance=self.tolerance, seed=self.seed, **given)
-
-
-def parse_solving_options(
-    description: str | None, *, arguments: Sequence[str] | None = None, program: str | None = None
-) -> SolvingOptions:
-    """Return the options of the command line, as `parse_training_options`; call it before `init`.
-
-    Raises
-    ------
-    InputError
-        There is no problem of this name.
-    SystemExit
-        Invalid options, with code 2, or --help. Only rank 0 prints.
-    """
-
-    def check(options: SolvingOptions) -> None:
-        if options.list:
-            return
-        if options.name is None:
-            parser.error("NAME is missing; --list prints the names of the problems")
-        if options.tolerance is not None:
-            for name in _OF_TRAINING:
-                if getattr(options, name) is not None:
-                    parser.error(f"--{name} is for a training; with --tolerance, solve chooses it")
-        elif options.seconds is not None:
-            parser.error("--seconds is the time of a solution to a tolerance; add --tolerance")
-        options.take_suggestions()
-        check_together(options, parser)
-
-    parser = make_solving_parser(description, program=program)
-    options = parse_on_rank_0(parser, arguments, SolvingOptions(), check)
-    if not options.list:
-        options.complete()
-    return options
-
-
-def make_solving_parser(
-    description: str | None, *, program: str | None = None
-) -> argparse.ArgumentParser:
-    """Return the parser of `parse_solving_options`."""
-    parser = make_training_parser(description, program=program)
-    add = parser.add_argument
-    add("name", nargs="?", metavar="NAME", help="of the problem; --list prints all")
-    tolerance = "solve until the estimated relative error is below E, as sciml_par.solve does"
-    seconds = "after which no further method begins, with --tolerance (default 120)"
-    boundary = "points on the boundary, of all ranks (default that of the problem)"
-    listed = "print the names of the problems and their equations"
-    add_options(
-        parser,
-        ("--tolerance", positive_number, "E", tolerance),
-        ("--seconds", positive_number, "S", seconds),
-        ("--boundary", positive_integer, "N", boundary),
-        ("--list", None, None, listed),
-        ("--network", tuple(NETWORK_NAMES), None, "default that of the problem"),
-    )
-    add_parameters(parser, "noise=0.01")
-    return parser
-
-
-def add_parameters(parser: argparse.ArgumentParser, example: str) -> None:
-    """Add the option for parameters of the problem."""
-    parser.add_argument(
-        "--parameter",
-        type=_named_number,
-        metavar="NAME=NUMBER",
-        action="append",
-        default=[],
-        help=f"of the problem, as {example}; may be repeated",
-    )
-
-
-def _named_number(text: str) -> tuple[str, float | int]:
-    """Return a name and a number, of a text such as "noise=0.01"."""
-    name, _, value = text.partition("=")
-    for kind in (int, float):
-        try:
-            return name.strip(), kind(value)
-        except ValueError:
-            continue
-    raise argparse.ArgumentTypeError(f"expected NAME=NUMBER, as noise=0.01; got {text!r}")
+        limit: dict[str, Any] = {} if self.seconds is None else {"seconds": self.seconds}
+        return solve(problem, tolerance=self.tolerance, seed=self.seed, **limit)
 
 
 def print_catalogue() -> None:
