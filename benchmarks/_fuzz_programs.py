@@ -55,8 +55,8 @@ def targets(folder: Path) -> list[Target]:
     for name in ("function_approximation", "pinn_poisson"):
         module = load(name)
         add(name, _until(module.main, *steps), module.Options, share=3.0)
-    solve = _until(load("solve").main, *steps)
-    add("solve", solve, programs.SolvingOptions, share=3.0, names=True)
+    solve = load("solve")
+    add("solve", _until(solve.main, *steps), solve.Options, share=3.0, names=True)
     gallery = load("gallery")
     gallery.solve, gallery.PICTURES = _reached, folder / "pictures"
     add("gallery", gallery.main, GalleryOptions, names=True, share=1.0)

@@ -11,11 +11,9 @@ training ends with an interval of the unknown and bands of the solution. --metho
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from sciml_par import evaluation, init, programs
+from sciml_par import evaluation, init, programs, train
 from sciml_par.errors import InputError
 from sciml_par.parallel import current_world
 
@@ -23,11 +21,10 @@ PROBLEM, LEVEL, STEPS = "inverse-diffusion", 0.95, 300
 Share = Annotated[
     float, programs.option_where(float, lambda p: 0 < p < 1, "a number between 0 and 1", "P")
 ]
-Hidden = Annotated[Any, Parameter(parse=False)]
 
 
 @dataclass(kw_only=True)
-class Options(programs.SolvingOptions):
+class Options(programs.CatalogueOptions):
     name: str = field(default=PROBLEM, kw_only=False)
     """of the problem"""
     noise: Share = 0.05
@@ -38,9 +35,6 @@ class Options(programs.SolvingOptions):
     """of the intervals"""
     draws: programs.PositiveInteger = 64
     """trainings on perturbed data, with --method randomized"""
-    tolerance: Hidden = None
-    seconds: Hidden = None
-    list: Hidden = False
 
     def suggested(self):
         return super().suggested() | {"steps": STEPS}
@@ -78,7 +72,7 @@ def main() -> int:
     options.announce()
     problem = options.make_problem()
     with options.output_folder() as folder:
-        result = options.find(problem, folder)
+        result = train(problem, **options.training(folder))
         result.print()
         found = result.uncertainty(options.level, method=options.method, members=options.draws)
         result.save(

@@ -1,3 +1,4 @@
+from .catalogue_options import CatalogueOptions as CatalogueOptions
 from .program import NaturalNumber as NaturalNumber
 from .program import Options as Options
 from .program import PositiveInteger as PositiveInteger
@@ -6,12 +7,11 @@ from .program import ProgramOptions as ProgramOptions
 from .program import Switch as Switch
 from .program import conclude as conclude
 from .program import integer_from as integer_from
+from .program import only_rank_0_prints as only_rank_0_prints
 from .program import option_where as option_where
 from .program import run as run
 from .scaling_study import Record as Record
 from .scaling_study import ScalingStudyOptions as ScalingStudyOptions
 from .scaling_study import print_table as print_table
 from .scaling_study import run_scaling_study as run_scaling_study
-from .solving_options import SolvingOptions as SolvingOptions
-from .solving_options import print_catalogue as print_catalogue
 from .training_options import TrainingOptions as TrainingOptions

@@ -5,6 +5,7 @@ itself under `mpirun` for each number in turn and collects the records. `run_sca
 either; see scripts/pi.py.
 """
 
+import contextlib
 import datetime
 import json
 import os
@@ -108,20 +109,17 @@ def run_scaling_study(
 
     init(quiet=not options.verbose, threads=options.threads)
     world, communicator = current_world(), current_world().communicator
-
-    def measured() -> Record:
+    place: Any = contextlib.nullcontext() if options.record else options.output_folder()
+    with place as folder:
         local = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}
         cores = len(set().union(*communicator.allgather_object(local)))
         ran_on = {"ranks": communicator.size, "threads": options.threads, "cores": cores}
-        return {**ran_on, **measure(options)}
-
-    if options.record is not None:
-        text = json.dumps(measured(), indent=2) + "\n"
-        communicator.on_root(partial(write_text, options.record, text))
-        return
-    with options.output_folder() as folder:
-        record = measured()
-        communicator.on_root(partial(_finish, options, [record], folder, show))
+        record = {**ran_on, **measure(options)}
+        if options.record:
+            text = json.dumps(record, indent=2) + "\n"
+            communicator.on_root(partial(write_text, options.record, text))
+        else:
+            communicator.on_root(partial(_finish, options, [record], folder, show))
 
 
 def _launched(options: ScalingStudyOptions, folder: Path) -> Iterator[Record]:

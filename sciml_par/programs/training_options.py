@@ -37,7 +37,7 @@ OPTIMIZERS = {
     "ssbroyden": 10_000,
 }
 """Usual steps by name, as `train` takes it; an entry here is an option of all training programs."""
-
+OptimizerName = Annotated[str, Parameter(choices=tuple(OPTIMIZERS))]
 _STEPS = ", ".join(f"{steps:,} of {name}" for name, steps in OPTIMIZERS.items() if steps)
 
 
@@ -60,7 +60,7 @@ class TrainingOptions(ProgramOptions):
 
     mode: Literal["data", "ensemble"] = "data"
     """data: all ranks train one model, each on its part; ensemble: each trains separate models"""
-    optimizer: Annotated[str | None, Parameter(choices=tuple(OPTIMIZERS), show_default=AUTO)] = None
+    optimizer: Annotated[OptimizerName | None, Parameter(show_default=AUTO)] = None
     """auto: chosen by the numbers of parameters and points; lm: Levenberg-Marquardt"""
     steps: Annotated[PositiveInteger | None, Parameter(show_default=_STEPS)] = None
     """most updates of the weights; auto chooses them"""

@@ -1,17 +1,21 @@
 """The options of solve.py: the suggestions of the catalogue, and what overrides them."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.networks import NETWORK_NAMES
 from sciml_par.problems import catalogue_entries
-from sciml_par.programs import SolvingOptions, print_catalogue
 from sciml_par.programs.training_options import OPTIMIZERS
+
+SOLVE = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "solve.py"))
 
 
 def parse(*arguments):
-    return SolvingOptions.parse("", arguments=arguments, program="solve")
+    return SOLVE["Options"].parse("", arguments=arguments, program="solve")
 
 
 @pytest.mark.parametrize("name", catalogue_entries())
@@ -63,7 +67,7 @@ def test_a_name_is_needed_and_must_be_known():
 
 def test_the_list(capsys):
     assert parse("--list").list
-    print_catalogue()
+    SOLVE["print_catalogue"]()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(catalogue_entries())
 
