@@ -70,7 +70,7 @@ def _print_section(title: str, rows: Iterable[Row]) -> None:
     wide = max([_LABEL, *(len(label) for label, _ in rows)])
     _print((title, "bold"))
     for label, (text, style) in rows:
-        for line in textwrap.wrap(text, width - wide - 4):
+        for line in textwrap.wrap(text, width - wide - 4, break_on_hyphens=False):
             _print(f"  {label:<{wide}}  ", (line, style))
             label = ""
     print(flush=True)
@@ -87,6 +87,12 @@ def _row(label: str, answers: Iterable[str | Said]) -> Row:
         return label, next(iter(found))
     parts = "; ".join(f"{text} on {rank_list(those)}" for (text, _), those in found.items())
     return label, (f"differs: {parts}", BAD if any(style == BAD for _, style in found) else ODD)
+
+
+def _finding(label: str, ranks: Ranks, name: str) -> Row:
+    """Return the version of a library; or, in the style BAD, why it is missing."""
+    found = (rank[name] for rank in ranks)
+    return _row(label, ((f["obstacle"], BAD) if f["obstacle"] else f["version"] for f in found))
 
 
 def _value(environment: dict[str, str], name: str) -> str:
@@ -152,7 +158,7 @@ def _gpus(ranks: Ranks, obstacle: str) -> Iterator[Row]:
     if bits != "off":
         bits, style = f"{bits}: float32 matrices are multiplied with ten bits", ODD
     yield label, (bits, style)
-    label, (nccl, style) = _row("NCCL", (_finding(rank["nccl"]) for rank in ranks))
+    label, (nccl, style) = _finding("NCCL", ranks, "nccl")
     unneeded = style == BAD and not any(rank["gpu"] for rank in ranks)
     yield label, (f"not needed without a GPU: {nccl}", "") if unneeded else (nccl, style)
     ways = ((f"tensors travel by {rank['transport']}", GOOD) for rank in ranks)
@@ -164,13 +170,8 @@ def _gpus(ranks: Ranks, obstacle: str) -> Iterator[Row]:
     yield label, travel
 
 
-def _finding(found: dict[str, str]) -> str | Said:
-    """Return the version of a library; or, in the style BAD, why it is missing."""
-    return (found["obstacle"], BAD) if found["obstacle"] else found["version"]
-
-
 def _compiled(ranks: Ranks, obstacle: str) -> Iterator[Row]:
-    label, (version, style) = _row("collectives", (_finding(r["foreign_calls"]) for r in ranks))
+    label, (version, style) = _finding("collectives", ranks, "foreign_calls")
     if style == BAD:
         yield label, (f"do not work with jit_compile=True: {version}", BAD)
         return

@@ -74,18 +74,21 @@ def planned(facts: Facts) -> Iterator[tuple[str, str, str]]:
 def in_context(context: str, collective: Collective, device: str) -> Collective:
     """Return `collective` on `device`: eager, in a graph, or compiled by XLA."""
 
-    def placed(function: Collective) -> Collective:
-        def on_device(x: Any) -> Any:
-            with tf.device(device):  # outside as well: XLA would compile for a GPU if there is one
-                return function(x)
-
-        return on_device
+    def placed(x: Any) -> Any:
+        with tf.device(device):
+            return collective(x)
 
     if context == EAGER:
-        return placed(collective)
+        return placed
     # None instead of False: a plain graph as users have it who do not mention compilation.
     compiled = True if context == COMPILED else None
-    return placed(tf.function(placed(collective), jit_compile=compiled, autograph=False))
+    graph = tf.function(placed, jit_compile=compiled, autograph=False)
+
+    def on_device(x: Any) -> Any:
+        with tf.device(device):  # XLA would compile for a GPU if there is one
+            return graph(x)
+
+    return on_device
 
 
 def try_collective(
@@ -130,10 +133,8 @@ def compare(got: np.ndarray, due: np.ndarray) -> str:
         return f"got the shape {got.shape} where {due.shape} is due"
     # Above 2**24, float32 rounds, and the order of the additions shows.
     where = np.flatnonzero(~np.isclose(got, due, rtol=1e-5, atol=0.0))
-    if not where.size:
-        return ""
-    first = where[0]
-    return (
-        f"got {got[first]:.9g} where {due[first]:.9g} is due, at place {first}, "
-        f"and is wrong at {where.size} of {due.size} places"
+    return "".join(
+        f"got {got[first]:.9g} where {due[first]:.9g} is due, at place {first}, and is wrong at "
+        f"{where.size} of {due.size} places"
+        for first in where[:1]
     )
