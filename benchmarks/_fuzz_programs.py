@@ -7,7 +7,6 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,14 +25,6 @@ WORDS = st.sampled_from(
      "8:00:00", ":", "a=1,2", "=1,2", "é", "--", "-", "/dev/null/x", "there", "there/file",
      "new", "/proc", "99999999999999999999", "1" * 5000, "\x00", "auto", "\ud800", "new\udcff"]
 )  # fmt: skip
-
-
-@dataclass(kw_only=True)
-class GalleryOptions(programs.Options):
-    """What scripts/gallery.py reads."""
-
-    again: bool = False
-    runs: str | None = None
 
 
 def targets(folder: Path) -> list[Target]:
@@ -59,7 +50,7 @@ def targets(folder: Path) -> list[Target]:
     add("solve", _until(solve.main, *steps), solve.Options, share=3.0, names=True)
     gallery = load("gallery")
     gallery.solve, gallery.PICTURES = _reached, folder / "pictures"
-    add("gallery", gallery.main, GalleryOptions, names=True, share=1.0)
+    add("gallery", gallery.main, gallery.Options, names=True, share=1.0)
     until_facts = _until(info_main.main, "info.main.gather_facts")
     add("sciml-par", until_facts, info_main.InfoOptions, words=("info",))
     # Programs that train for two steps, into folders that exist or not.
@@ -106,7 +97,8 @@ def command_lines(draw: Any, options: type[programs.Options], *, names: bool = F
     if names:
         line.append(draw(st.sampled_from([*catalogue_entries(), "nothing", "--list"])))
     known = options.app("", "program").assemble_argument_collection(parse_docstring=False)
-    for argument in draw(st.lists(st.sampled_from(known), max_size=5)):
+    named = [argument for argument in known if argument.name.startswith("--")]
+    for argument in draw(st.lists(st.sampled_from(named), max_size=5)):
         if argument.name == "--overwrite":
             continue  # what is there may go then
         option = draw(st.sampled_from(argument.names))

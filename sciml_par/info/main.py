@@ -88,11 +88,11 @@ def _info(options: InfoOptions) -> int:
 
 def _check_file(path: Path, *, overwrite: bool) -> None:
     """Raise `OutputError` if `path` must not be replaced or cannot be written."""
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path} already exists. Name another file, or pass --overwrite.")
     draft = draft_of(path)
     try:
         draft.touch()
         draft.unlink()
     except OSError as error:
         raise OutputError(f"cannot write the file {path}: {error.strerror or error}.") from None
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path} already exists. Name another file, or pass --overwrite.")

@@ -74,21 +74,18 @@ def planned(facts: Facts) -> Iterator[tuple[str, str, str]]:
 def in_context(context: str, collective: Collective, device: str) -> Collective:
     """Return `collective` on `device`: eager, in a graph, or compiled by XLA."""
 
-    def placed(x: Any) -> Any:
-        with tf.device(device):
-            return collective(x)
+    def placed(function: Collective) -> Collective:
+        def on_device(x: Any) -> Any:
+            with tf.device(device):  # outside as well: XLA would compile for a GPU if there is one
+                return function(x)
+
+        return on_device
 
     if context == EAGER:
-        return placed
+        return placed(collective)
     # None instead of False: a plain graph as users have it who do not mention compilation.
     compiled = True if context == COMPILED else None
-    graph = tf.function(placed, jit_compile=compiled, autograph=False)
-
-    def on_device(x: Any) -> Any:
-        with tf.device(device):  # XLA would compile for a GPU if there is one
-            return graph(x)
-
-    return on_device
+    return placed(tf.function(placed(collective), jit_compile=compiled, autograph=False))
 
 
 def try_collective(

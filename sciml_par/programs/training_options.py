@@ -81,7 +81,7 @@ class TrainingOptions(ProgramOptions):
     depth: Annotated[PositiveInteger | None, Parameter(show_default=f"{_DEPTH}")] = None
     """hidden layers"""
     seed: NaturalNumber = 0
-    """of the initial weights; members derive theirs from it"""
+    """of the initial weights; the seeds of members derive from it"""
     members: PositiveInteger = 1
     """models per rank in mode ensemble"""
     log_every: Annotated[PositiveInteger | None, Parameter(show_default="about 500 records")] = None
@@ -94,8 +94,8 @@ class TrainingOptions(ProgramOptions):
     """stop after this time, with exit code 75; --resume continues"""
     checkpoint_every: PositiveInteger | None = None
     """write a checkpoint every N steps; one is always written at the end or at a signal"""
-    resume: bool | Literal["auto"] = False
-    """continue the run in --output; --resume auto starts it if it has no checkpoint yet"""
+    resume: Annotated[bool | Literal["auto"], Parameter(metavar="(auto)")] = False
+    """continue the run in --output, given the same options; auto starts it if it is new"""
     plots: Switch = True
     """draw figures"""
     usual_points: ClassVar[Mapping[str, int]] = {}

@@ -98,6 +98,14 @@ def test_what_is_no_option_is_corrected_and_the_last_value_holds() -> None:
     assert Numbers.parse("", arguments=["--real", "1", "--real=2"]).real == 2
 
 
+def test_an_argument_that_is_no_utf_8_is_told_after_init_as_well(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        programs.run(partial(parse, "--mode=\udcff"), program="trial")
+    assert ended.value.code == 2 and 'value "\\udcff" for --mode' in capfd.readouterr().err
+
+
 def test_help_has_docstrings_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         Numbers.parse("A text\nof two lines.\n\nSo:\n\n    python x.py", arguments=["--help"])
