@@ -67,9 +67,9 @@ def training_of(name: str) -> dict[str, Any]:
     if name in NAMES:
         points = _EVALUATED.get(example(name).problem().domain.dimension, 60_000)
         return {**example(name).TRAINING, "evaluation_points": points}
-    from sciml_par.programs import parse_solving_options
+    from sciml_par.programs import CatalogueOptions
 
-    options = parse_solving_options(None, arguments=[name])
+    options = CatalogueOptions.parse(None, arguments=[name])
     return options.training(Path()) | {"checkpoint": None}
 
 

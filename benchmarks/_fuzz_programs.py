@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import importlib.util
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from sciml_par import programs
 from sciml_par.info import main as info_main
 
+TRAINS = programs.TrainingOptions.with_points(data=8)
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 WORDS = st.sampled_from(
     ["0", "1", "2", "3", "-1", "1.5", "1e-3", "nan", "inf", "", " ", "x", "1,2", "1,,2", "0,1",
@@ -35,32 +35,29 @@ def targets(folder: Path) -> list[Target]:
     (there / "file").write_text("text", encoding="utf-8")
     found = []
 
-    def add(name: str, main: Any, parser: argparse.ArgumentParser, **options: Any) -> None:
-        found.append(_target(name, main, parser, there, **options))
+    def add(name: str, main: Any, options: type[programs.Options], **how: Any) -> None:
+        found.append(_target(name, main, options, there, **how))
 
     for name in ("pi", "digits", "resnet34_throughput", "scaling"):
         module = load(name)
         module.measure = _reached
-        add(name, _until(module.main, "programs.scaling_study.launch"), module.make_parser())
+        add(name, _until(module.main, "programs.scaling_study.launch"), module.Options)
     steps = ("training.once.run", "training.solving.by_polynomials.climb_by_polynomials")
-    trains = programs.make_training_parser("", program="trained", points={"data": 8})
     for name in ("function_approximation", "pinn_poisson"):
-        parser = programs.make_training_parser("", program=name, points={"data": 8})
-        add(name, _until(load(name).main, *steps), parser, share=3.0)
-    solve = programs.make_solving_parser("", program="solve")
-    add("solve", _until(load("solve").main, *steps), solve, share=3.0, names=True)
-    gallery, options = load("gallery"), argparse.ArgumentParser()
+        module = load(name)
+        add(name, _until(module.main, *steps), module.Options, share=3.0)
+    solve = load("solve")
+    add("solve", _until(solve.main, *steps), solve.Options, share=3.0, names=True)
+    gallery = load("gallery")
     gallery.solve, gallery.PICTURES = _reached, folder / "pictures"
-    options.add_argument("--again", action="store_true")
-    options.add_argument("--runs")
-    add("gallery", gallery.main, options, names=True, share=1.0)
+    add("gallery", gallery.main, gallery.Options, names=True, share=1.0)
     until_facts = _until(info_main.main, "info.main.gather_facts")
-    add("sciml-par", until_facts, info_main.make_parser(), words=("info",))
+    add("sciml-par", until_facts, info_main.InfoOptions, words=("info",))
     # Programs that train for two steps, into folders that exist or not.
     short = ["--steps", "2", "--points", "5", "--width", "3", "--no-plots"]
     several = ["--output=there", "--output=fresh", "--output=there/file", "--resume"]
     drawn = st.lists(st.sampled_from(several), max_size=2).map(lambda m: ([[*short, *m]], {}))
-    trained = _target("trained", load("function_approximation").main, trains, there)
+    trained = _target("trained", load("function_approximation").main, TRAINS, there)
     return [*found, Target("trained", trained.call, drawn, 0.1)]
 
 
@@ -73,7 +70,7 @@ def load(name: str) -> ModuleType:
 
 
 def _target(
-    name: str, run: Callable[[], Any], parser: argparse.ArgumentParser, there: Path, *,
+    name: str, run: Callable[[], Any], options: type[programs.Options], there: Path, *,
     share: float = 2.0, words: tuple[str, ...] = (), names: bool = False,
 ) -> Target:  # fmt: skip
     """Return a program with drawn words, which must leave the folder `there` as it was."""
@@ -87,27 +84,28 @@ def _target(
                 if contents(there) != before:
                     raise AssertionError("what was there is not as it was")
 
-    drawn = command_lines(parser, names=names).map(lambda line: ([line], {}))
+    drawn = command_lines(options, names=names).map(lambda line: ([line], {}))
     return Target(f"{name}.py", call, drawn, share)
 
 
 @st.composite
-def command_lines(draw: Any, parser: argparse.ArgumentParser, *, names: bool = False) -> list[str]:
-    """Draw options of a parser, most with valid values."""
+def command_lines(draw: Any, options: type[programs.Options], *, names: bool = False) -> list[str]:
+    """Draw options, most with valid values."""
     from sciml_par.problems import catalogue_entries
 
     line: list[str] = []
     if names:
         line.append(draw(st.sampled_from([*catalogue_entries(), "nothing", "--list"])))
-    actions = [a for a in parser._actions if a.option_strings]
-    for action in draw(st.lists(st.sampled_from(actions), max_size=5)):
-        if action.dest == "overwrite":
+    known = options.app("", "program").assemble_argument_collection(parse_docstring=False)
+    named = [argument for argument in known if argument.name.startswith("--")]
+    for argument in draw(st.lists(st.sampled_from(named), max_size=5)):
+        if argument.name == "--overwrite":
             continue  # what is there may go then
-        option = draw(st.sampled_from(action.option_strings))
-        if action.nargs == 0:
+        option = draw(st.sampled_from(argument.names))
+        if argument.hint is bool:
             line.append(option)
             continue
-        right = st.sampled_from([str(choice) for choice in action.choices or ("1", "2", "7")])
+        right = st.sampled_from(argument.get_choices() or ("1", "2", "7"))
         word = draw(st.one_of(right, right, right, WORDS))
         line += [f"{option}={word}"] if draw(st.booleans()) else [option, word]
     if draw(st.integers(0, 9)) == 0:

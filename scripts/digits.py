@@ -10,10 +10,13 @@ from the rate of one rank (Goyal et al. 2017, arXiv:1706.02677).
 """
 
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from cyclopts import Parameter
 
 from sciml_par import programs, rank, size
 from sciml_par.errors import InputError
@@ -24,22 +27,22 @@ TEST_IMAGES = 360  # of scikit-learn's 1797; the rest is for training
 DIGITS = 10
 
 
-def make_parser():
-    parser = programs.make_scaling_study_parser(__doc__)
-    whole, natural = programs.positive_integer, programs.integer_from(0)
-    mnist = "MNIST in the format of mnist.npz, instead of scikit-learn's digits"
-    for name, kind, default, word, text in (
-        ("epochs", whole, 15, "N", "default %(default)s"),
-        ("batch", whole, 32, "N", "of one rank (default %(default)s)"),
-        ("learning-rate", programs.positive_number, 0.02, "R",
-         "of stochastic gradient descent on one rank (default %(default)s)"),
-        ("warm-up", natural, 3, "N", "epochs (default %(default)s)"),
-        ("seed", natural, 0, "N", "default %(default)s"),
-        ("mnist", Path, None, "FILE", mnist),
-    ):  # fmt: skip
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar=word, help=text)
-    parser.add_argument("--no-plots", dest="plots", action="store_false", help="draw no figure")
-    return parser
+@dataclass(kw_only=True)
+class Options(programs.ScalingStudyOptions):
+    epochs: programs.PositiveInteger = 15
+    """passes over the training images"""
+    batch: programs.PositiveInteger = 32
+    """images of a step on one rank"""
+    learning_rate: programs.PositiveNumber = 0.02
+    """of stochastic gradient descent on one rank"""
+    warm_up: programs.NaturalNumber = 3
+    """epochs in which the learning rate rises"""
+    seed: programs.NaturalNumber = 0
+    """of the initial weights, the dropout and the order of images"""
+    mnist: Annotated[Path | None, Parameter(metavar="FILE")] = None
+    """MNIST in the format of mnist.npz, instead of scikit-learn's digits"""
+    plots: programs.Switch = True
+    """draw a figure"""
 
 
 def load(file: Path | None):
@@ -167,7 +170,7 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
 
 
 def main() -> None:
-    programs.run_scaling_study(make_parser(), measure, show)
+    programs.run_scaling_study(Options.parse(__doc__), measure, show)
 
 
 if __name__ == "__main__":

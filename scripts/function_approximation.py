@@ -9,9 +9,11 @@ ensemble each rank trains separate networks on its part alone.
 from sciml_par import init, programs, rank, size, train
 from sciml_par.problems import Interval, two_sines
 
+Options = programs.TrainingOptions.with_points(data=16, ensemble=16)
+
 
 def main() -> int:
-    options = programs.parse_training_options(__doc__, points={"data": 16, "ensemble": 16})
+    options = Options.parse(__doc__)
     init(quiet=not options.verbose)
     options.announce()
     whole = Interval(-1, 1)

@@ -10,15 +10,13 @@ the command. What was found of problems that are not named stays on the page.
 Burgers' equation is drawn in docs/figures/burgers.png as well, for the first page.
 """
 
-from __future__ import annotations
-
-import argparse
 import io
 import json
 import os
 import resource
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +52,18 @@ number of processes that were ready to run when the command began.
 """
 
 
+@dataclass
+class Options(programs.Options):
+    names: tuple[str, ...] = ()
+    """of problems; all if none is named"""
+    again: bool = field(default=False, kw_only=True)
+    """solve what has been solved as well"""
+    runs: Path = field(default=ROOT / "runs" / "gallery", kw_only=True)
+    """folder for the results of the programs"""
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of problems (default all)")
-    parser.add_argument("--again", action="store_true", help="solve what has been solved as well")
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "gallery", metavar="FOLDER")
-    options = parser.parse_args()
+    options = Options.parse(__doc__)
     names = [
         name if name in NAMES else catalogue_entry(name).name
         for name in options.names or [*catalogue_entries(), *NAMES]

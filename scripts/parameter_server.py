@@ -15,14 +15,15 @@ and adding overlap; their bytes are counted where they are sent. The fourth is w
     mpirun -np 4 python scripts/parameter_server.py --sizes 1KB,1MB
 """
 
-import argparse
 import math
 import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -89,32 +90,32 @@ class Gradients:
         return (np.arange(self.nbytes // 4) % 1000).astype(np.float32)
 
 
-def make_parser():
-    parser = programs.make_scaling_study_parser(__doc__)
-    add, several = parser.add_argument, "1KB,16KB,256KB,4MB,64MB,256MB"
-    sizes = (
-        "bytes of a gradient, with KB = 1,000 and KiB = 1,024 bytes (default %(default)s); a "
-        "rank needs about six times the largest as memory"
-    )
-    add("--sizes", type=byte_counts, default=several, metavar="1KB,4MB,…", help=sizes)
-    rounds = "number of timed runs, of which the median counts (default %(default)s)"
-    add("--rounds", type=programs.positive_integer, default=5, metavar="N", help=rounds)
-    add("--no-plots", dest="plots", action="store_false", help="draw no figure")
-    return parser
-
-
 def byte_counts(text: str) -> list[int]:
     found = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)\s*([KMG]i?B|B)?", part.strip())
-        unit = UNITS.get(match[2] or "B") if match else None
-        if unit is None or int(match[1]) * unit < 4:
-            raise argparse.ArgumentTypeError(
-                f"expected sizes of 4 B or more with units among {', '.join(UNITS)}, as in "
-                f"1KB,4MB; got {part!r}"
-            )
-        found.append(int(match[1]) * unit // 4 * 4)
+        found.append(int(match[1]) * UNITS[match[2] or "B"] // 4 * 4 if match else 0)
     return sorted(set(found))
+
+
+SIZES = programs.option_where(
+    byte_counts,
+    lambda found: min(found) >= 4,
+    f"sizes of 4 B or more with units among {', '.join(UNITS)}, as in 1KB,4MB",
+    "1KB,4MB,…",
+)
+
+
+@dataclass(kw_only=True)
+class Options(programs.ScalingStudyOptions):
+    sizes: Annotated[list[int], SIZES] = field(
+        default_factory=partial(byte_counts, "1KB,16KB,256KB,4MB,64MB,256MB")
+    )
+    """bytes of a gradient; a rank needs about six times the largest as memory"""
+    rounds: programs.PositiveInteger = 5
+    """number of timed runs, of which the median counts"""
+    plots: programs.Switch = True
+    """draw a figure"""
 
 
 def average_by_servers(gradients: Gradients, link: Link, shards: list[Shard]) -> None:
@@ -348,7 +349,7 @@ def draw(records: list[programs.Record]):
 
 
 def main() -> None:
-    programs.run_scaling_study(make_parser(), measure, show)
+    programs.run_scaling_study(Options.parse(__doc__), measure, show)
 
 
 if __name__ == "__main__":

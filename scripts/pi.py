@@ -9,6 +9,7 @@ draws the same points and finds the same π. The ranks communicate once, to add 
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +21,12 @@ from sciml_par.parallel import Sum, allreduce, barrier
 CHUNK = 1 << 16  # samples; their coordinates fit into a core's cache
 
 
-def make_parser():
-    parser = programs.make_scaling_study_parser(__doc__)
-    samples, seed = "points drawn by all ranks together", "of the random numbers"
-    for name, kind, default, text in (
-        ("--samples", programs.positive_integer, 200_000_000, samples),
-        ("--seed", programs.integer_from(0), 0, seed),
-    ):
-        help_text = f"{text} (default %(default)s)"
-        parser.add_argument(name, type=kind, default=default, metavar="N", help=help_text)
-    return parser
+@dataclass(kw_only=True)
+class Options(programs.ScalingStudyOptions):
+    samples: programs.PositiveInteger = 200_000_000
+    """points drawn by all ranks together"""
+    seed: programs.NaturalNumber = 0
+    """of the random numbers"""
 
 
 def count_hits(chunk: int, samples: int, seed: int) -> int:
@@ -80,7 +77,7 @@ def estimate(record: programs.Record) -> tuple[float, float]:
 
 
 def main() -> None:
-    programs.run_scaling_study(make_parser(), measure, show)
+    programs.run_scaling_study(Options.parse(__doc__), measure, show)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ rank r trains separate networks for k = r + 1 on the whole of [-1, 1].
 from sciml_par import init, programs, rank, train
 from sciml_par.problems import poisson
 
+Options = programs.TrainingOptions.with_points(data=51, ensemble=101)
+
 
 def main() -> int:
-    options = programs.parse_training_options(__doc__, points={"data": 51, "ensemble": 101})
+    options = Options.parse(__doc__)
     init(quiet=not options.verbose)
     options.announce()
     problem = poisson(k=2 if options.mode == "data" else rank() + 1)

@@ -11,6 +11,7 @@ so with ideal scaling P ranks train on P times the images a second.
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,21 +24,20 @@ CLASSES = 1000
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # filters, and blocks of two convolutions
 
 
-def make_parser():
-    parser = programs.make_scaling_study_parser(__doc__)
-    whole = {"type": programs.positive_integer, "metavar": "N"}
-    for name, default, meaning in (
-        ("--image-size", 64, "pixels along each edge of an image; 224 in the paper"),
-        ("--batch", 8, "images a step and rank"),
-        ("--batches", 2, "steps in a block; each block gives one rate"),
-        ("--blocks", 5, "blocks that mean and standard deviation are taken over"),
-        ("--warm-up", 3, "steps before the first block"),
-    ):
-        text = f"{meaning} (default %(default)s)"
-        parser.add_argument(name, default=default, help=text, **whole)
-    compiled = "compile the training step by XLA"
-    parser.add_argument("--jit-compile", action="store_true", help=compiled)
-    return parser
+@dataclass(kw_only=True)
+class Options(programs.ScalingStudyOptions):
+    image_size: programs.PositiveInteger = 64
+    """pixels along each edge of an image; 224 in the paper"""
+    batch: programs.PositiveInteger = 8
+    """images a step and rank"""
+    batches: programs.PositiveInteger = 2
+    """steps in a block; each block gives one rate"""
+    blocks: programs.PositiveInteger = 5
+    """blocks that mean and standard deviation are taken over"""
+    warm_up: programs.PositiveInteger = 3
+    """steps before the first block"""
+    jit_compile: bool = False
+    """compile the training step by XLA"""
 
 
 def resnet34(image_size: int):
@@ -116,7 +116,7 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
 
 
 def main() -> None:
-    programs.run_scaling_study(make_parser(), measure, show)
+    programs.run_scaling_study(Options.parse(__doc__), measure, show)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,16 @@ kept apart.
     mpirun -np 2 python scripts/scaling.py --cases A
 """
 
-import argparse
 import functools
 import itertools
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from cyclopts import Parameter
 
 from sciml_par import programs, size
 from sciml_par.evaluation import (
@@ -82,51 +83,55 @@ PUBLISHED = {
 }
 
 
-def make_parser():
-    parser = programs.make_scaling_study_parser(__doc__)
-    add, whole = parser.add_argument, programs.positive_integer
-    trained = "; ".join(
-        f"{name}: {case.dimension}-D, {case.width} × {case.depth}, {case.points:,} points"
-        for name, case in CASES.items()
-    )
-    cases = f"what to train: {trained} (default %(default)s)"
-    add("--cases", type=case_names, default="A,B", metavar="A,B,C", help=cases)
-    rounds = "number of timed runs, of which the median counts (default %(default)s)"
-    add("--rounds", type=whole, default=5, metavar="N", help=rounds)
-    steps = "training steps of a timed run, in place of those of the case"
-    add("--steps", type=whole, metavar="N", help=steps)
-    add("--precision", choices=("float32", "float64"), default="float32")
-    add(
-        "--network",
-        type=named_network,
-        action="append",
-        metavar="NAME=LATENCY,GB/S",
-        help="predict for a link with this latency in microseconds and bandwidth in 10^9 bytes a "
-        "second, in place of 10 GbE=30,1.25, InfiniBand HDR=1.5,25 and NVLink 3=5,300; may be "
-        "given several times",
-    )
-    add("--no-plots", dest="plots", action="store_false", help="draw no figure")
-    return parser
-
-
-def case_names(text: str) -> list[str]:
-    names = text.split(",")
-    if not set(names) <= set(CASES) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"expected some of {','.join(CASES)}; got {text!r}")
-    return names
-
-
 def named_network(text: str) -> tuple[str, Network]:
     name, _, numbers = text.rpartition("=")
-    try:
-        latency, bandwidth = (float(number) for number in numbers.split(","))
-        if not (name and 0 <= latency < math.inf and 0 < bandwidth < math.inf):
-            raise ValueError
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"expected NAME=LATENCY,GB/S with numbers as in 'my link=2,12.5'; got {text!r}"
-        ) from None
+    latency, bandwidth = (float(number) for number in numbers.split(","))
+    if not (name and 0 <= latency < math.inf and 0 < bandwidth < math.inf):
+        raise ValueError
     return name, Network(1e-6 * latency, 1e9 * bandwidth)
+
+
+TRAINED = "; ".join(
+    f"{name}: {case.dimension}-D, {case.width} × {case.depth}, {case.points:,} points"
+    for name, case in CASES.items()
+)
+CASE_NAMES = programs.option_where(
+    lambda text: text.split(","),
+    lambda names: set(names) <= set(CASES) and len(set(names)) == len(names),
+    f"some of {','.join(CASES)}",
+    "A,B,C",
+)
+NAMED_NETWORKS = programs.option_where(
+    named_network,
+    bool,
+    "NAME=LATENCY,GB/S with numbers as in 'my link=2,12.5'",
+    "NAME=LATENCY,GB/S",
+    repeated=True,
+)
+LINKS = (
+    "predict for a link with this latency in microseconds and bandwidth in 10^9 bytes a second; "
+    "may be given several times"
+)
+
+
+@dataclass(kw_only=True)
+class Options(programs.ScalingStudyOptions):
+    cases: Annotated[list[str], CASE_NAMES, Parameter(help=f"what to train; {TRAINED}")] = field(
+        default_factory=lambda: ["A", "B"]
+    )
+    rounds: programs.PositiveInteger = 5
+    """number of timed runs, of which the median counts"""
+    steps: programs.PositiveInteger | None = None
+    """training steps of a timed run, in place of those of the case"""
+    precision: Literal["float32", "float64"] = "float32"
+    """of the training"""
+    network: Annotated[
+        list[tuple[str, Network]],
+        NAMED_NETWORKS,
+        Parameter(help=LINKS, show_default="10 GbE=30,1.25; InfiniBand HDR=1.5,25; NVLink 3=5,300"),
+    ] = field(default_factory=list)
+    plots: programs.Switch = True
+    """draw a figure"""
 
 
 def measure(options) -> programs.Record:
@@ -366,7 +371,7 @@ def draw(name: str, records, options, predictions, model, folder: Path) -> None:
 
 
 def main() -> None:
-    programs.run_scaling_study(make_parser(), measure, show)
+    programs.run_scaling_study(Options.parse(__doc__), measure, show)
 
 
 if __name__ == "__main__":

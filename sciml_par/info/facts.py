@@ -111,11 +111,10 @@ def _version(module: str) -> str:
         if module == "sciml_par":
             return metadata.version("sciml-par")
         return str(import_module(module).__version__)
-    except ModuleNotFoundError as error:  # as is a package that is not found
-        missing = isinstance(error, metadata.PackageNotFoundError) or error.name == module
-        return "not installed" if missing else f"cannot be imported ({error})"
     except Exception as error:  # a broken installation may raise anything
-        return f"cannot be imported ({one_line(error)})"
+        package_missing = isinstance(error, metadata.PackageNotFoundError)
+        missing = package_missing or getattr(error, "name", "") == module
+        return "not installed" if missing else f"cannot be imported ({one_line(error)})"
 
 
 def _mpi() -> dict[str, str]:

@@ -130,10 +130,8 @@ def compare(got: np.ndarray, due: np.ndarray) -> str:
         return f"got the shape {got.shape} where {due.shape} is due"
     # Above 2**24, float32 rounds, and the order of the additions shows.
     where = np.flatnonzero(~np.isclose(got, due, rtol=1e-5, atol=0.0))
-    if not where.size:
-        return ""
-    first = where[0]
-    return (
-        f"got {got[first]:.9g} where {due[first]:.9g} is due, at place {first}, "
-        f"and is wrong at {where.size} of {due.size} places"
+    return "".join(
+        f"got {got[first]:.9g} where {due[first]:.9g} is due, at place {first}, and is wrong at "
+        f"{where.size} of {due.size} places"
+        for first in where[:1]
     )

@@ -5,74 +5,88 @@ itself under `mpirun` for each number in turn and collects the records. `run_sca
 either; see scripts/pi.py.
 """
 
-from __future__ import annotations
-
-import argparse
+import contextlib
 import datetime
 import json
 import os
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from sciml_par._files import write_text
 from sciml_par._terminal import console, prints_to_terminal
 from sciml_par._text import counted, listed
-from sciml_par.errors import OutputError
+from sciml_par.errors import InputError, OutputError
+from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 from sciml_par.parallel.startup.launcher_environment import launched_rank
-from sciml_par.programs.launcher import launch
-from sciml_par.programs.options import (
-    VERBOSE,
-    add_options,
-    add_output_options,
-    new_parser,
-    only_rank_0_prints,
-    output_folder,
-    positive_integer,
-    positive_number,
+from sciml_par.programs.program import (
+    PositiveInteger,
+    PositiveNumber,
+    ProgramOptions,
+    option_where,
 )
 from sciml_par.results.stored.files import versions
 from sciml_par.results.stored.folder import RESULTS
 
 Record = dict[str, Any]
-Show = Callable[[Any, list[Record], Path], None]
 
 _WIDTH_WITHOUT_TERMINAL = 120
+_NUMBERS = option_where(
+    lambda text: tuple(sorted(int(part) for part in text.split(",") if text)),
+    lambda counts: all(n >= 1 for n in counts) and len(set(counts)) == len(counts),
+    "different integers ≥ 1",
+    "P,Q,…",
+)
+_PAST_LIMIT = 124  # as the command `timeout` has it
+_GRACE_SECONDS = 10.0
+# Open MPI refuses more ranks than cores unless told; the names are those of versions 4 and 5.
+_OVERSUBSCRIBE = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":OVERSUBSCRIBE",
+}
 
 
-def make_scaling_study_parser(
-    description: str | None, *, program: str | None = None
-) -> argparse.ArgumentParser:
-    """Return a parser with the options of every scaling study, for a program to add its options."""
-    parser = new_parser(description, program)
-    _add_own_options(parser)
-    cores = "cores that a rank keeps busy (default 1, to compare ranks, not threads)"
-    limit = "end a run of --ranks after this time (default 600)"
-    add_options(
-        parser,
-        ("--threads", positive_integer, "N", cores, 1),
-        ("--time-limit", positive_number, "SECONDS", limit, 600),
-        VERBOSE,
-    )
-    return parser
+@dataclass(kw_only=True)
+class ScalingStudyOptions(ProgramOptions):
+    """The options of every scaling study, to which a program adds fields."""
+
+    ranks: Annotated[tuple[int, ...], _NUMBERS] = ()
+    """launch the program under mpirun on each of these numbers of ranks, and compare them"""
+    record: Annotated[Path | None, Parameter(metavar="FILE")] = None
+    """write the record of this run, and neither table nor folder, as the runs of --ranks do"""
+    threads: PositiveInteger = 1
+    """cores that a rank keeps busy; with 1, ranks are compared and not threads"""
+    time_limit: PositiveNumber = 600.0
+    """seconds after which a run of --ranks is ended"""
+
+    def complete(self) -> None:
+        """Refuse --ranks in a program that mpirun has started."""
+        if self.ranks and launched_rank(os.environ) is not None:
+            raise InputError("--ranks starts mpirun: start the program without it")
 
 
 def run_scaling_study(
-    parser: argparse.ArgumentParser, measure: Callable[[Any], Record], show: Show
+    options: ScalingStudyOptions,
+    measure: Callable[[Any], Record],
+    show: Callable[[Any, list[Record], Path], None],
 ) -> None:
-    """Measure on the ranks there are, or launch and compare, as the command line says.
+    """Measure on the ranks there are, or launch and compare, as the options say.
 
     Collective under `mpirun`; local with --ranks.
 
     Parameters
     ----------
-    parser : from `make_scaling_study_parser`.
+    options : of the command line.
     measure : given the options, does the work on every rank after `init` and returns what JSON
         can hold. Rank 0's is kept, with "ranks", "threads" and "cores" added.
     show : given the options, the records [k] by number of ranks, and the folder of the results,
@@ -87,102 +101,92 @@ def run_scaling_study(
     SystemExit
         A launched run has failed: with its exit code, or 124 if it was past the time limit.
     """
-    with only_rank_0_prints():
-        options = parser.parse_args()
-        if options.ranks and launched_rank(os.environ) is not None:
-            parser.error("--ranks starts mpirun: start the program without it")
-    options.program = parser.prog
     if options.ranks:
-        _compare(options, show)
-    else:
-        _measure_here(options, measure, show)
-
-
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, numbers to the right."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    console(width=None if prints_to_terminal() else _WIDTH_WITHOUT_TERMINAL).print(table)
-
-
-def _add_own_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that a launched run does not inherit."""
-    ranks = (
-        "launch this program under mpirun on each of these numbers of ranks, one after the other, "
-        "and compare them, such as 1,2,4"
-    )
-    record = (
-        "write the record of this run to FILE, and neither table nor folder, as the runs of "
-        "--ranks do"
-    )
-    options = ("--ranks", _rank_counts, "P,Q,…", ranks), ("--record", Path, "FILE", record)
-    add_options(parser, *options)
-    add_output_options(parser, f"runs/{parser.prog}")
-
-
-def _rank_counts(text: str) -> tuple[int, ...]:
-    counts = sorted(positive_integer(part) for part in text.split(","))
-    if len(set(counts)) < len(counts):
-        raise argparse.ArgumentTypeError(f"expected each number once; got {text!r}")
-    return tuple(counts)
-
-
-def _compare(options: argparse.Namespace, show: Show) -> None:
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    _add_own_options(own)
-    _, inherited = own.parse_known_args()
-    with _output_folder(options, lambda claim: claim()) as folder:
-        for old in (folder / RESULTS, *folder.glob("ranks-*.json")):
-            old.unlink(missing_ok=True)
-        records, limits = [], {"threads": options.threads, "seconds": options.time_limit}
-        for ranks in options.ranks or ():
-            file = folder / f"ranks-{ranks}.json"
-            arguments = [sys.argv[0], *inherited, "--record", str(file)]
-            launch(ranks, arguments, program=options.program, **limits)
-            try:
-                records.append(json.loads(file.read_text(encoding="utf-8")))
-            except (OSError, ValueError) as error:
-                text = f"a run has ended without its record {file}: {error}."
-                raise OutputError(text) from None
-        _finish(options, records, folder, show)
-
-
-def _measure_here(
-    options: argparse.Namespace, measure: Callable[[Any], Record], show: Show
-) -> None:
+        with options.output_folder() as folder:
+            _finish(options, list(_launched(options, folder)), folder, show)
+        return
     from sciml_par.parallel import current_world, init
-    from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 
     init(quiet=not options.verbose, threads=options.threads)
     world, communicator = current_world(), current_world().communicator
-    on_root = communicator.on_root
-
-    def measured() -> Record:
+    place: Any = contextlib.nullcontext() if options.record else options.output_folder()
+    with place as folder:
         local = {(world.host.world_ranks[0], core) for core in cores_of_this_process()}
         cores = len(set().union(*communicator.allgather_object(local)))
         ran_on = {"ranks": communicator.size, "threads": options.threads, "cores": cores}
-        return {**ran_on, **measure(options)}
-
-    if options.record is not None:
-        text = json.dumps(measured(), indent=2) + "\n"
-        on_root(partial(write_text, options.record, text))
-        return
-    with _output_folder(options, on_root) as folder:
-        record = measured()
-        on_root(partial(_finish, options, [record], folder, show))
+        record = {**ran_on, **measure(options)}
+        if options.record:
+            text = json.dumps(record, indent=2) + "\n"
+            communicator.on_root(partial(write_text, options.record, text))
+        else:
+            communicator.on_root(partial(_finish, options, [record], folder, show))
 
 
-def _output_folder(
-    options: argparse.Namespace, on_root: Callable[[Callable[[], Path]], Path]
-) -> AbstractContextManager[Path]:
-    default = Path("runs") / options.program
-    return output_folder(options.output, default, overwrite=options.overwrite, on_root=on_root)
+def _launched(options: ScalingStudyOptions, folder: Path) -> Iterator[Record]:
+    """Yield the record of each number of ranks, in a folder without those of another study."""
+    for old in (folder / RESULTS, *folder.glob("ranks-*.json")):
+        old.unlink(missing_ok=True)
+    for ranks in options.ranks:
+        file = folder / f"ranks-{ranks}.json"
+        launch(
+            ranks,
+            [*sys.argv, "--ranks=", f"--record={file}"],  # an option's last value holds
+            threads=options.threads,
+            seconds=options.time_limit,
+            program=options.program,
+        )
+        try:
+            yield json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise OutputError(f"a run has ended without its record {file}: {error}.") from None
 
 
-def _finish(options: argparse.Namespace, records: list[Record], folder: Path, show: Show) -> None:
+def launch(
+    ranks: int, arguments: Sequence[str], *, threads: int, seconds: float, program: str
+) -> None:
+    """Run `python arguments...` on `ranks` ranks, and wait for its end.
+
+    What it prints is printed. It ends with this process, when that is interrupted or terminated.
+    """
+    mpirun = shutil.which("mpirun")
+    if mpirun is None:
+        raise InputError(
+            "--ranks needs mpirun, and there is none on PATH. Install one with "
+            "pip install 'sciml-par[mpich]', or load your cluster's MPI module."
+        )
+    on = counted(ranks, "rank")
+    print(f"{program}: {on} …", flush=True)
+    crowded = ranks * threads > len(cores_of_this_process())
+    environment = {**(_OVERSUBSCRIBE if crowded else {}), **os.environ}
+    command = [mpirun, "-np", str(ranks), sys.executable, *arguments]
+    leave = lambda number, _: sys.exit(128 + number)  # noqa: E731
+    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        code = _PAST_LIMIT
+    finally:
+        process.terminate()  # asks a launcher that still runs to end its ranks
+        try:
+            process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if code:
+        code = code if code > 0 else 128 - code
+        how = (
+            f"was ended after {seconds:g} s" if code == _PAST_LIMIT else f"failed, exit code {code}"
+        )
+        print(f"{program}: error: the run on {on} {how}", file=sys.stderr)
+        sys.exit(code)
+
+
+def _finish(
+    options: ScalingStudyOptions, records: list[Record], folder: Path, show: Callable[..., None]
+) -> None:
     """Show the records with a remark on the cores, and write them."""
     show(options, records, folder)
     print(remark_on_cores(records), end="")
@@ -206,3 +210,13 @@ def remark_on_cores(records: Sequence[Record]) -> str:
         f"More ranks than cores: {counts} ranks shared {counted(cores, 'core')}. Their times do "
         "not show how the program scales.\n"
     )
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, numbers to the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    console(width=None if prints_to_terminal() else _WIDTH_WITHOUT_TERMINAL).print(table)

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 from launch import ROOT, launch
 
-from sciml_par.info.main import make_parser
-from sciml_par.programs import make_inverse_parser, make_solving_parser, make_training_parser
+from sciml_par.info.main import InfoOptions
 
 README = ROOT / "README.md"
 FIRST = ROOT / "docs" / "first-solution.md"
@@ -198,22 +197,13 @@ def check_targets(targets: list[str]) -> None:
 
 
 def check_command(options: list[str]) -> None:
-    make_parser().parse_args(options)  # a wrong option ends the program, and the test
+    InfoOptions.parse("", arguments=options)  # a wrong option is an error
 
 
 def check_script(script: str, options: list[str]) -> None:
     assert (ROOT / script).is_file()
     program = runpy.run_path(str(ROOT / script))
-    makers = {"scripts/solve.py": make_solving_parser, "scripts/inverse.py": make_inverse_parser}
-    if script in makers:
-        makers[script]("", program="program").parse_args(options)
-        return
-    parser = (
-        program["make_parser"]()
-        if "make_parser" in program
-        else make_training_parser("", points={"data": 2}, program="program")
-    )
-    parser.parse_args(options)  # a wrong option ends the program, and the test
+    program["Options"].parse("", arguments=options, program="program")
 
 
 MADE = runpy.run_path(str(ROOT / "docs" / "hooks" / "made_pages.py"))

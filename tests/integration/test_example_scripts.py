@@ -14,7 +14,7 @@ import pytest
 from launch import ROOT, launch
 
 from sciml_par.errors import InputError
-from sciml_par.programs import launcher
+from sciml_par.programs import scaling_study
 from sciml_par.programs.scaling_study import remark_on_cores
 
 PI, RESNET, DIGITS = (
@@ -158,7 +158,7 @@ def test_ranks_are_launched_once_not_from_ranks(tmp_path: Path) -> None:
 
 LAUNCH = """
 import sys
-from sciml_par.programs.launcher import launch
+from sciml_par.programs.scaling_study import launch
 launch(2, [sys.argv[1]], threads=1, seconds=float(sys.argv[2]), program="study")
 print("not reached")
 """
@@ -218,7 +218,7 @@ def test_without_mpirun_the_message_says_how_to_get_one(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="none on PATH. Install one"):
-        launcher.launch(2, ["program.py"], threads=1, seconds=1.0, program="study")
+        scaling_study.launch(2, ["program.py"], threads=1, seconds=1.0, program="study")
 
 
 def test_ranks_share_cores_only_where_there_are_too_few() -> None:

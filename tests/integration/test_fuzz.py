@@ -59,8 +59,8 @@ def test_what_is_overwritten_is_wrong(tmp_path, monkeypatch):
     there = tmp_path / "there"
     there.mkdir()
     (there / "file").write_text("text")
-    parser = programs.make_training_parser("", program="p", points={"data": 8})
-    target = _fuzz_programs._target("p", lambda: (there / "file").write_text("x"), parser, there)
+    options = programs.TrainingOptions
+    target = _fuzz_programs._target("p", lambda: (there / "file").write_text("x"), options, there)
     report = fuzz.Report()
     fuzz.call(target, ([[]], {}), report)
     assert any("what was there is not as it was" in place for place in report.wrong)

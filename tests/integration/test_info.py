@@ -83,7 +83,7 @@ def test_one_rank_tests_nothing_and_replaces_a_file_on_request(tmp_path: Path) -
     [
         (["--json", "program.py"], "program.py already exists"),
         (["--json", "nowhere/info.json"], "cannot write the file nowhere/info.json"),
-        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["--frobnicate"], "Unknown option: --frobnicate. --help lists the options."),
     ],
 )
 def test_a_wrong_option_is_reported_once_before_the_page(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import runpy
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from launch import ROOT, launch
+
+from sciml_par.errors import InputError
 
 SCRIPT = ROOT / "scripts" / "parameter_server.py"
 COUNTED = ("one server", "sharded servers", "ring")
@@ -61,10 +63,12 @@ def test_one_rank_alone_is_told_to_take_more(capsys: pytest.CaptureFixture[str])
     [("4MB,1KB", [1000, 4_000_000]), ("6 B", [4]), ("1KiB,1024", [1024]), ("1GB", [10**9])],
 )
 def test_sizes_have_units(text: str, expected: list[int]) -> None:
-    assert runpy.run_path(str(SCRIPT))["byte_counts"](text) == expected
+    options = runpy.run_path(str(SCRIPT), run_name="server")["Options"]
+    assert options.parse("", arguments=[f"--sizes={text}"]).sizes == expected
 
 
 @pytest.mark.parametrize("text", ["", "1XB", "3B", "-4KB", "1.5KB", "4KB,,", "GiB"])
 def test_what_is_no_size_is_refused(text: Any) -> None:
-    with pytest.raises(ArgumentTypeError, match="expected sizes of 4 B or more"):
-        runpy.run_path(str(SCRIPT))["byte_counts"](text)
+    options = runpy.run_path(str(SCRIPT), run_name="server")["Options"]
+    with pytest.raises(InputError, match="expected sizes of 4 B or more"):
+        options.parse("", arguments=[f"--sizes={text}"])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from launch import ROOT, launch
 
+from sciml_par.errors import InputError
 from sciml_par.evaluation import CommunicationModel
 
 SCRIPT = ROOT / "scripts" / "scaling.py"
@@ -85,9 +86,18 @@ def test_a_network_of_ones_own_is_predicted_alone(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("text", ["my link", "=1,2", "a=1", "a=1,0", "a=-1,2", "a=x,2", "a=1,2,3"])
 def test_what_is_no_network_is_refused(text: str) -> None:
-    script = runpy.run_path(str(SCRIPT))
-    with pytest.raises(Exception, match="expected NAME=LATENCY,GB/S"):
-        script["named_network"](text)
+    options = runpy.run_path(str(SCRIPT), run_name="scaling")["Options"]
+    with pytest.raises(InputError, match="expected NAME=LATENCY,GB/S"):
+        options.parse("", arguments=["--network", text])
+
+
+def test_cases_are_named_once() -> None:
+    options = runpy.run_path(str(SCRIPT), run_name="scaling")["Options"]
+    assert options.parse("", arguments=[]).cases == ["A", "B"]
+    assert options.parse("", arguments=["--cases", "C"]).cases == ["C"]
+    for text in ("A,A", "D", ""):
+        with pytest.raises(InputError, match="expected some of A,B,C"):
+            options.parse("", arguments=["--cases", text])
 
 
 def records(cores: int) -> list[dict[str, Any]]:

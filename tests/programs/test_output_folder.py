@@ -10,15 +10,16 @@ import pytest
 
 from sciml_par.errors import OutputError
 from sciml_par.parallel import current_world
-from sciml_par.programs.options import output_folder
+from sciml_par.programs import ProgramOptions
 
 
 def folder_of(tmp_path: Path, named: str | None = None, **changes: Any) -> Any:
     """Below the temporary folder of rank 0, by which all ranks name it."""
     communicator = current_world().communicator
     base = communicator.on_root(lambda: tmp_path)
-    arguments = {"overwrite": False, "on_root": communicator.on_root, **changes}
-    return output_folder(named and base / named, base / "runs" / "trial", **arguments)
+    options = ProgramOptions(output=base / named if named else None, **changes)
+    options.program = str(base / "runs" / "trial")  # an absolute path replaces what is before it
+    return options.output_folder()
 
 
 def on_rank_0(act: Callable[[], Any]) -> Any:

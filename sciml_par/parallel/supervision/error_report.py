@@ -95,4 +95,4 @@ def _print_reports(failed: dict[int, Failed], size: int) -> None:
             host = f" on {socket.gethostname()}" if len(ranks) == 1 else ""
             write_error(f"{rank_list(ranks)} of {size}{host} failed; the job ends.\n{text}")
         else:
-            os.write(2, f"{text}\n".encode())
+            os.write(2, f"{text}\n".encode(errors="backslashreplace"))

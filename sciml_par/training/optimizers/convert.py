@@ -22,6 +22,7 @@ _BY_NAME = {
     "levenbergmarquardt": "LevenbergMarquardt",
     "ssbroyden": "SSBroyden",
     "spring": "SPRING",
+    "leastsquares": "LeastSquares",
 }
 _EXPECTED = "expected an optimizer, such as Adam(1e-3), LBFGS() or keras.optimizers.Adam(1e-3)"
 

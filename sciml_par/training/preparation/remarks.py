@@ -124,10 +124,9 @@ def _own_weights(
 def _text(problem: Problem, unread: Sequence[int]) -> str:
     names = problem.output_names if problem.ansatz is None else ()
     which = " and ".join(f"{j} ({names[j]!r})" if names else str(j) for j in unread)
-    of = "" if names else " of the network"
-    one = len(unread) == 1
+    which += "" if names else " of the network"
+    outputs, them = ("output", "it") if len(unread) == 1 else ("outputs", "them")
     return (
-        f"no residual and no condition reads the output{'' if one else 's'} {which}{of}: the "
-        f"training leaves {'it' if one else 'them'} as in the initial network. Write the missing "
-        f"equation, or ask for fewer outputs."
+        f"no residual and no condition reads the {outputs} {which}: the training leaves {them} as "
+        f"in the initial network. Write the missing equation, or ask for fewer outputs."
     )

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import matplotlib
-
 from sciml_par.evaluation.figures.parts.data import Prediction
 
 INK = "#222222"
@@ -81,6 +79,8 @@ _RC: Any = {
 @contextmanager
 def paper_style() -> Iterator[None]:
     """Draw in this package's style, within this context or in the function that it decorates."""
+    import matplotlib  # slow, and results use the names of this module
+
     with matplotlib.rc_context(_RC):
         yield
 
