@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,16 +38,6 @@ class ErrorByWindow:
     def known(self) -> bool:
         """Whether there is an error in some window."""
         return bool(np.any(self.error > 0))
-
-    def to_lists(self) -> dict[str, Any]:
-        """Return the arrays as lists, NaN as None, as files hold them (local)."""
-        found = {name: getattr(self, name).tolist() for name in ("lower", "upper", "residual")}
-        return {**found, "error": [None if np.isnan(each) else float(each) for each in self.error]}
-
-    @classmethod
-    def from_lists(cls, given: dict[str, Any]) -> ErrorByWindow:
-        """Return what `to_lists` has written (local)."""
-        return cls(**{name: np.array(each, np.float64) for name, each in given.items()})
 
     def __repr__(self) -> str:
         order = np.argsort(-self.residual)[:_SHOWN]

@@ -12,11 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.results.member import FINISHED, Member, Weights
-from sciml_par.results.stored.uncertainty import (
-    arrays_of_linearized,
-    arrays_of_observations,
-)
+from sciml_par.results.member import FINISHED, Member
+from sciml_par.results.stored.codec import arrays_of
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -36,6 +33,10 @@ _PREDICTION = ("x", "u", "exact", "inside")
 _OWN = ("x_own", "u_own", "u_own_exact", "inside_own")
 _ERROR = "error_own"
 _FUNCTION = ("x", "k", "true", "inside")
+
+# Names of arrays of one member, or of one of its functions or observations, behind their own.
+OF_OBSERVED, OF_OWNER = "{{}}_observed_{}_{}", "{{}}_{}"
+STEPS = "steps_{}"
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,10 @@ def arrays_of_predictions(members: Sequence[Member]) -> dict[str, Array]:
         "finished": np.array([m.status == FINISHED for m in members]),
         **_estimates(members),
         **{
-            k: a
+            name: array
             for m in members
-            for k, a in arrays_of_observations(m.observations, m.number).items()
+            for k, each in enumerate(m.observations)
+            for name, array in arrays_of(each, OF_OBSERVED.format(m.number, k)).items()
         },
     }
 
@@ -138,25 +140,12 @@ def sample_of(arrays: Arrays, number: int, rank: int) -> Array:
 
 def arrays_of_weights(members: Sequence[Member]) -> dict[str, Array]:
     """Return what weights.npz holds."""
-    return {
-        key: array
-        for m in members
-        for part in (
-            _best_and_last(m.weights, m.number),
-            arrays_of_linearized(m.linearized, m.number),
-        )
-        for key, array in part.items()
-    }
-
-
-def _best_and_last(weights: Weights | None, owner: int | str) -> dict[str, Array]:
-    assert weights is not None
-    return {f"best_{owner}": weights.best, f"last_{owner}": weights.last}
-
-
-def weights_of(arrays: Arrays, owner: int | str) -> Weights:
-    """Return the weights of a member by its number, or of a function by "number_name"."""
-    return Weights(arrays[f"best_{owner}"], arrays[f"last_{owner}"])
+    found: dict[str, Array] = {}
+    for member in members:
+        found |= arrays_of(member.weights, OF_OWNER.format(member.number))
+        if member.linearized is not None and member.linearized.known:
+            found[STEPS.format(member.number)] = member.linearized.steps
+    return found
 
 
 def arrays_of_functions(members: Sequence[Member]) -> dict[str, Array]:
@@ -164,17 +153,18 @@ def arrays_of_functions(members: Sequence[Member]) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for member in members:
         for each in member.functions:
-            owner = f"{member.number}_{each.name}"
+            owner = OF_OWNER.format(f"{member.number}_{each.name}")
             for key, name in zip(_FUNCTION, _PREDICTION, strict=True):
-                found[f"{key}_{owner}"] = getattr(each.prediction, name)
-            found |= _best_and_last(each.weights, owner)
+                found[owner.format(key)] = getattr(each.prediction, name)
+            found |= arrays_of(each.weights, owner)
     return found
 
 
 def prediction_of_function(arrays: Arrays, owner: str, inputs: Sequence[str]) -> Prediction:
     """Return the values of an unknown function, which its "number_name" names."""
     _, name = owner.split("_", 1)
-    found = _prediction([arrays[f"{key}_{owner}"] for key in _FUNCTION], inputs, [name])
+    columns = [arrays[OF_OWNER.format(owner).format(key)] for key in _FUNCTION]
+    found = _prediction(columns, inputs, [name])
     return found if found.known else replace(found, u_exact=None)
 
 
