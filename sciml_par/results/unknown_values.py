@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,10 +56,6 @@ class UnknownValues:
             found[name] = part if part.ndim else float(part)
             at += size
         return found
-
-    def without_history(self) -> UnknownValues:
-        """Return the same without what was recorded."""
-        return replace(self, history=self.history[:0])
 
     def _places(self) -> list[tuple[str, str, tuple[int, ...]]]:
         return [
