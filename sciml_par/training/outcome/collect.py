@@ -18,7 +18,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import members_of_functions
-from sciml_par.training.outcome.fields_elsewhere import FieldsElsewhere, saved
+from sciml_par.training.outcome.fields_elsewhere import saved, with_fields_elsewhere
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
 def collect(
     found: Sequence[Member],
     communicator: Communicator,
-    problem_of: Callable[[int], Problem] | None = None,
+    problem_of: Callable[[int], Problem],
 ) -> tuple[Member, ...]:
     """Return the members of all ranks, each with what its ranks contributed (collective).
 
@@ -65,9 +65,11 @@ def collect(
     for number, share in chain.from_iterable(theirs for _, theirs in everyone):
         contributions[number].append(share)
     members = {each.number: each for each in chain.from_iterable(part for part, _ in everyone)}
-    elsewhere = FieldsElsewhere(found, [models for _, models in sent], problem_of)
-    for number in members.keys() - {member.number for member in found} if sent else ():
-        members[number] = elsewhere.with_field(members[number])
+    if sent:
+        others = [members[n] for n in members.keys() - {member.number for member in found}]
+        of_ranks = [models for _, models in sent]
+        for member in with_fields_elsewhere(others, found, of_ranks, problem_of):
+            members[member.number] = member
     for member in found:
         members[member.number] = _with_arrays_of(member, members[member.number])
     return tuple(
