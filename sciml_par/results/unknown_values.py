@@ -39,6 +39,11 @@ class UnknownValues:
         """Of the q numbers: "D", or "c[0]" and so on of an array."""
         return [label for _, label, _ in self._places()]
 
+    @property
+    def columns(self) -> dict[str, FloatArray]:
+        """The history of each of the q numbers by its name, [s]."""
+        return dict(zip(self.names, self.history.T, strict=bool(self.history.size)))
+
     def true_numbers(self) -> list[float | None]:
         """Return the known value of each of the q numbers, or None."""
         return [

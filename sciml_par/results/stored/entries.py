@@ -16,7 +16,7 @@ from sciml_par.problems.unknowns.unknowns import Unknown, names_of_numbers
 from sciml_par.results.error_by_window import ErrorByWindow
 from sciml_par.results.error_estimate import ErrorEstimate, ValuesAt
 from sciml_par.results.linearized import Linearized
-from sciml_par.results.member import Member, RankContribution, Weights
+from sciml_par.results.member import History, Member, RankContribution, Weights
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.stored.arrays import (
     FUNCTIONS,
@@ -24,16 +24,13 @@ from sciml_par.results.stored.arrays import (
     OF_OWNER,
     PREDICTIONS,
     STEPS,
-    TERM,
-    UNKNOWN,
-    WEIGHT,
     WEIGHTS,
     Arrays,
-    Recorded,
     estimate_of,
     prediction_of_function,
     predictions_of,
     sample_of,
+    table_of,
 )
 from sciml_par.results.stored.codec import Entry, Names, from_json, read, to_json, with_arrays
 from sciml_par.results.trained_field import FieldForm
@@ -86,7 +83,7 @@ def write_member(member: Member) -> Entry:
     return entry
 
 
-def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -> Member:
+def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: History) -> Member:
     """Return a member but for its field, of its entry and what the other files hold of it.
 
     Older files lack some entries and arrays, which have their defaults.
@@ -96,6 +93,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
     error = from_json(ErrorEstimate | None, entry["error"])
     if error is not None and (values := estimate_of(seen, number)) is not None:
         error = replace(error, values=values, evaluate=ValuesAt(own.x, values))
+    weighed = not all(np.isnan(each).all() for each in history.weights.values())
     linearized = entry.get("uncertainty")
     steps = weights.get(STEPS.format(number), np.empty((0, 0)))
     return read(
@@ -104,8 +102,8 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: Recorded) -
         number=number,
         loss_steps=history.steps,
         losses=history.losses,
-        term_losses=history.table(TERM, entry["terms"]),
-        term_weights=history.table(WEIGHT, entry["terms"]),
+        term_losses=table_of(history.terms, entry["terms"]),
+        term_weights=table_of(history.weights, entry["terms"]) if weighed else np.empty((0, 0)),
         prediction=prediction,
         on_own_domain=own,
         weights=with_arrays(Weights, {}, weights, OF_OWNER.format(number)),
@@ -146,7 +144,7 @@ def _write_unknowns(member: Member) -> list[Entry]:
     return found
 
 
-def _read_unknowns(entries: Sequence[Entry], history: Recorded) -> UnknownValues:
+def _read_unknowns(entries: Sequence[Entry], history: History) -> UnknownValues:
     if not entries:
         return NO_UNKNOWNS
     best, last = (
@@ -156,7 +154,7 @@ def _read_unknowns(entries: Sequence[Entry], history: Recorded) -> UnknownValues
     shapes = {each["name"]: tuple(each["shape"]) for each in entries}
     true = {e["name"]: np.asarray(e["true"], np.float64) for e in entries if e["true"] is not None}
     values = UnknownValues(shapes, true, best, last)
-    return replace(values, history=history.table(UNKNOWN, values.names))
+    return replace(values, history=table_of(history.unknowns, values.names))
 
 
 def _read_function(entry: Entry, owner: str, arrays: Arrays) -> MemberFunction:
