@@ -13,8 +13,7 @@ from sciml_par.evaluation.figures.parts.observed import Observed
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.problems.unknowns.unknowns import Unknown, names_of_numbers
-from sciml_par.results.error_by_window import ErrorByWindow
-from sciml_par.results.error_estimate import ErrorEstimate, ValuesAt
+from sciml_par.results.error_estimate import ErrorByWindow, ErrorEstimate, ValuesAt
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import History, Member, RankContribution, Weights
 from sciml_par.results.member_function import MemberFunction

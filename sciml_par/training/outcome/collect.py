@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache, partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import members_of_functions
-from sciml_par.training.outcome.fields_elsewhere import saved, with_fields_elsewhere
+from sciml_par.results.stored.keras_models import Fields, load_model
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -68,7 +71,7 @@ def collect(
     if sent:
         others = [members[n] for n in members.keys() - {member.number for member in found}]
         of_ranks = [models for _, models in sent]
-        for member in with_fields_elsewhere(others, found, of_ranks, problem_of):
+        for member in _with_fields(others, found, of_ranks, problem_of):
             members[member.number] = member
     for member in found:
         members[member.number] = _with_arrays_of(member, members[member.number])
@@ -104,7 +107,7 @@ def _models_to_send(
     models = {}
     for member in (*found, *members_of_functions(found)):
         if rank > 0 and owner.get(member.architecture) == rank:
-            models[member.architecture] = saved(member.field.model)
+            models[member.architecture] = _saved(member.field.model)
     return models
 
 
@@ -128,3 +131,59 @@ def objects_to_root(own: Any, communicator: Communicator) -> list[Any]:
             for array, piece in zip(whole, pieces, strict=True):
                 array[first : first + len(piece)] = piece
     return [pickle.loads(each.tobytes()) if len(each) else own for each in whole]
+
+
+def _with_fields(
+    members: Sequence[Member],
+    here: Sequence[Member],
+    models: Sequence[Mapping[str, bytes | None]],
+    problem_of: Callable[[int], Problem],
+) -> list[Member]:
+    """Return members of other ranks with their fields on rank 0.
+
+    Parameters
+    ----------
+    here : the members of this rank, whose fields equal ones share.
+    models : of each rank, files of models by their architectures, None where there is none.
+    problem_of : gives the problem of a member by its number.
+    """
+    files = {name: content for each in models for name, content in each.items()}
+    fields = Fields({n: cache(partial(_loaded, c)) for n, c in files.items() if c}, _not_saved)
+    for member in here:
+        fields.keep(member)
+    found = []
+    for member in members:
+        otherwise = (
+            f"the ansatz of member {member.number} differs from that of the problem on rank 0. "
+            f"Predict on rank {member.rank}, where it was trained, or give the problem of each "
+            f"member: Ensemble(problems=…)."
+        )
+        problem = None if member.form.ansatz is None else problem_of(member.number)
+        found.append(fields.of(member, problem, otherwise))
+    return found
+
+
+def _not_saved(member: Member, _: str | None) -> str:
+    return (
+        f"the network of member {member.number} is not here, since Keras could not save it. "
+        f"Predict on rank {member.rank}, where it was trained, or give the model or the function "
+        f"that makes it: Result.load(folder, network=…)."
+    )
+
+
+def _saved(model: Any) -> bytes | None:
+    """Return the bytes of the model as Keras saves it; None where it cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.keras"
+        try:
+            model.save(path)
+        except Exception:  # Keras and the user's own class raise all kinds
+            return None
+        return path.read_bytes()
+
+
+def _loaded(content: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.keras"
+        path.write_bytes(content)
+        return load_model(path)
