@@ -38,13 +38,13 @@ def to_json(value: Any, names: Names | None = None) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {name: to_json(each, names) for name, each in value.items()}
-    of_record = names.get(type(value), " ".join(_hints(value.__class__)))
-    if of_record:
-        paths = {each.split("=")[0]: each.split("=")[-1].split(",") for each in of_record.split()}
-        found = {name: attrgetter(*path)(value) for name, path in paths.items()}
-        return {name: to_json(each, names) for name, each in found.items()}
-    return [to_json(each, names) for each in value] if isinstance(value, tuple | list) else value
+        return {name: to_json(item, names) for name, item in value.items()}
+    columns = names.get(type(value), " ".join(_fields(value.__class__))).split()
+    if columns:
+        paths = {column.split("=")[0]: column.split("=")[-1] for column in columns}
+        items = {name: attrgetter(*path.split(","))(value) for name, path in paths.items()}
+        return to_json(items, names)
+    return [to_json(item, names) for item in value] if isinstance(value, tuple | list) else value
 
 
 def from_json(kind: Any, value: Any) -> Any:
@@ -60,8 +60,8 @@ def from_json(kind: Any, value: Any) -> Any:
     if origin is np.ndarray:
         return np.array(value, np.float64)
     if origin is Mapping:
-        return {name: from_json(of[1], each) for name, each in dict(value).items()}
-    return read(kind, value) if isinstance(kind, type) and _hints(kind) else value
+        return {name: from_json(of[1], item) for name, item in dict(value).items()}
+    return read(kind, value) if isinstance(kind, type) and _fields(kind) else value
 
 
 def read(kind: Callable[..., T], entry: Entry, **others: Any) -> T:
@@ -72,13 +72,13 @@ def read(kind: Callable[..., T], entry: Entry, **others: Any) -> T:
     KeyError
         There is no default.
     """
-    found = dict(others)
-    for name, (of, optional) in _hints(kind).items():
+    arguments = dict(others)
+    for name, (of, optional) in _fields(kind).items():
         if name not in others and (name in entry or not optional):
             value = entry[name]
             infinite = value is None and name in _INFINITE
-            found[name] = math.inf if infinite else from_json(of, value)
-    return kind(**found)
+            arguments[name] = math.inf if infinite else from_json(of, value)
+    return kind(**arguments)
 
 
 def arrays_of(record: Any, form: str) -> dict[str, np.ndarray]:
@@ -92,13 +92,13 @@ def with_arrays(kind: Callable[..., T], entry: Entry, arrays: Arrays, form: str)
 
 
 def _arrays(kind: Any) -> list[str]:
-    return [n for n, (of, _) in _hints(kind).items() if np.ndarray in (of, get_origin(of))]
+    return [n for n, (of, _) in _fields(kind).items() if np.ndarray in (of, get_origin(of))]
 
 
 @cache
-def _hints(kind: Any) -> dict[str, tuple[Any, bool]]:
+def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
     """Return of each field of a record its type and whether it has a default."""
     if not (is_dataclass(kind) or hasattr(kind, "_fields")):
         return {}
-    types, arguments = get_type_hints(kind), signature(kind).parameters.items()
-    return {name: (types[name], each.default is not each.empty) for name, each in arguments}
+    types, parameters = get_type_hints(kind), signature(kind).parameters.items()
+    return {name: (types[name], p.default is not p.empty) for name, p in parameters}

@@ -75,9 +75,9 @@ def write_member(member: Member) -> Entry:
     entry["unknowns"] = _write_unknowns(member)
     if member.error is not None and member.error.by_window is None:
         del entry["error"]["by_window"]
-    if (found := member.linearized) is not None:
-        deviations = to_json(np.sqrt(np.diag(found.covariance)))
-        names = names_of_numbers(found.unknowns)
+    if (linearized := member.linearized) is not None:
+        deviations = to_json(np.sqrt(np.diag(linearized.covariance)))
+        names = names_of_numbers(linearized.unknowns)
         entry["uncertainty"]["deviations"] = dict(zip(names, deviations, strict=True))
     return entry
 
@@ -92,7 +92,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: History) ->
     error = from_json(ErrorEstimate | None, entry["error"])
     if error is not None and (values := estimate_of(seen, number)) is not None:
         error = replace(error, values=values, evaluate=ValuesAt(own.x, values))
-    weighed = not all(np.isnan(each).all() for each in history.weights.values())
+    weighed = not all(np.isnan(column).all() for column in history.weights.values())
     linearized = entry.get("uncertainty")
     steps = weights.get(STEPS.format(number), np.empty((0, 0)))
     return read(
@@ -107,21 +107,21 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: History) ->
         on_own_domain=own,
         weights=with_arrays(Weights, {}, weights, OF_OWNER.format(number)),
         contributions=tuple(
-            _read_contribution(each, sample_of(seen, number, each["rank"]))
-            for each in entry["per_rank"]
+            _read_contribution(share, sample_of(seen, number, share["rank"]))
+            for share in entry["per_rank"]
         ),
         unknown_values=_read_unknowns(entry["unknowns"], history),
         functions=tuple(
-            _read_function(each, f"{number}_{each['name']}", arrays[FUNCTIONS])
-            for each in entry["unknown_functions"]
+            _read_function(function, f"{number}_{function['name']}", arrays[FUNCTIONS])
+            for function in entry["unknown_functions"]
         ),
         form=read(FieldForm, entry["field"]),
         field=None,
         error=error,
         linearized=linearized and read(Linearized, linearized, steps=steps),
         observations=tuple(
-            with_arrays(Observed, each, seen, OF_OBSERVED.format(number, k))
-            for k, each in enumerate(entry.get("observations", ()))
+            with_arrays(Observed, observed, seen, OF_OBSERVED.format(number, k))
+            for k, observed in enumerate(entry.get("observations", ()))
         ),
     )
 
@@ -134,30 +134,30 @@ def _read_contribution(entry: Entry, sample: Any) -> RankContribution:
 def _write_unknowns(member: Member) -> list[Entry]:
     values = member.unknown_values
     kept, best, last = map(values.by_name, (member.kept_unknowns, values.best, values.last))
-    found = []
+    entries = []
     for name, shape in values.shapes.items():
         true = values.true.get(name)
         numbers = {"value": kept[name], "best": best[name], "last": last[name], "true": true}
         error = relative_error(kept[name], true)
-        found.append(to_json({"name": name, "shape": shape, **numbers, "relative_error": error}))
-    return found
+        entries.append(to_json({"name": name, "shape": shape, **numbers, "relative_error": error}))
+    return entries
 
 
 def _read_unknowns(entries: Sequence[Entry], history: History) -> UnknownValues:
     if not entries:
         return NO_UNKNOWNS
     best, last = (
-        np.concatenate([np.ravel(np.asarray(each[key], np.float64)) for each in entries])
+        np.concatenate([np.ravel(np.asarray(entry[key], np.float64)) for entry in entries])
         for key in ("best", "last")
     )
-    shapes = {each["name"]: tuple(each["shape"]) for each in entries}
+    shapes = {entry["name"]: tuple(entry["shape"]) for entry in entries}
     true = {e["name"]: np.asarray(e["true"], np.float64) for e in entries if e["true"] is not None}
     values = UnknownValues(shapes, true, best, last)
     return replace(values, history=table_of(history.unknowns, values.names))
 
 
 def _read_function(entry: Entry, owner: str, arrays: Arrays) -> MemberFunction:
-    names = tuple(each["name"] for each in entry["inputs"])
+    names = tuple(argument["name"] for argument in entry["inputs"])
     lower, upper = (np.array(corner, np.float64) for corner in entry["box"])
     function = read(UnknownFunction, entry, of=names)
     return MemberFunction(

@@ -129,10 +129,10 @@ class Fields:
 
     def keep(self, member: Member) -> None:
         """Share the fields that a member has."""
-        made: Any = (member.form, None)
-        for part, of in [(member, made), *((each, None) for each in member.functions)]:
+        functions = [(function, None) for function in member.functions]
+        for part, form in [(member, (member.form, None)), *functions]:
             self._models[part.architecture] = partial(getattr, part.field, "model")
-            self._fields[_key(part, part.architecture, of)] = part.field
+            self._fields[_key(part, part.architecture, form)] = part.field
 
     def of(
         self, member: Member, problem: Problem | None, otherwise: str, *, model: str | None = None
@@ -155,25 +155,30 @@ class Fields:
             otherwise=otherwise,
         )
         key = _key(member, model or member.architecture, (member.form, problem))
-        field = self._field(key, make) or self._missing(member, None)
+        field = self._field(key, make, self._missing(member, None))
         functions = []
-        for each in member.functions:
-            of = partial(function_field, placed=each.placed, scaled=each.scaled, dtype=dtype)
-            found = self._field(_key(each, each.architecture, None), of)
-            functions.append(replace(each, field=found or self._missing(member, each.name)))
+        for function in member.functions:
+            make = partial(
+                function_field, placed=function.placed, scaled=function.scaled, dtype=dtype
+            )
+            key = _key(function, function.architecture, None)
+            of_function = self._field(key, make, self._missing(member, function.name))
+            functions.append(replace(function, field=of_function))
         return replace(member, field=field, functions=tuple(functions))
 
-    def _field(self, key: Any, make: Callable[..., TrainedField]) -> TrainedField | None:
-        name, *_ = key
-        if key not in self._fields and name in self._models:
-            self._fields[key] = make(self._models[name])
-        return self._fields.get(key)
+    def _field(
+        self, key: Any, make: Callable[..., TrainedField], missing: str
+    ) -> TrainedField | str:
+        model, *_ = key
+        if key not in self._fields and model in self._models:
+            self._fields[key] = make(self._models[model])
+        return self._fields.get(key, missing)
 
 
-def _key(part: Member | MemberFunction, model: str, made: Any) -> Any:
-    """Return what a field depends on: its model, what is made of it, and its precision."""
+def _key(part: Member | MemberFunction, model: str, form: Any) -> Any:
+    """Return what a field depends on: its model, the form of u with its problem, the precision."""
     assert part.weights is not None
-    return model, made, part.weights.best.dtype.name
+    return model, form, part.weights.best.dtype.name
 
 
 def with_fields(

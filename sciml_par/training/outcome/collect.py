@@ -6,7 +6,7 @@ import pickle
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -57,7 +57,7 @@ def collect(
     first = [member for member in found if member.rank == rank]
     shares = [(member.number, member.contributions[0]) for member in found]
     numbers = communicator.allgather_object(
-        ([each.elsewhere() for each in first], [(n, each.elsewhere()) for n, each in shares])
+        ([m.elsewhere() for m in first], [(n, share.elsewhere()) for n, share in shares])
     )
     models = _models_to_send(found, [theirs for theirs, _ in numbers], rank)
     arrays = [_without_fields(member) for member in first], shares
@@ -67,7 +67,7 @@ def collect(
     contributions: dict[int, list[RankContribution]] = defaultdict(list)
     for number, share in chain.from_iterable(theirs for _, theirs in everyone):
         contributions[number].append(share)
-    members = {each.number: each for each in chain.from_iterable(part for part, _ in everyone)}
+    members = {m.number: m for m in chain.from_iterable(part for part, _ in everyone)}
     if sent:
         others = [members[n] for n in members.keys() - {member.number for member in found}]
         of_ranks = [models for _, models in sent]
@@ -83,10 +83,9 @@ def collect(
 
 def _with_arrays_of(member: Member, numbers: Member) -> Member:
     """Return the numbers of its first rank with all that this rank alone has of a member."""
-    elsewhere = member.elsewhere()
-    names = [each.name for each in fields(Member)]
-    own = {name: getattr(member, name) for name in names}
-    return replace(numbers, **{n: v for n, v in own.items() if v is not getattr(elsewhere, n)})
+    elsewhere = vars(member.elsewhere())
+    arrays = {name: v for name, v in vars(member).items() if v is not elsewhere[name]}
+    return replace(numbers, **arrays)
 
 
 def _without_fields(member: Member) -> Member:
@@ -144,10 +143,10 @@ def _with_fields(
     Parameters
     ----------
     here : the members of this rank, whose fields equal ones share.
-    models : of each rank, files of models by their architectures, None where there is none.
+    models : of each rank, files of models by their architectures, None if Keras cannot save one.
     problem_of : gives the problem of a member by its number.
     """
-    files = {name: content for each in models for name, content in each.items()}
+    files = {name: content for of_rank in models for name, content in of_rank.items()}
     fields = Fields({n: cache(partial(_loaded, c)) for n, c in files.items() if c}, _not_saved)
     for member in here:
         fields.keep(member)
