@@ -84,3 +84,16 @@ def checked_weight(value: Any, owner: str) -> float:
     if weight < 0:
         raise InputError(f"{owner}: weight must not be negative, got {value!r}")
     return weight
+
+
+class Same:
+    """An object that equals itself alone; a key that holds it keeps it alive."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.held is self.held

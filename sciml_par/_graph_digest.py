@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import Same
+
 _BYTES = 16
 # These name a function of this process, and the graph does not hold what it computes.
 _OPAQUE = frozenset(("PyFunc", "PyFuncStateless", "EagerPyFunc", "XlaCallModule", "CustomCall"))
@@ -18,19 +20,6 @@ _OF_PACKAGES = frozenset(("tensorflow", "keras", "sciml_par"))
 _NOT_COMPUTED = frozenset(("config_proto", "config", "executor_type", "token", "module"))
 
 Pair = tuple[bytes, bytes]  # digests with exact constants, and with rounded ones
-
-
-class Same:
-    """An object that equals itself alone; a key that holds it keeps it alive."""
-
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.held is self.held
 
 
 @dataclass(frozen=True)
@@ -164,8 +153,7 @@ class _Body:
     def _of_node(self, node: Any) -> Pair:
         inputs = [each for each in node.input if not each.startswith("^")]
         control = [each for each in node.input if each.startswith("^")]
-        before = [self._known[_name(each)] for each in inputs]
-        effects = [self._known[_name(each)] for each in control]
+        before, effects = ([self._known[_name(i)] for i in part] for part in (inputs, control))
         places = [_place(each) for each in inputs]
         common = repr((node.op, places, self._numbers.get(node.name), len(control))).encode()
         attributes = [self._of_attribute(name, node) for name in sorted(node.attr)]
@@ -241,8 +229,7 @@ def _name(tensor: str) -> str:
 
 def _place(tensor: str) -> str:
     """Return which output of its node a tensor is; the first may go without a number."""
-    _, _, place = tensor.partition(":")
-    return place or "0"
+    return tensor.partition(":")[2] or "0"
 
 
 def _is_stateful(operation: str) -> bool:

@@ -1,5 +1,5 @@
 from .data_fit import DataFit as DataFit
-from .error_by_window import ErrorByWindow as ErrorByWindow
+from .error_estimate import ErrorByWindow as ErrorByWindow
 from .error_estimate import ErrorEstimate as ErrorEstimate
 from .found import FoundFunction as FoundFunction
 from .found import FoundUnknown as FoundUnknown

@@ -30,17 +30,13 @@ _UNKNOWN: Any = {
 def all_with_weights(
     members: Sequence[Member], kept: str, communicator: Communicator | None
 ) -> tuple[Member, ...]:
-    """Return members with their "best" or "last" weights, on ranks without these with errors."""
-
+    """Return members with their "best" or "last" weights; ranks without these have the numbers."""
     if communicator is None:
         return tuple(with_weights(member, kept) for member in members)
     here = [member for member in members if member.weights is not None]
     found = communicator.attempt(lambda: {m.number: with_weights(m, kept) for m in here})
-    errors = communicator.broadcast_object([_errors_of(each) for each in found.values()])
-    return tuple(
-        found.get(member.number) or _with_errors(member, kept, each)
-        for member, each in zip(members, errors, strict=True)
-    )
+    numbers = communicator.broadcast_object([each.elsewhere() for each in found.values()])
+    return tuple(found.get(each.number) or each for each in numbers)
 
 
 def with_weights(member: Member, kept: str) -> Member:
@@ -63,27 +59,6 @@ def with_weights(member: Member, kept: str) -> Member:
         for each in member.functions
     )
     return replace(changed, prediction=prediction, on_own_domain=own, functions=functions)
-
-
-def _errors_of(member: Member) -> tuple[float, ...]:
-    """Return the errors of the prediction, on the own domain, and of each unknown function."""
-    seen = [member.prediction, member.on_own_domain]
-    seen += [each.prediction for each in member.functions]
-    return tuple(each.relative_l2_error for each in seen)
-
-
-def _with_errors(member: Member, kept: str, errors: tuple[float, ...]) -> Member:
-    """Return a member of which this rank has no arrays, with its errors from rank 0."""
-    return replace(
-        member,
-        kept=kept,
-        **_UNKNOWN,
-        prediction=PredictionElsewhere(member.prediction.known, errors[0]),
-        on_own_domain=PredictionElsewhere(member.on_own_domain.known, errors[1]),
-        functions=tuple(
-            each.with_error(error) for each, error in zip(member.functions, errors[2:], strict=True)
-        ),
-    )
 
 
 def merge_members(groups: Sequence[Sequence[Member]]) -> tuple[Member, ...]:

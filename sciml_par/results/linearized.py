@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +104,3 @@ class Linearized:
         reach = self.quantile(level) * np.sqrt(np.sum(self.steps_of_unknowns**2, axis=0))
         ends = [numbers_of(self.unknowns, self.parameters + sign * reach) for sign in (-1, 1)]
         return np.sort(np.stack(ends, axis=1), axis=1)
-
-    def without_arrays(self) -> Linearized:
-        """Return the same with the steps of unknowns alone, for other processes."""
-        return replace(self, steps=self.steps_of_unknowns)

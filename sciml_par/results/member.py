@@ -52,6 +52,11 @@ class PredictionElsewhere:
     known: bool
     relative_l2_error: float
 
+    @classmethod
+    def of(cls, prediction: Prediction | PredictionElsewhere) -> PredictionElsewhere:
+        """Return what other ranks have of a prediction."""
+        return cls(prediction.known, prediction.relative_l2_error)
+
     def __getattr__(self, name: str) -> NoReturn:
         if name not in ("x", "u", "u_exact", "exact"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -99,9 +104,9 @@ class RankContribution:
         assert self.shard.training_points is not None
         return self.shard.training_points
 
-    def with_sample(self, sample: FloatArray) -> RankContribution:
-        """Return the same contribution with other training points for the figures."""
-        return replace(self, shard=replace(self.shard, training_points=sample))
+    def elsewhere(self) -> RankContribution:
+        """Return what other ranks have of it, [0, d] points."""
+        return replace(self, shard=replace(self.shard, training_points=self.sample[:0]))
 
 
 @dataclass(frozen=True)
@@ -251,6 +256,22 @@ class Member:
         if self.error is not None and self.fits:
             error = dataclasses.replace(self.error, data_with_errors=True)
             object.__setattr__(self, "error", error)
+
+    def elsewhere(self) -> Member:
+        """Return what ranks have of it that have not trained it, but for rank 0."""
+        linearized = self.linearized
+        return replace(
+            self,
+            prediction=PredictionElsewhere.of(self.prediction),
+            on_own_domain=PredictionElsewhere.of(self.on_own_domain),
+            weights=None,
+            field=None,
+            error=self.error and self.error.without_field(),
+            linearized=linearized and replace(linearized, steps=linearized.steps_of_unknowns),
+            functions=tuple(each.elsewhere() for each in self.functions),
+            observations=(),
+            contributions=tuple(each.elsewhere() for each in self.contributions),
+        )
 
     @property
     def history(self) -> History:

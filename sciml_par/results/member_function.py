@@ -43,11 +43,7 @@ class MemberFunction:
 
     def elsewhere(self) -> MemberFunction:
         """Return the same without arrays."""
-        return self.with_error(self.prediction.relative_l2_error)
-
-    def with_error(self, error: float) -> MemberFunction:
-        """Return the same without arrays, with the error of other weights."""
-        seen = PredictionElsewhere(self.prediction.known, error)
+        seen = PredictionElsewhere.of(self.prediction)
         return replace(self, prediction=seen, weights=None, field=None)
 
     def as_member(self, member: Member) -> Member:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,11 @@ class UnknownValues:
         """Of the q numbers: "D", or "c[0]" and so on of an array."""
         return [label for _, label, _ in self._places()]
 
+    @property
+    def columns(self) -> dict[str, FloatArray]:
+        """The history of each of the q numbers by its name, [s]."""
+        return dict(zip(self.names, self.history.T, strict=bool(self.history.size)))
+
     def true_numbers(self) -> list[float | None]:
         """Return the known value of each of the q numbers, or None."""
         return [
@@ -56,10 +61,6 @@ class UnknownValues:
             found[name] = part if part.ndim else float(part)
             at += size
         return found
-
-    def without_history(self) -> UnknownValues:
-        """Return the same without what was recorded."""
-        return replace(self, history=self.history[:0])
 
     def _places(self) -> list[tuple[str, str, tuple[int, ...]]]:
         return [

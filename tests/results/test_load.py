@@ -139,6 +139,20 @@ def test_saved_again_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     assert (folder / "history.csv").read_bytes() == (again / "history.csv").read_bytes()
 
 
+def test_files_of_an_earlier_version_are_read_and_written_again_as_they_are(tmp_path: Path) -> None:
+    """Unknowns, a function, data with errors, an error by window, weights, points that grew."""
+    earlier = Path(__file__).parent / "format_3"
+    again = Result.load(earlier).save(tmp_path / "again", plots=False)
+    first, second = (json.loads((f / "results.json").read_text()) for f in (earlier, again))
+    assert json.dumps(first["members"]) == json.dumps(second["members"])
+    assert (earlier / "history.csv").read_bytes() == (again / "history.csv").read_bytes()
+    for name in ("predictions.npz", "weights.npz", "functions.npz"):
+        with np.load(earlier / name) as one, np.load(again / name) as other:
+            assert one.files == other.files
+            for each in one.files:
+                assert same(one[each], other[each]) and one[each].dtype == other[each].dtype, each
+
+
 def test_loading_needs_neither_ranks_nor_tensorflow(folder: Path) -> None:
     program = (
         f"import sys; from sciml_par.results import Result; r = Result.load({str(folder)!r}); "

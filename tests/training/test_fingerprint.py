@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciml_par.training.identity.described import text_of
-from sciml_par.training.identity.fingerprint import of_array
+from sciml_par.training.identity.described import of_array, text_of
 
 
 def test_what_is_a_function_is_called_by_its_name() -> None:

@@ -20,7 +20,7 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import Adam
-from sciml_par.training.identity.fingerprint import architecture_of
+from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.members.initial_networks import network_of_member

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._graph_digest import Same, digest_of_graph
+from sciml_par._checks import Same
+from sciml_par._graph_digest import digest_of_graph
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras import trial
@@ -119,8 +120,7 @@ def _key(model: Any) -> Any:
     embedding = repr(kept.pop("embedding", None))
     trained = {id(variable) for variable in model.trainable_variables}
     frozen = [(i, v) for i, v in enumerate(model.variables) if id(v) not in trained]
-    places = tuple(i for i, _ in frozen)
-    values = _digest(tuple(np.asarray(v) for _, v in frozen))
+    places, values = tuple(i for i, _ in frozen), _digest(tuple(np.asarray(v) for _, v in frozen))
     return (type(model), tuple(sorted(kept.items())), embedding, places, values)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.results.member import FINISHED, Member, Weights
-from sciml_par.results.stored.uncertainty import (
-    arrays_of_linearized,
-    arrays_of_observations,
-)
+from sciml_par.results.member import FINISHED, History, Member
+from sciml_par.results.stored.codec import arrays_of
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -24,11 +21,8 @@ Arrays = Mapping[str, Array]
 PREDICTIONS, WEIGHTS, FUNCTIONS = "predictions.npz", "weights.npz", "functions.npz"
 HISTORY = "history.csv"
 
-Columns = Mapping[tuple[str, str], Array]  # of history.csv by kind and name, [s] each
-
-TERM, UNKNOWN, WEIGHT = "", "unknown_", "weight_"
-"""Kinds of columns, and how their names begin: what terms contributed, unknowns, and weights by
-which a strategy has multiplied terms."""
+_KINDS = {"terms": "", "unknowns": "unknown_", "weights": "weight_"}
+"""Kinds of columns of history.csv, as of `History`, and how their names begin."""
 _FIRST = ("step", "member", "loss")
 
 # The attributes of a prediction, and what files call them on own domains and of functions.
@@ -37,21 +31,9 @@ _OWN = ("x_own", "u_own", "u_own_exact", "inside_own")
 _ERROR = "error_own"
 _FUNCTION = ("x", "k", "true", "inside")
 
-
-@dataclass(frozen=True)
-class Recorded:
-    """The rows of one member in history.csv: steps and losses [s], and further columns."""
-
-    steps: npt.NDArray[np.int64]
-    losses: Array
-    columns: Columns
-
-    def table(self, kind: str, names: Sequence[str]) -> Array:
-        """Return the columns of these names, [s, k], or [s, 0] if there are no such numbers."""
-        found = [self.columns.get((kind, name)) for name in names]
-        if kind == WEIGHT and all(each is None or np.isnan(each).all() for each in found):
-            return np.empty((len(self.steps), 0))
-        return np.stack(found, axis=1)  # type: ignore[arg-type]
+# Names of arrays of one member, or of one of its functions or observations, behind their own.
+OF_OBSERVED, OF_OWNER = "{{}}_observed_{}_{}", "{{}}_{}"
+STEPS = "steps_{}"
 
 
 def arrays_of_predictions(members: Sequence[Member]) -> dict[str, Array]:
@@ -76,9 +58,10 @@ def arrays_of_predictions(members: Sequence[Member]) -> dict[str, Array]:
         "finished": np.array([m.status == FINISHED for m in members]),
         **_estimates(members),
         **{
-            k: a
+            name: array
             for m in members
-            for k, a in arrays_of_observations(m.observations, m.number).items()
+            for k, each in enumerate(m.observations)
+            for name, array in arrays_of(each, OF_OBSERVED.format(m.number, k)).items()
         },
     }
 
@@ -138,25 +121,12 @@ def sample_of(arrays: Arrays, number: int, rank: int) -> Array:
 
 def arrays_of_weights(members: Sequence[Member]) -> dict[str, Array]:
     """Return what weights.npz holds."""
-    return {
-        key: array
-        for m in members
-        for part in (
-            _best_and_last(m.weights, m.number),
-            arrays_of_linearized(m.linearized, m.number),
-        )
-        for key, array in part.items()
-    }
-
-
-def _best_and_last(weights: Weights | None, owner: int | str) -> dict[str, Array]:
-    assert weights is not None
-    return {f"best_{owner}": weights.best, f"last_{owner}": weights.last}
-
-
-def weights_of(arrays: Arrays, owner: int | str) -> Weights:
-    """Return the weights of a member by its number, or of a function by "number_name"."""
-    return Weights(arrays[f"best_{owner}"], arrays[f"last_{owner}"])
+    found: dict[str, Array] = {}
+    for member in members:
+        found |= arrays_of(member.weights, OF_OWNER.format(member.number))
+        if member.linearized is not None and member.linearized.known:
+            found[STEPS.format(member.number)] = member.linearized.steps
+    return found
 
 
 def arrays_of_functions(members: Sequence[Member]) -> dict[str, Array]:
@@ -164,62 +134,59 @@ def arrays_of_functions(members: Sequence[Member]) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for member in members:
         for each in member.functions:
-            owner = f"{member.number}_{each.name}"
+            owner = OF_OWNER.format(f"{member.number}_{each.name}")
             for key, name in zip(_FUNCTION, _PREDICTION, strict=True):
-                found[f"{key}_{owner}"] = getattr(each.prediction, name)
-            found |= _best_and_last(each.weights, owner)
+                found[owner.format(key)] = getattr(each.prediction, name)
+            found |= arrays_of(each.weights, owner)
     return found
 
 
 def prediction_of_function(arrays: Arrays, owner: str, inputs: Sequence[str]) -> Prediction:
     """Return the values of an unknown function, which its "number_name" names."""
     _, name = owner.split("_", 1)
-    found = _prediction([arrays[f"{key}_{owner}"] for key in _FUNCTION], inputs, [name])
+    columns = [arrays[OF_OWNER.format(owner).format(key)] for key in _FUNCTION]
+    found = _prediction(columns, inputs, [name])
     return found if found.known else replace(found, u_exact=None)
-
-
-def _columns(member: Member) -> Columns:
-    unknowns = member.unknown_values
-    tables = {
-        TERM: (member.terms, member.term_losses),
-        UNKNOWN: (unknowns.names, unknowns.history),
-        WEIGHT: (member.terms, member.term_weights),
-    }
-    return {
-        (kind, name): column
-        for kind, (names, table) in tables.items()
-        if table.size
-        for name, column in zip(names, table.T, strict=True)
-    }
 
 
 def write_history(members: Sequence[Member], path: Path) -> None:
     """Write a row for each recorded loss; cells of columns that a member lacks stay empty."""
-    recorded = [_columns(member) for member in members]
-    names = list(dict.fromkeys(column for columns in recorded for column in columns))
-    names.sort(key=lambda column: (TERM, UNKNOWN, WEIGHT).index(column[0]))
+    recorded = [vars(replace(m.history, unknowns=m.unknown_values.columns)) for m in members]
+    names = [
+        (kind, name)
+        for kind in _KINDS
+        for name in dict.fromkeys(name for found in recorded for name in found[kind])
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([*_FIRST, *(kind + name for kind, name in names)])
-        for member, columns in zip(members, recorded, strict=True):
+        writer.writerow([*_FIRST, *(_KINDS[kind] + name for kind, name in names)])
+        for member, found in zip(members, recorded, strict=True):
+            columns = [found[kind].get(name) for kind, name in names]
             for k, (step, loss) in enumerate(zip(member.loss_steps, member.losses, strict=True)):
-                cells = [repr(float(columns[c][k])) if c in columns else "" for c in names]
+                cells = ["" if column is None else repr(float(column[k])) for column in columns]
                 writer.writerow([int(step), member.number, repr(float(loss)), *cells])
 
 
-def read_history(path: Path, terms: int) -> dict[int, Recorded]:
-    """Return the rows of each member; the first columns are those of all terms."""
+def read_history(path: Path, terms: int) -> dict[int, History]:
+    """Return the rows of each member, a column for each number; the first are those of all terms.
+
+    Columns that a member lacks are NaN.
+    """
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
         names = next(rows)[len(_FIRST) :]
         table = np.array([[float(cell or "nan") for cell in row] for row in rows])
-    columns = [(TERM, name) for name in names[:terms]]
-    for name in names[terms:]:
-        kind = UNKNOWN if name.startswith(UNKNOWN) else WEIGHT
-        columns.append((kind, name.removeprefix(kind)))
     found = {}
     for number in map(int, np.unique(table[:, 1])):
         steps, _, losses, *values = table[table[:, 1] == number].T
-        by_column = dict(zip(columns, values, strict=True))
-        found[number] = Recorded(steps.astype(np.int64), losses, by_column)
+        found[number] = History(number, steps.astype(np.int64), losses, {})
+        for k, (name, column) in enumerate(zip(names, values, strict=True)):
+            others = "unknowns" if name.startswith(_KINDS["unknowns"]) else "weights"
+            kind = "terms" if k < terms else others
+            getattr(found[number], kind)[name.removeprefix(_KINDS[kind])] = column
     return found
+
+
+def table_of(columns: Mapping[str, Array], names: Sequence[str]) -> Array:
+    """Return the columns of these names, [s, k]."""
+    return np.stack([columns[name] for name in names], axis=1)

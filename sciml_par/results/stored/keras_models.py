@@ -114,56 +114,98 @@ def load_model(path: Path) -> Any:
         ) from error
 
 
+class Fields:
+    """The fields of members by their networks; those that compute the same share one.
+
+    models : Keras models, made at their first use, by the architectures of members and functions.
+    missing : what to say of a member, and of the name of its function if any, without a model.
+    """
+
+    def __init__(
+        self, models: Mapping[str, Callable[[], Any]], missing: Callable[[Member, str | None], str]
+    ) -> None:
+        self._models, self._missing = dict(models), missing
+        self._fields: dict[Any, TrainedField] = {}
+
+    def keep(self, member: Member) -> None:
+        """Share the fields that a member has."""
+        functions = [(function, None) for function in member.functions]
+        for part, form in [(member, (member.form, None)), *functions]:
+            self._models[part.architecture] = partial(getattr, part.field, "model")
+            self._fields[_key(part, part.architecture, form)] = part.field
+
+    def of(
+        self, member: Member, problem: Problem | None, otherwise: str, *, model: str | None = None
+    ) -> Member:
+        """Return a member with its field, and with those of its functions.
+
+        otherwise : what using a field raises that this problem does not make.
+        model : its name, if it is not the architecture.
+        """
+        assert isinstance(member.prediction, Prediction) and member.weights is not None
+        dtype = member.weights.best.dtype.name
+        seen = member.prediction
+        make = partial(
+            field_with,
+            form=member.form,
+            problem=problem,
+            d=seen.dimension,
+            outputs=seen.fields,
+            dtype=dtype,
+            otherwise=otherwise,
+        )
+        key = _key(member, model or member.architecture, (member.form, problem))
+        field = self._field(key, make, self._missing(member, None))
+        functions = []
+        for function in member.functions:
+            make = partial(
+                function_field, placed=function.placed, scaled=function.scaled, dtype=dtype
+            )
+            key = _key(function, function.architecture, None)
+            of_function = self._field(key, make, self._missing(member, function.name))
+            functions.append(replace(function, field=of_function))
+        return replace(member, field=field, functions=tuple(functions))
+
+    def _field(
+        self, key: Any, make: Callable[..., TrainedField], missing: str
+    ) -> TrainedField | str:
+        model, *_ = key
+        if key not in self._fields and model in self._models:
+            self._fields[key] = make(self._models[model])
+        return self._fields.get(key, missing)
+
+
+def _key(part: Member | MemberFunction, model: str, form: Any) -> Any:
+    """Return what a field depends on: its model, the form of u with its problem, the precision."""
+    assert part.weights is not None
+    return model, form, part.weights.best.dtype.name
+
+
 def with_fields(
     folder: Path, summary: dict[str, Any], members: Sequence[Member], problem: Any, network: Any
 ) -> tuple[Member, ...]:
-    """Return the members with the fields of their networks, saved or given.
-
-    Members whose networks and problems make the same have one field.
-    """
+    """Return the members with the fields of their networks, saved or given."""
     problems = _as_problems(problem, len(members))
     files = {each["architecture"]: each["file"] for each in summary["networks"]}
-    models: dict[str, Callable[[], Any]] = {
-        name: cache(partial(load_model, folder / file)) for name, file in files.items() if file
-    }
-    fields: dict[Any, TrainedField] = {}
-    found = []
-    for member, given in zip(members, problems, strict=True):
-        assert isinstance(member.prediction, Prediction) and member.weights is not None
-        name, dtype = member.architecture, member.weights.best.dtype.name
-        if given is not None and not member.form.is_of(given, dtype):
+    models = {name: cache(partial(load_model, folder / f)) for name, f in files.items() if f}
+    names: list[str | None] = [None] * len(members)
+    for k, (member, given) in enumerate(zip(members, problems, strict=True)):
+        assert member.weights is not None
+        if given is not None and not member.form.is_of(given, member.weights.best.dtype.name):
             raise InputError(f"Result.load: {_other_problem(member, given)}")
         if network is not None:
-            models.setdefault(f"given {name}", cache(partial(_given_model, network, given, member)))
-            name = f"given {name}"
-        key = name, dtype, member.form, given
-        if name in models and key not in fields:
-            fields[key] = field_with(
-                models[name],
-                member.form,
-                given,
-                d=member.prediction.dimension,
-                outputs=member.prediction.fields,
-                dtype=dtype,
-                otherwise=_other_problem(member, given),
-            )
-        functions = tuple(_with_field(each, models) for each in member.functions)
-        field = fields.get(key, _not_saved(member))
-        found.append(replace(member, field=field, functions=functions))
-    return tuple(found)
+            names[k] = name = f"given {member.architecture}"
+            models.setdefault(name, cache(partial(_given_model, network, given, member)))
+    fields = Fields(models, _not_saved)
+    return tuple(
+        fields.of(member, given, _other_problem(member, given), model=name)
+        for member, given, name in zip(members, problems, names, strict=True)
+    )
 
 
-def _with_field(function: MemberFunction, models: Mapping[str, Any]) -> MemberFunction:
-    assert function.weights is not None
-    model = models.get(function.architecture)
-    if model is None:
-        return replace(function, field=f"Keras could not save the network of {function.name!r}.")
-    dtype = function.weights.best.dtype.name
-    made = function_field(model, function.placed, scaled=function.scaled, dtype=dtype)
-    return replace(function, field=made)
-
-
-def _not_saved(member: Member) -> str:
+def _not_saved(member: Member, function: str | None) -> str:
+    if function is not None:
+        return f"Keras could not save the network of {function!r}."
     return (
         f"the network of member {member.number} is not here, since Keras could not save it. Give "
         f"the model, or what makes it: Result.load(folder, network=…)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,32 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.results.stored.codec import Names, from_json, read, to_json
 from sciml_par.results.stored.files import versions
 from sciml_par.training.checkpoints.checkpoint_file import Content
-from sciml_par.training.loop.course import Course, Position
-from sciml_par.training.preparation.description import Description, Identity
+from sciml_par.training.loop.course import Course, NotStackableError, Position
+from sciml_par.training.preparation.description import (
+    ABSENT,
+    Description,
+    Identity,
+    first_difference,
+)
 from sciml_par.training.run.meeting import Meeting
 
 FloatArray = npt.NDArray[np.float64]
 
-# What a course has counted and measured.
 _MEASURED = ("seconds_compile", "seconds_train", "times_brought_together", "largest_drift")
+"""What a course has counted and measured."""
+_AT = "members=stack.numbers phase=position.phase phase_start=position.phase_start"
+_NAMES: Names = {
+    Course: f"{_AT} step=position.step {' '.join(_MEASURED)}",
+    Identity: "fixed phases steps stop scattered",
+}
+_TERMS = "terms at the weights"
+
+_ROUNDINGS = 4.0  # by which weights are changed to see what rounding does to the terms
+_DRAWS = 2
+_MARGIN = 16.0
 
 
 def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatArray]) -> Content:
@@ -33,39 +49,18 @@ def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatAr
     courses = []
     for i, course in enumerate(meeting.courses):
         leaves = tf.nest.flatten(course.state)
-        members, terms_of_loss = course.terms.shape
-        none = np.empty((0, members, terms_of_loss + course.stack.layout.size_of_unknowns))
-        arrays |= {f"course-{i}/state-{k}": leaf.numpy() for k, leaf in enumerate(leaves)}
-        arrays |= {
-            f"course-{i}/behind": course.position.behind,
-            f"course-{i}/steps": np.concatenate([np.empty(0, np.int64), *course.steps]),
-            f"course-{i}/records": np.concatenate([none, *course.records]),
-            f"course-{i}/terms": course.terms,
-        }
-        if i in terms:
-            arrays[f"course-{i}/terms at the weights"] = terms[i]
-        arrays |= {f"course-{i}/{name}": kept for name, kept in course.kept_points.items()}
-        weights = [each for each in course.weights if each.size]
-        if weights:
-            arrays[f"course-{i}/weights"] = np.concatenate(weights)
-        courses.append(
-            {
-                "members": course.stack.numbers,
-                "phase": course.position.phase,
-                "phase_start": course.position.phase_start,
-                "step": course.position.step,
-                "leaves": len(leaves),
-                **{name: getattr(course, name) for name in _MEASURED},
-            }
-        )
+        steps, records, weights = course.recorded
+        held = {f"state-{k}": leaf.numpy() for k, leaf in enumerate(leaves)}
+        held |= {"behind": course.position.behind, "steps": steps, "records": records}
+        held |= {"terms": course.terms, **course.kept_points}
+        held |= {_TERMS: terms[i]} if i in terms else {}
+        held |= {"weights": weights} if weights.size else {}
+        arrays |= {f"course-{i}/{name}": array for name, array in held.items()}
+        courses.append(to_json(course, _NAMES) | {"leaves": len(leaves)})
     texts = {
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "fixed": identity.fixed,
-        "phases": identity.phases,
-        "steps": identity.steps,
-        "stop": identity.stop,
-        "scattered": identity.scattered,
+        **to_json(identity, _NAMES),
         "growths": identity.growths,
         "courses": courses,
     }
@@ -93,34 +88,32 @@ def restore(content: Content, meeting: Meeting, path: Path) -> None:
     if saved_members != members:
         raise InputError(_other_text(path, "members of one stack", saved_members, members))
     for i, (course, saved) in enumerate(zip(meeting.courses, texts["courses"], strict=True)):
-        _restore_course(course, i, saved, arrays, path)
+        _restore_course(course, saved, _held(arrays, i), path)
         for name in _MEASURED:
-            setattr(course, name, saved[name])
+            setattr(course, name, from_json(float, saved[name]))
 
 
 def stored_terms(content: Content) -> dict[int, FloatArray]:
     """Return the terms of the loss at the weights of each course that has begun, by its number."""
-    names = {i: f"course-{i}/terms at the weights" for i in range(len(content.texts["courses"]))}
-    return {i: content.arrays[name] for i, name in names.items() if name in content.arrays}
+    held = [_held(content.arrays, i) for i in range(len(content.texts["courses"]))]
+    return {i: arrays[_TERMS] for i, arrays in enumerate(held) if _TERMS in arrays}
+
+
+def _held(arrays: dict[str, Any], i: int) -> dict[str, Any]:
+    """Return the arrays of a course by their names."""
+    begin = f"course-{i}/"
+    return {n.removeprefix(begin): each for n, each in arrays.items() if n.startswith(begin)}
 
 
 def _restore_course(
-    course: Course, i: int, saved: dict[str, Any], arrays: dict[str, Any], path: Path
+    course: Course, saved: dict[str, Any], held: dict[str, Any], path: Path
 ) -> None:
-    leaves = [arrays[f"course-{i}/state-{k}"] for k in range(saved["leaves"])]
-    position = Position(
-        saved["phase"], saved["phase_start"], saved["step"], arrays[f"course-{i}/behind"]
-    )
-    course.terms = arrays[f"course-{i}/terms"]
-    course.steps = [arrays[f"course-{i}/steps"]]
-    course.records = [arrays[f"course-{i}/records"]]
-    none = np.empty((*course.records[0].shape[:2], 0))
-    course.weights = [arrays.get(f"course-{i}/weights", none)]
-    course.restore_points(
-        {name: arrays[f"course-{i}/{name}"] for name in course.kept_points}
-        if f"course-{i}/points" in arrays
-        else {}
-    )
+    leaves = [held[f"state-{k}"] for k in range(saved["leaves"])]
+    position = read(Position, saved, behind=held["behind"])
+    course.terms, course.steps, course.records = held["terms"], [held["steps"]], [held["records"]]
+    course.weights = [held.get("weights", np.empty((*held["records"].shape[:2], 0)))]
+    kept = course.kept_points if "points" in held else ()
+    course.restore_points({name: held[name] for name in kept})
     if not course.restore(position, leaves):
         raise InputError(
             f"train: the checkpoint {path} holds tensors of other shapes or types than this "
@@ -152,14 +145,79 @@ def _check_phases(
 
 
 def _compare(saved: Description, now: Description, where: str, path: Path) -> None:
-    for name in dict.fromkeys([*saved, *now]):
-        there, here = saved.get(name, "nothing"), now.get(name, "nothing")
-        if there != here:
-            raise InputError(_other_text(path, name + where, there, here))
+    if (name := first_difference([saved, now])) is not None:
+        there, here = (each.get(name, ABSENT) for each in (saved, now))
+        raise InputError(_other_text(path, name + where, there, here))
 
 
 def _other_text(path: Path, name: str, there: Any, here: Any) -> str:
     return (
         f"train: the checkpoint {path} is of another training: {name} was {there} there, and is "
         f"{here} here. Resume with the same arguments, or start anew in another folder."
+    )
+
+
+def terms_of_now(
+    course: Course, take_apart: Callable[[Course], None], parameters: FloatArray | None = None
+) -> FloatArray:
+    """Return the terms at the present weights, or at θ: [M, p], as [M, T] (collective).
+
+    They are those of the batch of the next step. They show another problem, whatever it reads.
+    """
+    try:
+        return course.terms_here(parameters)
+    except NotStackableError:
+        take_apart(course)
+        return course.terms_here(parameters)
+
+
+def difference(
+    course: Course, stored: FloatArray, take_apart: Callable[[Course], None], path: Path
+) -> str | None:
+    """Return a sentence if the terms differ from those stored, else None (collective in its group).
+
+    On another number of ranks or another processor, terms differ by rounding. Terms far above their
+    rounding agree to half the digits. If they do not, terms at weights with relative changes of
+    some units of rounding show how large rounding is.
+    """
+    now = terms_of_now(course, take_apart)
+    theta = course.state.parameters.numpy()
+    eps = float(np.finfo(theta.dtype).eps)
+    tolerance = np.sqrt(eps) * np.maximum(np.abs(stored), np.abs(now))
+    if _agree(stored, now, tolerance):
+        return None
+    signs = np.random.default_rng(0)
+    for _ in range(_DRAWS):
+        change = 1 + _ROUNDINGS * eps * signs.choice([-1.0, 1.0], theta.shape)
+        changed = terms_of_now(course, take_apart, (theta * change).astype(theta.dtype))
+        tolerance = np.maximum(tolerance, _MARGIN * np.abs(changed - now))
+    if _agree(stored, now, tolerance):
+        return None
+    return _difference_text(course, stored, now, tolerance, path)
+
+
+def _agree(stored: FloatArray, now: FloatArray, tolerance: FloatArray) -> bool:
+    return bool(np.all(_alike(stored, now, tolerance)))
+
+
+def _alike(stored: FloatArray, now: FloatArray, tolerance: FloatArray) -> npt.NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        close = np.abs(stored - now) <= tolerance
+    return close | (stored == now) | (np.isnan(stored) & np.isnan(now))
+
+
+def _difference_text(
+    course: Course, stored: FloatArray, now: FloatArray, tolerance: FloatArray, path: Path
+) -> str:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        excess = np.nan_to_num(np.abs(stored - now) / tolerance, nan=np.inf, posinf=np.inf)
+    excess[_alike(stored, now, tolerance)] = 0
+    j, t = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    name = course.stack.setups[j].problem.terms[t].name
+    members = len(course.stack.numbers) > 1 or course.stack.numbers[0] > 0
+    whose = f" of member {course.stack.numbers[j]}" if members else ""
+    return (
+        f"train: the checkpoint {path} is of another problem: at its weights and points, the term "
+        f"{name!r} of the loss{whose} was {stored[j, t]:.8g} there, and is {now[j, t]:.8g} here. "
+        f"Resume with the same equations, conditions and data, or start anew in another folder."
     )

@@ -10,8 +10,7 @@ import numpy as np
 from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.checkpoints import checkpoint_file
-from sciml_par.training.checkpoints.checkpoint_content import content_of
-from sciml_par.training.checkpoints.stored_terms import FloatArray, terms_of_now
+from sciml_par.training.checkpoints.checkpoint_content import FloatArray, content_of, terms_of_now
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loop.loop import NOT_FINITE
 from sciml_par.training.preparation.description import Identity

@@ -11,10 +11,14 @@ from sciml_par.results.growth import Growth
 from sciml_par.results.stored.folder import CHECKPOINT, claim_folder
 from sciml_par.training.checkpoints import checkpoint_file
 from sciml_par.training.checkpoints.checkpoint import Checkpoint
-from sciml_par.training.checkpoints.checkpoint_content import check_identity, restore, stored_terms
+from sciml_par.training.checkpoints.checkpoint_content import (
+    check_identity,
+    difference,
+    restore,
+    stored_terms,
+)
 from sciml_par.training.checkpoints.checkpoint_file import Content
 from sciml_par.training.checkpoints.checkpoint_watcher import CheckpointWatcher
-from sciml_par.training.checkpoints.stored_terms import difference
 from sciml_par.training.preparation.preparation import Preparation
 from sciml_par.training.run.meeting import Meeting
 

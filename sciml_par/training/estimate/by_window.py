@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.results.error_by_window import ErrorByWindow
+from sciml_par.results.error_estimate import ErrorByWindow
 from sciml_par.training.points.in_boxes import InBoxes
 from sciml_par.training.windows.exchange import summed
 

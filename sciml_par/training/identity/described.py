@@ -1,7 +1,9 @@
-"""Short texts of optimizers and schedules, and keys by which compiled loops are found again."""
+"""What makes two things the same: texts of settings, keys of compiled loops, and digests."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import fields
@@ -10,9 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._checks import is_integer, is_number
+from sciml_par._checks import Same, is_integer, is_number
 from sciml_par._other_names import ByName
-from sciml_par.training.identity.fingerprint import of_array
+
+_DIGITS = 12  # of a digest, in hexadecimal
+# Keras numbers its models, and seeds are of initial weights.
+_NOT_OF_AN_ARCHITECTURE = ("name", "seed", "build_config", "compile_config")
+_INITIAL_WEIGHTS = ("initial_weights", "box")  # of MLP; a layer may have a box, too
 
 
 class Described(ByName):
@@ -85,17 +91,47 @@ def key_of(value: Any) -> Hashable:
         return tuple(map(key_of, value))
     if isinstance(value, Mapping):
         return tuple((name, key_of(each)) for name, each in sorted(value.items()))
-    return _Same(value)
+    return Same(value)
 
 
-class _Same:
-    """An object that is equal to no other."""
+def of_array(array: np.ndarray) -> str:
+    """Return shape and digest of an array, equal for numbers that are equal in single precision.
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
+    Processors of two kinds may round the last bits of a sine differently.
+    """
+    rounded = np.ascontiguousarray(array, dtype=np.float32) + np.float32(0)  # −0 becomes 0
+    digest = hashlib.blake2b(rounded.tobytes()).hexdigest()
+    return f"array of shape {list(array.shape)}, digest {digest[:_DIGITS]}"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._value is self._value
 
-    def __hash__(self) -> int:
-        return id(self._value)
+def architecture_of(model: Any) -> str:
+    """Return a digest that is the same for networks that differ in their weights only."""
+    config = _without_names(config_of(model))
+    parts = [
+        type(model).__qualname__,
+        json.dumps(config, default=lambda value: type(value).__qualname__),
+        *(f"{list(v.shape)} {v.dtype}" for v in model.trainable_variables),
+    ]
+    digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=16)
+    for held in getattr(model, "non_trainable_variables", ()):
+        digest.update(np.asarray(held).tobytes())
+    return digest.hexdigest()
+
+
+def config_of(model: Any) -> dict[str, Any]:
+    """Return the configuration that Keras saves; {} of models that it cannot save."""
+    try:
+        return dict(model.get_config())
+    except Exception:  # Keras and the user's own class raise all kinds
+        return {}
+
+
+def _without_names(config: Any) -> Any:
+    if isinstance(config, dict):
+        initial = _INITIAL_WEIGHTS if "initial_weights" in config else ()
+        left_out = (*_NOT_OF_AN_ARCHITECTURE, *initial)
+        kept = {k: v for k, v in config.items() if k not in left_out}
+        return {str(k): _without_names(v) for k, v in kept.items()}
+    if isinstance(config, list | tuple):
+        return [_without_names(each) for each in config]
+    return config

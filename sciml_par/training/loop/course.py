@@ -145,6 +145,19 @@ class Course:
         return sum(phase.steps for phase in self.phases[at.phase :]) - made
 
     @property
+    def recorded(self) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
+        """Steps [s], records [s, M, T + q], and weights of terms, [s, M, T] or [s, M, 0]."""
+        members, terms = self.terms.shape
+        steps = np.concatenate([np.empty(0, np.int64), *self.steps])
+        none = np.empty((0, members, terms + self.stack.layout.size_of_unknowns))
+        weights = [each for each in self.weights if each.size]
+        return (
+            steps,
+            np.concatenate([none, *self.records]),
+            np.concatenate(weights) if weights else np.empty((len(steps), members, 0)),
+        )
+
+    @property
     def first_loss(self) -> float:
         """The first loss that was recorded, of the first member."""
         first = next(each[0, 0] for each in self.records if len(each))

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.collectives.one_tensor import alltoall
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.member import Member, PredictionElsewhere, RankContribution
+from sciml_par.results.member import Member, RankContribution
 from sciml_par.results.member_function import members_of_functions
-from sciml_par.training.outcome.fields_elsewhere import FieldsElsewhere, saved
+from sciml_par.results.stored.keras_models import Fields, load_model
 
 FloatArray = npt.NDArray[np.float64]
 
 _POINTS_IN_A_FIGURE = 2000  # more marks are one dark band
 _BYTES_PER_PART = 1 << 24  # that rank 0 receives at a time
 _ON_THE_HOST = "/CPU:0"
-_ARRAYS = (
-    "prediction",
-    "on_own_domain",
-    "weights",
-    "functions",
-    "field",
-    "error",
-    "linearized",
-    "observations",
-)
 
 
 def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
@@ -53,7 +45,7 @@ def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
 def collect(
     found: Sequence[Member],
     communicator: Communicator,
-    problem_of: Callable[[int], Problem] | None = None,
+    problem_of: Callable[[int], Problem],
 ) -> tuple[Member, ...]:
     """Return the members of all ranks, each with what its ranks contributed (collective).
 
@@ -62,74 +54,45 @@ def collect(
     number of ranks.
     """
     rank = communicator.rank
-    numbers = communicator.allgather_object([_numbers(member, rank) for member in found])
-    models = _models_to_send(found, numbers, rank)
-    sent = objects_to_root(([_arrays(member, rank) for member in found], models), communicator)
-    everyone = [members for members, _ in sent] or numbers
-    everyone[rank] = list(found)
+    first = [member for member in found if member.rank == rank]
+    shares = [(member.number, member.contributions[0]) for member in found]
+    numbers = communicator.allgather_object(
+        ([m.elsewhere() for m in first], [(n, share.elsewhere()) for n, share in shares])
+    )
+    models = _models_to_send(found, [theirs for theirs, _ in numbers], rank)
+    arrays = [_without_fields(member) for member in first], shares
+    sent = objects_to_root((arrays, models), communicator)
+    everyone = [part for part, _ in sent] or numbers
+    everyone[rank] = first, shares
     contributions: dict[int, list[RankContribution]] = defaultdict(list)
-    members: dict[int, Member] = {}
-    for other, theirs in enumerate(everyone):
-        for member in theirs:
-            contributions[member.number] += member.contributions
-            if member.rank == other:
-                members[member.number] = member
-    here = {member.number: member for member in found}
-    fields = FieldsElsewhere(found, [models for _, models in sent], problem_of)
-    for number, member in members.items():
-        if number in here:
-            own = {name: getattr(here[number], name) for name in _ARRAYS}
-            members[number] = replace(member, **own)
-        elif sent:
-            members[number] = fields.with_field(member)
+    for number, share in chain.from_iterable(theirs for _, theirs in everyone):
+        contributions[number].append(share)
+    members = {m.number: m for m in chain.from_iterable(part for part, _ in everyone)}
+    if sent:
+        others = [members[n] for n in members.keys() - {member.number for member in found}]
+        of_ranks = [models for _, models in sent]
+        for member in _with_fields(others, found, of_ranks, problem_of):
+            members[member.number] = member
+    for member in found:
+        members[member.number] = _with_arrays_of(member, members[member.number])
     return tuple(
         replace(members[number], contributions=tuple(contributions[number]))
         for number in sorted(members)
     )
 
 
-def _numbers(member: Member, rank: int) -> Member:
-    """Return the part for all ranks; recorded losses come from the first of a member's ranks."""
-    (contribution,) = member.contributions
-    known = replace(
-        member,
-        prediction=_elsewhere(member.prediction),
-        on_own_domain=_elsewhere(member.on_own_domain),
-        weights=None,
-        field=None,
-        error=_without_field(member.error),
-        linearized=None if member.linearized is None else member.linearized.without_arrays(),
-        functions=tuple(each.elsewhere() for each in member.functions),
-        observations=(),
-        contributions=(contribution.with_sample(contribution.sample[:0]),),
-    )
-    if member.rank == rank:
-        return known
-    return replace(
-        known,
-        loss_steps=member.loss_steps[:0],
-        losses=member.losses[:0],
-        term_losses=member.term_losses[:0],
-        unknown_values=member.unknown_values.without_history(),
-        term_weights=member.term_weights[:0],
-    )
+def _with_arrays_of(member: Member, numbers: Member) -> Member:
+    """Return the numbers of its first rank with all that this rank alone has of a member."""
+    elsewhere = vars(member.elsewhere())
+    arrays = {name: v for name, v in vars(member).items() if v is not elsewhere[name]}
+    return replace(numbers, **arrays)
 
 
-def _arrays(member: Member, rank: int) -> Member:
-    """Return the part for rank 0; all arrays come from the first of a member's ranks."""
-    if member.rank != rank:
-        return replace(_numbers(member, rank), contributions=member.contributions)
+def _without_fields(member: Member) -> Member:
+    """Return what can be sent of a member."""
     functions = tuple(replace(each, field=None) for each in member.functions)
-    error = _without_field(member.error)
+    error = member.error and member.error.without_field()
     return replace(member, field=None, error=error, functions=functions)
-
-
-def _without_field(error: ErrorEstimate | None) -> ErrorEstimate | None:
-    return None if error is None else error.without_field()
-
-
-def _elsewhere(prediction: Prediction | PredictionElsewhere) -> PredictionElsewhere:
-    return PredictionElsewhere(prediction.known, prediction.relative_l2_error)
 
 
 def _models_to_send(
@@ -142,8 +105,8 @@ def _models_to_send(
             owner.setdefault(member.architecture, each)
     models = {}
     for member in (*found, *members_of_functions(found)):
-        if rank > 0 and owner[member.architecture] == rank:
-            models[member.architecture] = saved(member.field.model)
+        if rank > 0 and owner.get(member.architecture) == rank:
+            models[member.architecture] = _saved(member.field.model)
     return models
 
 
@@ -167,3 +130,59 @@ def objects_to_root(own: Any, communicator: Communicator) -> list[Any]:
             for array, piece in zip(whole, pieces, strict=True):
                 array[first : first + len(piece)] = piece
     return [pickle.loads(each.tobytes()) if len(each) else own for each in whole]
+
+
+def _with_fields(
+    members: Sequence[Member],
+    here: Sequence[Member],
+    models: Sequence[Mapping[str, bytes | None]],
+    problem_of: Callable[[int], Problem],
+) -> list[Member]:
+    """Return members of other ranks with their fields on rank 0.
+
+    Parameters
+    ----------
+    here : the members of this rank, whose fields equal ones share.
+    models : of each rank, files of models by their architectures, None if Keras cannot save one.
+    problem_of : gives the problem of a member by its number.
+    """
+    files = {name: content for of_rank in models for name, content in of_rank.items()}
+    fields = Fields({n: cache(partial(_loaded, c)) for n, c in files.items() if c}, _not_saved)
+    for member in here:
+        fields.keep(member)
+    found = []
+    for member in members:
+        otherwise = (
+            f"the ansatz of member {member.number} differs from that of the problem on rank 0. "
+            f"Predict on rank {member.rank}, where it was trained, or give the problem of each "
+            f"member: Ensemble(problems=…)."
+        )
+        problem = None if member.form.ansatz is None else problem_of(member.number)
+        found.append(fields.of(member, problem, otherwise))
+    return found
+
+
+def _not_saved(member: Member, _: str | None) -> str:
+    return (
+        f"the network of member {member.number} is not here, since Keras could not save it. "
+        f"Predict on rank {member.rank}, where it was trained, or give the model or the function "
+        f"that makes it: Result.load(folder, network=…)."
+    )
+
+
+def _saved(model: Any) -> bytes | None:
+    """Return the bytes of the model as Keras saves it; None where it cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.keras"
+        try:
+            model.save(path)
+        except Exception:  # Keras and the user's own class raise all kinds
+            return None
+        return path.read_bytes()
+
+
+def _loaded(content: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.keras"
+        path.write_bytes(content)
+        return load_model(path)

@@ -19,7 +19,7 @@ from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField, form_of
 from sciml_par.results.unknown_values import unknown_values
 from sciml_par.training.arguments.settings import BEST
-from sciml_par.training.identity.fingerprint import architecture_of
+from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup

@@ -18,7 +18,7 @@ from sciml_par.results.member import PredictionElsewhere, Weights
 from sciml_par.results.member_function import MemberFunction, function_architecture, function_field
 from sciml_par.results.trained_field import TrainedField
 from sciml_par.training.arguments.settings import BEST, Settings
-from sciml_par.training.identity.fingerprint import architecture_of
+from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loss.function_networks import is_scaled
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.members.stack import MemberSetup

@@ -108,17 +108,14 @@ def _history(
 
     They are steps, terms with parameters of unknowns, and the weights of a strategy.
     """
-    count = len(course.stack.terms) + course.stack.layout.size_of_unknowns
-    steps = np.concatenate([np.empty(0, np.int64), *course.steps])
-    records = np.concatenate([np.empty((0, count)), *(each[:, j] for each in course.records)])
-    given = [each[:, j] for each in course.weights if each.size]
-    weights = np.concatenate(given) if given else np.empty((len(steps), 0))
+    steps, *of_members = course.recorded
+    records, weights = (each[:, j] for each in of_members)
     end = course.last_step_of(j)
     kept = (steps < end + (final is None)) & np.isfinite(records).all(axis=1)
     kept &= course.recording.kept(steps, end)
     if final is None and kept.any():
         return steps[kept], records[kept], weights[kept]
-    last = np.full(count, np.nan) if final is None else final
+    last = np.full(records.shape[1], np.nan) if final is None else final
     latest = weights[kept][-1:] if kept.any() else np.ones((1, weights.shape[1]))
     return (
         np.append(steps[kept], end),

@@ -24,7 +24,7 @@ from sciml_par.results.trained_field import TrainedField, form_of
 from sciml_par.results.unknown_values import unknown_values
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.settings import LAST
-from sciml_par.training.identity.fingerprint import architecture_of
+from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.collect import collect, sample_for_figures

@@ -16,9 +16,13 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import numbers_text
 from sciml_par.training.members.stack import MemberSetup
-from sciml_par.training.preparation.description import SOLVING, Description
+from sciml_par.training.preparation.description import (
+    ABSENT,
+    SOLVING,
+    Description,
+    first_difference,
+)
 
-_ABSENT = "nothing"
 _PASS_ON = (
     "Let the function that makes the network take the argument seed and pass it on, as "
     "network=lambda d, m, seed: MLP(d, m, seed=seed)."
@@ -40,23 +44,15 @@ def check_consistency(description: Description, communicator: Communicator) -> N
     if len(set(communicator.allgather_object(digest))) == 1:
         return
     everyone = communicator.allgather_object(description)
-    name = _first_difference(everyone)
+    name = first_difference(everyone) or "the order of what they describe"
     ranks_with: dict[str, list[int]] = {}
     for rank, each in enumerate(everyone):
-        ranks_with.setdefault(each.get(name, _ABSENT), []).append(rank)
+        ranks_with.setdefault(each.get(name, ABSENT), []).append(rank)
     lines = [f"  {rank_list(ranks)}: {value}" for value, ranks in ranks_with.items()]
     mode = everyone[0]["mode"].strip("'")
     remedy = _REMEDIES["mode" if name == "mode" else mode]
     call = SOLVING if mode == SOLVING else "train"
     raise InputError(f"{call}: the ranks differ in {name}.\n" + "\n".join(lines) + f"\n{remedy}")
-
-
-def _first_difference(everyone: Sequence[Description]) -> str:
-    names = dict.fromkeys(name for each in everyone for name in each)
-    for name in names:
-        if len({each.get(name, _ABSENT) for each in everyone}) > 1:
-            return name
-    return "the order of what they describe"
 
 
 def check_evaluation_domain(domain: Domain | None, problem: Problem) -> None:

@@ -8,7 +8,7 @@ from itertools import chain
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
-from sciml_par.training.identity.fingerprint import of_array
+from sciml_par.training.identity.described import of_array
 from sciml_par.training.members.stack import MemberSetup
 
 

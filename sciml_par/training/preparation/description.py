@@ -17,8 +17,7 @@ from sciml_par.problems.problem_check import digest_of_ansatz
 from sciml_par.results.growth import Growth
 from sciml_par.training.arguments.ensemble import Division
 from sciml_par.training.arguments.settings import Settings
-from sciml_par.training.identity.described import text_of
-from sciml_par.training.identity.fingerprint import of_array
+from sciml_par.training.identity.described import config_of, of_array, text_of
 
 if TYPE_CHECKING:  # of a training, which a solution by polynomials is without
     from sciml_par.training.loop.stops import Stops
@@ -36,6 +35,8 @@ _MAY_DIFFER = (
     *("log_every", "evaluation_points", "evaluation_domain"),
     *("keep", "steps", "stop", "grow"),
 )
+ABSENT = "nothing"
+"""The text of a name that a description lacks."""
 SOLVING = "solve"
 """The mode of a description without a training."""
 # Keras numbers its models; the initial weights are those of rank 0.
@@ -65,6 +66,13 @@ class Identity:
         """What must be the same in a training that continues: of the run, and of each member."""
         run = {name: text for name, text in self.run.items() if name not in _MAY_DIFFER}
         return [run, *self.members]
+
+
+def first_difference(descriptions: Sequence[Description]) -> str | None:
+    """Return the first name of which not all descriptions have the same text."""
+    names = dict.fromkeys(name for each in descriptions for name in each)
+    differing = (n for n in names if len({each.get(n, ABSENT) for each in descriptions}) > 1)
+    return next(differing, None)
 
 
 def describe_run(
@@ -208,10 +216,7 @@ def _config(network: Any) -> dict[str, Any]:
 
     Configurations of layers are left out: Keras numbers layers, so their names differ.
     """
-    try:
-        config = network.get_config()
-    except Exception:  # Keras raises several, for models that it cannot save
-        return {}
+    config = config_of(network)
     names = [name for name in config if name not in ("input_layers", "output_layers")]
     found = {name: config[name] for name in names if _is_plain(config[name])}
     if isinstance(config.get("embedding"), dict):  # of networks of this package

@@ -24,7 +24,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.by_correction import ROUNDING, estimate_by
-from sciml_par.training.identity.fingerprint import of_array
+from sciml_par.training.identity.described import of_array
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.result_of import Report, result_of

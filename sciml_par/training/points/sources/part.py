@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sciml_par._rounding import coarse_rounding
 from sciml_par.errors import InputError
 from sciml_par.problems.terms.term import Term
-from sciml_par.training.identity.fingerprint import of_array
+from sciml_par.training.identity.described import of_array
 from sciml_par.training.points.adapting import Adapting
 from sciml_par.training.points.division import Place, bootstrap_counts
 from sciml_par.training.points.point_sets import PointSet, check_pointwise
