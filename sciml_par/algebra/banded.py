@@ -110,8 +110,8 @@ def _orthonormal(block: Block) -> tuple[Array, Array, Array]:
     """Return R: [p, p] and rows U = R⁻ᵀ B: [p, n], orthonormal but for rounding, with U Uᵀ (lower).
 
     By Cholesky's factor where the columns are clearly independent, which takes a third of the time
-    of Householder's; see Yamamoto et al., ETNA 44 (2015), "CholeskyQR2". What rounding leaves in
-    U Uᵀ is more than what windows beside a corner have to themselves.
+    of Householder's; see Yamamoto et al., ETNA 44 (2015), "CholeskyQR2". Without the rounding in
+    U Uᵀ the band would not be positive definite where windows nearly depend on each other.
     """
     import scipy.linalg as sl
 

@@ -86,7 +86,7 @@ def error_of(
     start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
     step = system.step(system.linearized(start))
     if stage.windows > 1 and richer.cells == stage.model.cells:
-        solver.ahead = richer.cells, degree, step
+        solver.ahead = stage, richer.cells, degree, step
     c, p = system.split(start - step[0])
     richer.coefficients.assign(c)
     both = Solution.of(solver.problem, stage.model, richer, p=p)

@@ -123,8 +123,8 @@ class PolynomialSolver:
     unknowns : their parameters to begin with, [q].
     asked : see `PointsOfTerms`.
 
-    `ahead` is the step with which an estimate of a stage's error went on in the same windows with a
-    higher degree: the windows, the degree, and what `System.step` returned.
+    `ahead` is the step with which the estimate of an error went on in the same windows with a
+    higher degree: the stage, the windows, the degree, and what `System.step` returned.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class PolynomialSolver:
         self.smooth = True
         self.free: Free | None = None
         self.opened: Opened | None = None
-        self.ahead: tuple[Any, int, tuple[Array, float]] | None = None
+        self.ahead: tuple[Stage | None, Any, int, Any] = None, None, 0, None
         self._points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
@@ -182,11 +182,9 @@ class PolynomialSolver:
         at, unseen = self.equations(model, degree)
         system = System(at, model, singular=bool(self.open_names))
         begins, first = [begin := self._begin(system, like)], None
-        if like is not None and self.ahead is not None and self.ahead[:2] == (model.cells, degree):
-            begins = [
-                np.concatenate([_padded(like.model, like.steps.c, model).ravel(), like.steps.p])
-            ]
-            first = self.ahead[2]
+        if like is not None and like is self.ahead[0] and self.ahead[1:3] == (model.cells, degree):
+            c, first = _padded(like.model, like.steps.c, model), self.ahead[3]
+            begins = [np.concatenate([c.ravel(), like.steps.p])]
         if like is None and system.unknowns:
             observed = any(isinstance(each, Observations) for each in self.problem.conditions)
             # Without data there may be many solutions; the start says which one is sought.
