@@ -190,21 +190,20 @@ class System:
                 # Those of one request are in no order, the union of several is sorted.
                 same = columns.rows is points
                 at = slice(None) if same else np.searchsorted(points, columns.rows)
-                for j in range(k):
-                    for b in range(m):
-                        _add_products(
-                            block[:, b, j], at, slope[j, :, b, columns.rows].T, columns.jets
-                        )
+                add_products(block, at, slope[..., columns.rows], columns.jets)
             parts.append(block.reshape(width * m, -1))
         rows = np.concatenate([numbers for _, numbers in self._rows[window]])
         return Block(rows, np.concatenate(parts, axis=1))
 
 
-def _add_products(block: Array, at: Any, factors: Array, jets: Array) -> None:
-    """Add Σ_q f_q φ_q to some columns of a block: f [Q, n], φ [Q, M, n]."""
-    for f, phi in zip(factors, jets, strict=True):
-        if f.any():
-            block[:, at] += phi * f
+def add_products(block: Array, at: Any, slopes: Array, jets: Any) -> None:
+    """Add Σ_q φ_q ∂r/∂z_q to some points of a block [M, m, k, N]: [k, Q, m, n] and Q of [M, n]."""
+    k, _, m, _ = slopes.shape
+    for j, b in np.ndindex(k, m):
+        part = block[:, b, j]
+        for f, phi in zip(slopes[j, :, b], jets, strict=True):
+            if f.any():
+                part[:, at] += phi * f
 
 
 @dataclass(frozen=True)
