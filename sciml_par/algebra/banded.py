@@ -29,6 +29,19 @@ class Block:
     columns: Array
 
 
+def pairs_of(windows: Integers, rows: Integers) -> list[tuple[int, int]]:
+    """Return the pairs k < other of windows that are at the same row: [N], [N] -> sorted."""
+    order = np.lexsort((windows, rows))
+    windows, rows, codes = windows[order], rows[order], [np.zeros(0, np.int64)]
+    count = 1 + int(windows.max(initial=0))
+    for shift in range(1, len(rows)):
+        same = rows[shift:] == rows[:-shift]
+        if not same.any():
+            break
+        codes.append(windows[:-shift][same] * count + windows[shift:][same])
+    return [divmod(code, count) for code in np.unique(np.concatenate(codes)).tolist()]
+
+
 def common_rows(rows: Sequence[Integers]) -> dict[tuple[int, int], tuple[Integers, Integers]]:
     """Return where windows k < other have rows in common: places in either, for such pairs."""
     from scipy.sparse import csr_array, triu

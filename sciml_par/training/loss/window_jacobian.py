@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
+from sciml_par.algebra.banded import pairs_of
 from sciml_par.errors import InputError
 from sciml_par.training.loss.jacobian import (
     JacobianOfTerm,
@@ -51,8 +52,7 @@ class WindowJacobianOfTerm(JacobianOfTerm):
         used = np.any(slopes.numpy() != 0, axis=(0, 1))
         numbers, points = windows.numpy()[used].astype(int), np.flatnonzero(used) % n
         assert self.band is not None
-        pairs = pairs_at_points(numbers, points)
-        if not self.band.coupled[pairs[:, 0], pairs[:, 1]].all():
+        if not all(self.band.coupled[pair] for pair in pairs_of(numbers, points)):
             raise InputError(self._refusal("couples windows that do not overlap"))
 
     def __call__(self, flat: Tensor, rows: Rows) -> Any:
@@ -93,20 +93,6 @@ class WindowJacobianOfTerm(JacobianOfTerm):
             f"LevenbergMarquardt: solver='windows' needs residuals at single points; the term "
             f"{self.term.name!r} {why}. Take solver='normal equations'."
         )
-
-
-def pairs_at_points(windows: Any, points: Any) -> Any:
-    """Return the pairs of windows that have columns at the same point, both ways: [C], [C]."""
-    order = np.argsort(points, kind="stable")
-    windows, points = windows[order], points[order]
-    found = [np.empty((0, 2), int)]
-    for shift in range(1, len(points)):
-        same = points[shift:] == points[:-shift]
-        if not same.any():
-            break
-        both = windows[shift:][same], windows[:-shift][same]
-        found += [np.stack(both, axis=1), np.stack(both[::-1], axis=1)]
-    return np.unique(np.concatenate(found), axis=0)
 
 
 def _sums_of_windows(slopes: Tensor, windows: Tensor, signs: Tensor, n: int, count: int) -> Tensor:
