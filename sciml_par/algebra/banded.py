@@ -29,25 +29,12 @@ class Block:
     columns: Array
 
 
-def pairs_of(windows: Integers, rows: Integers) -> list[tuple[int, int]]:
-    """Return the pairs k < other of windows that are at the same row: [N], [N] -> sorted."""
-    order = np.lexsort((windows, rows))
-    windows, rows, codes = windows[order], rows[order], [np.zeros(0, np.int64)]
-    count = 1 + int(windows.max(initial=0))
-    for shift in range(1, len(rows)):
-        same = rows[shift:] == rows[:-shift]
-        if not same.any():
-            break
-        codes.append(windows[:-shift][same] * count + windows[shift:][same])
-    return [divmod(code, count) for code in np.unique(np.concatenate(codes)).tolist()]
-
-
 def common_rows(rows: Sequence[Integers]) -> dict[tuple[int, int], tuple[Integers, Integers]]:
     """Return where windows k < other have rows in common: places in either, for such pairs."""
     from scipy.sparse import csr_array, triu
 
-    window = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
-    covers = csr_array((np.ones(len(window)), (window, np.concatenate(rows))))
+    ends, flat = np.cumsum([0, *map(len, rows)]), np.concatenate([np.zeros(0, np.int64), *rows])
+    covers = csr_array((np.ones(len(flat)), flat, ends), (len(rows), 1 + flat.max(initial=0)))
     found = {}
     for k, other in np.argwhere(triu(covers @ covers.T, 1).toarray()).tolist():
         _, a, b = np.intersect1d(rows[k], rows[other], assume_unique=True, return_indices=True)

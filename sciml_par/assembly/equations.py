@@ -137,8 +137,7 @@ class Equations:
     factors : the root of the weight of each of their points, [n] each.
     asked : what residuals ask for, by the names of terms, where it is known; what is found is
         added. Where a residual asks for something else after all, it is refused.
-    terms : by default all of the problem.
-    probed : the number of points at which it is tried what they ask for, by default few.
+    terms, probed : by default all of the problem; and at how many points each is tried, few.
 
     Raises
     ------
@@ -161,7 +160,7 @@ class Equations:
         for term, of_term, weights in zip(terms, arrays, factors, strict=True):
             if not len(weights):
                 raise NotByJetsError(f"the term {term.name!r} has no points")
-            tensors = tuple(map(_tensor, of_term))
+            tensors = tuple(map(tf.convert_to_tensor, of_term))
             if term.name not in asked:
                 asked[term.name] = trace(problem, term, tuple(t[:probed] for t in tensors))
             self.rows.append(_rows(problem, term, tensors, weights, asked[term.name]))
@@ -260,10 +259,6 @@ class Equations:
             return None
 
 
-def _tensor(array: Any) -> Any:
-    return array if tf.is_tensor(array) else tf.constant(np.asarray(array, np.float64))
-
-
 def _slopes(problem: Problem, rows: Rows, z: Sequence[Any], p: Any, arrays: Sequence[Any]) -> Any:
     """Return r: [n, k], the derivatives of each Σ_n r_k by each z, and ∂r/∂p: [q, n, k]."""
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
@@ -332,13 +327,12 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
     Two calls show it, with other jets at half of the points, and a third with other unknowns. A
     request that depends on u in another way is refused when it is made; see `_residual`.
     """
-    n, name = len(arrays[0]), f"the term {term.name!r}"
+    n, dtype, name = len(arrays[0]), arrays[0].dtype, f"the term {term.name!r}"
     # No order, step or pair of points takes the ones that stay to themselves.
     changed = np.random.default_rng(_SEED).random(n) < 0.5
     plan: Plan = ()
     if problem.ansatz is not None:  # whose derivatives are by tapes
-        p = initial_unknowns(problem.unknowns, 0)
-        u = _of_jet(problem, None, tf.constant(p, arrays[0].dtype))
+        u = _of_jet(problem, None, tf.constant(initial_unknowns(problem.unknowns, 0), dtype))
         with contextlib.suppress(InputError):  # a residual may branch by values
             plan = term.plan(u, *arrays)
     first, before = _asked(problem, term, arrays, plan)

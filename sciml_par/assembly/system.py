@@ -184,8 +184,7 @@ class System:
     def _block(self, window: int, terms: Sequence[Linearized]) -> Block:
         parts, m, width = [], self.outputs, self.width
         for of_term, term, (points, _) in zip(self.columns, terms, self._rows[window], strict=True):
-            k = len(term.residuals)
-            block = np.zeros((width, m, k, len(points)))
+            block = np.zeros((width, m, len(term.residuals), len(points)))
             for columns, slope in zip((c[window] for c in of_term), term.by_jets, strict=True):
                 # Those of one request are in no order, the union of several is sorted.
                 same = columns.rows is points
@@ -198,12 +197,10 @@ class System:
 
 def add_products(block: Array, at: Any, slopes: Array, jets: Any) -> None:
     """Add Σ_q φ_q ∂r/∂z_q to some points of a block [M, m, k, N]: [k, Q, m, n] and Q of [M, n]."""
-    k, _, m, _ = slopes.shape
-    for j, b in np.ndindex(k, m):
-        part = block[:, b, j]
+    for j, b in np.ndindex(slopes.shape[::2]):
         for f, phi in zip(slopes[j, :, b], jets, strict=True):
             if f.any():
-                part[:, at] += phi * f
+                block[:, b, j][:, at] += phi * f
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from sciml_par._tensorflow import tf
-from sciml_par.algebra.banded import pairs_of
 from sciml_par.errors import InputError
 from sciml_par.training.loss.jacobian import (
     JacobianOfTerm,
@@ -52,7 +52,8 @@ class WindowJacobianOfTerm(JacobianOfTerm):
         used = np.any(slopes.numpy() != 0, axis=(0, 1))
         numbers, points = windows.numpy()[used].astype(int), np.flatnonzero(used) % n
         assert self.band is not None
-        if not all(self.band.coupled[pair] for pair in pairs_of(numbers, points)):
+        covers = csr_array((np.ones(len(points)), (numbers, points)))
+        if not self.band.coupled[(covers @ covers.T).nonzero()].all():
             raise InputError(self._refusal("couples windows that do not overlap"))
 
     def __call__(self, flat: Tensor, rows: Rows) -> Any:
