@@ -204,20 +204,16 @@ class _Products:
             c += by_unknowns @ by_unknowns.T
             blocks = self.system.blocks(numbers, slopes, len(r))
             for window, block in blocks.items():
-                first, j = band.start(window), block.columns
-                gradient[band.places[window]] += j @ r[block.rows]
-                b[first : first + len(j)] += j @ by_unknowns[:, block.rows].T
-                _add_triangle(a, first, band.width, j @ j.T)
-            windows = list(blocks)
-            for pair, places in common_rows([block.rows for block in blocks.values()]).items():
-                one, other = (windows[number] for number in pair)
-                j, k = (
-                    blocks[w].columns[:, at] for w, at in zip((one, other), places, strict=True)
-                )
-                if band.position[one] > band.position[other]:
-                    self._add(a, one, other, j @ k.T)
-                else:
-                    self._add(a, other, one, k @ j.T)
+                start, columns = band.start(window), block.columns
+                gradient[band.places[window]] += columns @ r[block.rows]
+                b[start : start + len(columns)] += columns @ by_unknowns[:, block.rows].T
+                _add_triangle(a, start, band.width, columns @ columns.T)
+            windows = sorted(blocks, key=lambda window: band.position[window])
+            common = common_rows([blocks[window].rows for window in windows])
+            for (k, other), (i, j) in common.items():
+                first, last = windows[k], windows[other]
+                product = blocks[last].columns[:, j] @ blocks[first].columns[:, i].T
+                self._add(a, last, first, product)
 
     def _add(self, a: Array, one: int, other: int, block: Array) -> None:
         """Add the product of two windows; `one` is behind the other."""
