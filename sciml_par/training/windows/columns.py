@@ -23,21 +23,16 @@ _AT_ONCE = 4096
 
 
 class Columns:
-    """The quantities of the columns of all windows of a model."""
+    """The quantities of the columns of all windows of a model, which are those of `partition`."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._model, self.partition = model, model.partition
         self._traced: dict[Any, Any] = {}
         self._dtype = model.dtype_policy.name
         self._features = model.features_of_windows
         self._hidden = [
             (np.asarray(kernel), np.asarray(bias)) for kernel, bias in model.hidden_layers
         ]
-
-    def windows(self, x: Array) -> Iterator[tuple[int, IntArray]]:
-        """Return the points of each window that has some: x: [n, d]."""
-        found: Iterator[tuple[int, IntArray]] = self._model.partition.points_of_windows(x)
-        return found
 
     def width(self, window: int) -> int:
         """Return w + 1, the number of columns of a window, the last one for its bias."""
@@ -56,7 +51,7 @@ class Columns:
         key = (request.operators, wanted, w)
         if key not in self._traced:
             self._traced[key] = self._function(request, wanted, hidden)
-        place = self._model.partition.place(window).astype(self._dtype)
+        place = self.partition.place(window).astype(self._dtype)
         for first in range(0, len(points), _AT_ONCE):
             some = points[first : first + _AT_ONCE]
             found = self._traced[key](place, hidden, request.x[some].astype(self._dtype))
@@ -67,7 +62,7 @@ class Columns:
         found = np.zeros((request.size, weights.shape[2], len(request.x)), weights.dtype)
         if not np.any(weights):
             return found
-        for window, points in self.windows(request.x):
+        for window, points in self.partition.points_of_windows(request.x):
             w, layer = self.width(window), weights[window]
             layer = layer if w == len(layer) else np.vstack([layer[: w - 1], layer[-1:]])
             for some, quantities in self.at(window, request, points):

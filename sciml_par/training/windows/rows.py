@@ -138,7 +138,8 @@ class RowsOfWindows:
         parts: dict[int, list[Any]] = {}
         for request, slopes in zip(rows.requests, term.by_jets, strict=True):
             used = np.any(slopes != 0.0, axis=(0, 2, 3))  # of the Q quantities
-            for window, points in self._columns.windows(request.x) if used.any() else ():
+            windows = self._columns.partition.points_of_windows(request.x)
+            for window, points in windows if used.any() else ():
                 parts.setdefault(window, []).append((request, slopes[:, used], used, points))
         k, n = term.residuals.shape
         for window, asked in parts.items():

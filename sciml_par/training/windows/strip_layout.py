@@ -49,16 +49,13 @@ class Strips:
         counts = np.zeros(self.count)
         for k, block in blocks.items():
             counts[self.of_window[k]] += len(block.rows)
-        self.first = _balanced(summed(counts, ranks), self.active)
-        owners = np.searchsorted(self.first, np.arange(self.count), side="right") - 1
-        self.owner_of_window = owners[self.of_window]
+        first = _balanced(summed(counts, ranks), self.active)
+        self._owners = np.searchsorted(first, np.arange(self.count), side="right") - 1
+        self.owner_of_window = self._owners[self.of_window]
 
     def of_rank(self, rank: int) -> list[int]:
         """Return the strips of a rank; none where there are more ranks than strips."""
-        if rank >= self.active:
-            return []
-        ends = [*self.first, self.count]
-        return list(range(ends[rank], ends[rank + 1]))
+        return [int(j) for j in np.flatnonzero(self._owners == rank)]
 
     def before(self, k: int, other: int) -> bool:
         """Return whether window k comes before another one."""
