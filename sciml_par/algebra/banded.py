@@ -33,8 +33,8 @@ def common_rows(rows: Sequence[Integers]) -> dict[tuple[int, int], tuple[Integer
     """Return where windows k < other have rows in common: places in either, for such pairs."""
     from scipy.sparse import csr_array, triu
 
-    window = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
-    covers = csr_array((np.ones(len(window)), (window, np.concatenate(rows))))
+    ends, flat = np.cumsum([0, *map(len, rows)]), np.concatenate([np.zeros(0, np.int64), *rows])
+    covers = csr_array((np.ones(len(flat)), flat, ends), (len(rows), 1 + flat.max(initial=0)))
     found = {}
     for k, other in np.argwhere(triu(covers @ covers.T, 1).toarray()).tolist():
         _, a, b = np.intersect1d(rows[k], rows[other], assume_unique=True, return_indices=True)

@@ -133,10 +133,11 @@ class Equations:
     Parameters
     ----------
     problem : whose unknowns, if any, are numbers and not functions.
-    arrays : of each term, as `Term.function` takes them behind u.
+    arrays : of each term, as `Term.function` takes them behind u; tensors keep their precision.
     factors : the root of the weight of each of their points, [n] each.
     asked : what residuals ask for, by the names of terms, where it is known; what is found is
         added. Where a residual asks for something else after all, it is refused.
+    terms, probed : by default all of the problem; and at how many points each is tried, few.
 
     Raises
     ------
@@ -150,14 +151,18 @@ class Equations:
         arrays: Sequence[Sequence[Array]],
         factors: Sequence[Array],
         asked: dict[str, Asked],
+        *,
+        terms: Sequence[Term] | None = None,
+        probed: int | None = _PROBED,
     ) -> None:
         self.problem, self.outputs, self.rows = problem, problem.network_outputs, list[Rows]()
-        for term, of_term, weights in zip(problem.terms, arrays, factors, strict=True):
+        terms = problem.terms if terms is None else terms
+        for term, of_term, weights in zip(terms, arrays, factors, strict=True):
             if not len(weights):
                 raise NotByJetsError(f"the term {term.name!r} has no points")
-            tensors = tuple(tf.constant(np.asarray(each, np.float64)) for each in of_term)
+            tensors = tuple(map(tf.convert_to_tensor, of_term))
             if term.name not in asked:
-                asked[term.name] = trace(problem, term, tuple(t[:_PROBED] for t in tensors))
+                asked[term.name] = trace(problem, term, tuple(t[:probed] for t in tensors))
             self.rows.append(_rows(problem, term, tensors, weights, asked[term.name]))
 
     @property
@@ -280,7 +285,7 @@ def _residual(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Any:
         # What is answered must be what is asked, also where a residual branches by u.
         eager, asked = tf.executing_eagerly(), number >= 0 and rows.requests[number]
         if not asked or (eager and not asked.holds(x.numpy(), operators, places)):
-            raise NotByJetsError("requests that depend on u")
+            raise NotByJetsError(f"the term {rows.term.name!r} has requests that depend on u")
         t = tf.transpose(z[number], [2, 1, 0])
         parts = [t[..., 1 + d + place] for place in places]
         stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
@@ -308,7 +313,7 @@ def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
             shape = tf.shape(x)[0], problem.network_outputs
             return tf.zeros(shape, x.dtype), *(tf.zeros((*shape, q), x.dtype) for q in (d, *k))
         if is_watched(x):
-            raise NotByJetsError("derivatives by a tape of the residual itself")
+            raise NotByJetsError("a residual takes derivatives by a tape of its own")
         u, du, operators = jet(x, (*map(operator_of_matrix, matrices), *higher))
         return u, du, *tf.split(operators, k, axis=-1)
 
@@ -322,12 +327,12 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
     Two calls show it, with other jets at half of the points, and a third with other unknowns. A
     request that depends on u in another way is refused when it is made; see `_residual`.
     """
-    n = len(arrays[0])
+    n, dtype, name = len(arrays[0]), arrays[0].dtype, f"the term {term.name!r}"
     # No order, step or pair of points takes the ones that stay to themselves.
     changed = np.random.default_rng(_SEED).random(n) < 0.5
     plan: Plan = ()
     if problem.ansatz is not None:  # whose derivatives are by tapes
-        u = _of_jet(problem, None, tf.constant(initial_unknowns(problem.unknowns, 0)))
+        u = _of_jet(problem, None, tf.constant(initial_unknowns(problem.unknowns, 0), dtype))
         with contextlib.suppress(InputError):  # a residual may branch by values
             plan = term.plan(u, *arrays)
     first, before = _asked(problem, term, arrays, plan)
@@ -339,11 +344,10 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
     )
     whole = tf.is_tensor(before) and before.shape.rank == 2
     if not ((first or problem.unknowns) and alike and whole and before.shape[0] == n):
-        raise NotByJetsError("requests that depend on u or unknowns, or residuals of another shape")
-    if any(len(each.x) != n for each in first):
-        raise NotByJetsError("points that are not those of the rows")
-    if not np.array_equal(before.numpy()[~changed], after.numpy()[~changed], equal_nan=True):
-        raise NotByJetsError("a residual that couples points")
+        raise NotByJetsError(f"{name} has requests that depend on u or unknowns, or another shape")
+    left, right = before.numpy()[~changed], after.numpy()[~changed]
+    if any(len(each.x) != n for each in first) or not np.array_equal(left, right, equal_nan=True):
+        raise NotByJetsError(f"{name} couples points, as an integral does")
     known = [[k for k, own in enumerate(arrays) if np.array_equal(own, each.x)] for each in first]
     calls = tuple((own[0] if own else None, first[k].operators) for k, own in enumerate(known))
     return Asked(calls, int(before.shape[1]), before.numpy(), plan)
@@ -358,7 +362,7 @@ def _rows(
     else:
         points = [arrays[place].numpy() for place, _ in asked.calls]  # type: ignore[index]
     if len(points) != len(asked.calls):
-        raise NotByJetsError("requests that depend on the points")
+        raise NotByJetsError(f"the term {term.name!r} has requests that depend on the points")
     requests, places, keys = list[Request](), [], dict[bytes, int]()
     for x, (_, operators) in zip(points, asked.calls, strict=True):
         number = keys.setdefault(x.tobytes(), len(requests))
@@ -390,10 +394,10 @@ def _asked(
         z = rng.uniform(0.5, 1.5, (x.shape[0], problem.network_outputs, requests[-1].size))
         if len(changed) == len(z):
             z[changed] *= -9.0  # so that sums change their sign
-        t = tf.constant(z)
+        t = tf.constant(z, x.dtype)
         return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
 
     p = initial_unknowns(problem.unknowns, 0)
     p = p + np.random.default_rng(seed).uniform(-0.5, 0.5, p.shape)
-    u = _of_jet(problem, jet, tf.constant(p)).with_plan(plan)
+    u = _of_jet(problem, jet, tf.constant(p, arrays[0].dtype)).with_plan(plan)
     return requests, term.function(u, *arrays)

@@ -184,27 +184,23 @@ class System:
     def _block(self, window: int, terms: Sequence[Linearized]) -> Block:
         parts, m, width = [], self.outputs, self.width
         for of_term, term, (points, _) in zip(self.columns, terms, self._rows[window], strict=True):
-            k = len(term.residuals)
-            block = np.zeros((width, m, k, len(points)))
+            block = np.zeros((width, m, len(term.residuals), len(points)))
             for columns, slope in zip((c[window] for c in of_term), term.by_jets, strict=True):
                 # Those of one request are in no order, the union of several is sorted.
                 same = columns.rows is points
                 at = slice(None) if same else np.searchsorted(points, columns.rows)
-                for j in range(k):
-                    for b in range(m):
-                        _add_products(
-                            block[:, b, j], at, slope[j, :, b, columns.rows].T, columns.jets
-                        )
+                add_products(block, at, slope[..., columns.rows], columns.jets)
             parts.append(block.reshape(width * m, -1))
         rows = np.concatenate([numbers for _, numbers in self._rows[window]])
         return Block(rows, np.concatenate(parts, axis=1))
 
 
-def _add_products(block: Array, at: Any, factors: Array, jets: Array) -> None:
-    """Add Σ_q f_q φ_q to some columns of a block: f [Q, n], φ [Q, M, n]."""
-    for f, phi in zip(factors, jets, strict=True):
-        if f.any():
-            block[:, at] += phi * f
+def add_products(block: Array, at: Any, slopes: Array, jets: Any) -> None:
+    """Add Σ_q φ_q ∂r/∂z_q to some points of a block [M, m, k, N]: [k, Q, m, n] and Q of [M, n]."""
+    for j, b in np.ndindex(slopes.shape[::2]):
+        for f, phi in zip(slopes[j, :, b], jets, strict=True):
+            if f.any():
+                block[:, b, j][:, at] += phi * f
 
 
 @dataclass(frozen=True)

@@ -339,6 +339,19 @@ def test_points_that_are_coupled_are_refused() -> None:
 
 
 @once
+def test_points_that_an_unknown_moves_are_refused() -> None:
+    """As of a delay, by which derivatives would be zero, so that it stayed at its start."""
+    problem = Problem(
+        Interval(0, 3),
+        lambda u, x, *, delay: derivative(u, x, 0) - u(x - delay),
+        conditions=[Observations([[0.0], [1.0]], [[1.0], [2.0]])],
+        unknowns={"delay": Unknown(0.3)},
+    )
+    with pytest.raises(InputError, match="depend on u or unknowns"):
+        trained(problem, network=windows(20, 4), points=100)
+
+
+@once
 def test_derivatives_that_windows_do_not_have_are_refused() -> None:
     equation = Problem(Box([0, 0], [1, 1]), lambda u, x: derivative(u, x, 0, 0, 0) - 1)
     with pytest.raises(InputError, match="of order 3, and its windows have those of order two"):

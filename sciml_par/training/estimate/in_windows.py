@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -56,12 +55,8 @@ class InWindows:
 
     def with_windows(self, error: ErrorEstimate) -> ErrorEstimate:
         """Return an error with that of each window."""
-        domain, theta = self.stack.problem.domain, self.start
-        boxes = self.base.partition.boxes()
-
-        def u(x: Array) -> Array:
-            return self.solution(theta)(x)
-
+        domain, boxes = self.stack.problem.domain, self.base.partition.boxes()
+        u = self.solution(self.start)
         found = error_by_window(domain, boxes, self.residual, u, error.evaluate)
         return replace(error, by_window=found)
 
@@ -98,8 +93,8 @@ def corrected_in_windows(
     given = inner["scale"]
     richer["scale"] = None if given is None else factor**0.5 * given
     check_ended(ended, world.communicator)
-    prepared = _prepared(setup, richer, points, LeastSquares(), seed=seed, world=world)
-    solver, batch, stack, unseen = prepared
+    stack, batch, unseen = _prepared(setup, richer, points, seed=seed, world=world)
+    solver = WindowedGaussNewton(stack, world.communicator, LeastSquares(), base=model)
     check_ended(ended, world.communicator)
     start = stack.parameters[0].copy()
     known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
@@ -117,12 +112,11 @@ def _prepared(
     setup: MemberSetup,
     richer: dict[str, Any],
     trained: Any,
-    method: LeastSquares,
     *,
     seed: int,
     world: World,
-) -> tuple[WindowedGaussNewton, Batch, Stack, Batch]:
-    """Return the solver for a correction, its points, and points that it does not see."""
+) -> tuple[Stack, Batch, Batch]:
+    """Return a network for a correction, its points, and points that it does not see."""
     networks: Any = import_module("sciml_par.networks")
     model = setup.network.model
     kept = {n: v for n, v in richer.items() if n in ("features", "scale", "activation")}
@@ -154,9 +148,7 @@ def _prepared(
             return prepare(with_points_of_windows(arguments), world).stacks[0]
 
     stack, other = at(_SEED + seed), at(_SEED + seed + 1)
-    solver = WindowedGaussNewton(stack, world.communicator, method, base=model)
-    batches: Sequence[Batch] = [each.setups[0].feed.whole(0) for each in (stack, other)]
-    return solver, batches[0], stack, batches[1]
+    return stack, stack.setups[0].feed.whole(0), other.setups[0].feed.whole(0)
 
 
 def _more_points(trained: Points, number: int, d: int, seed: int) -> Points:

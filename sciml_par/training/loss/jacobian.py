@@ -242,13 +242,6 @@ def is_right(tried: Tried, flat: Tensor) -> bool:
     return True
 
 
-def where_not_finite(r: Any, x: Any) -> str:
-    """Return where residuals, [k n] or [k, n], are not finite, at one of the points x: [n, d]."""
-    bad = ~np.isfinite(np.asarray(r).reshape(-1, len(x))).all(axis=0)
-    place = ", ".join(f"{value:.3g}" for value in np.reshape(x, [len(x), -1])[np.argmax(bad)])
-    return f"is not finite at {bad.sum()} of {len(x)} points, such as ({place})"
-
-
 def of_rows(rows: Rows) -> Tensor:
     """Return the weights of rows as a vector [n]."""
     return rows.weights + tf.zeros(rows.arrays[0].shape[:1], rows.arrays[0].dtype)

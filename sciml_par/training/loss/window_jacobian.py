@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
@@ -51,8 +52,8 @@ class WindowJacobianOfTerm(JacobianOfTerm):
         used = np.any(slopes.numpy() != 0, axis=(0, 1))
         numbers, points = windows.numpy()[used].astype(int), np.flatnonzero(used) % n
         assert self.band is not None
-        pairs = pairs_at_points(numbers, points)
-        if not self.band.coupled[pairs[:, 0], pairs[:, 1]].all():
+        covers = csr_array((np.ones(len(points)), (numbers, points)))
+        if not self.band.coupled[(covers @ covers.T).nonzero()].all():
             raise InputError(self._refusal("couples windows that do not overlap"))
 
     def __call__(self, flat: Tensor, rows: Rows) -> Any:
@@ -93,20 +94,6 @@ class WindowJacobianOfTerm(JacobianOfTerm):
             f"LevenbergMarquardt: solver='windows' needs residuals at single points; the term "
             f"{self.term.name!r} {why}. Take solver='normal equations'."
         )
-
-
-def pairs_at_points(windows: Any, points: Any) -> Any:
-    """Return the pairs of windows that have columns at the same point, both ways: [C], [C]."""
-    order = np.argsort(points, kind="stable")
-    windows, points = windows[order], points[order]
-    found = [np.empty((0, 2), int)]
-    for shift in range(1, len(points)):
-        same = points[shift:] == points[:-shift]
-        if not same.any():
-            break
-        both = windows[shift:][same], windows[:-shift][same]
-        found += [np.stack(both, axis=1), np.stack(both[::-1], axis=1)]
-    return np.unique(np.concatenate(found), axis=0)
 
 
 def _sums_of_windows(slopes: Tensor, windows: Tensor, signs: Tensor, n: int, count: int) -> Tensor:

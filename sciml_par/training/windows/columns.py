@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par._partial_operators import matrix_of
 from sciml_par._tensorflow import tf
+from sciml_par.assembly.equations import Request
 from sciml_par.networks.propagation.propagation import Propagated
 
 Tensor = Any
@@ -20,18 +22,11 @@ _AT_ONCE = 4096
 """Points of one window whose columns are computed at once."""
 
 
-class Request(NamedTuple):
-    """Points x: [n, d] at which u is asked, and the matrices [K, d, d] of its operators."""
-
-    x: Array
-    second: Array
-
-
 class Columns:
-    """The quantities of the columns of all windows of a model."""
+    """The quantities of the columns of all windows of a model, which are those of `partition`."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._model, self.partition = model, model.partition
         self._traced: dict[Any, Any] = {}
         self._dtype = model.dtype_policy.name
         self._features = model.features_of_windows
@@ -39,48 +34,47 @@ class Columns:
             (np.asarray(kernel), np.asarray(bias)) for kernel, bias in model.hidden_layers
         ]
 
-    def windows(self, x: Array) -> Iterator[tuple[int, IntArray]]:
-        """Return the points of each window that has some, a limited number at once: x: [n, d]."""
-        for window, points in self._model.partition.points_of_windows(x):
-            for first in range(0, len(points), _AT_ONCE):
-                yield window, points[first : first + _AT_ONCE]
+    def width(self, window: int) -> int:
+        """Return w + 1, the number of columns of a window, the last one for its bias."""
+        return int(self._features[window]) + 1
 
-    def at(self, window: int, x: Array, second: Array, used: Any = None) -> list[Array]:
-        """Return each quantity of a window's columns at points in it, [w + 1, R].
+    def at(
+        self, window: int, request: Request, points: IntArray, used: Any = None
+    ) -> Iterator[tuple[IntArray, list[Array]]]:
+        """Yield each quantity of a window's columns at points in it, [w + 1, R], some at once.
 
         used : which of value, first derivatives and operators are wanted, all by default.
         """
-        count = 1 + x.shape[1] + len(second)
-        wanted = tuple(range(count) if used is None else map(int, np.flatnonzero(used)))
+        wanted = tuple(range(request.size) if used is None else map(int, np.flatnonzero(used)))
         w = self._features[window]
         hidden = [(kernel[window][:, :w], bias[window][:w]) for kernel, bias in self._hidden]
-        key = (second.tobytes(), wanted, w)
+        key = (request.operators, wanted, w)
         if key not in self._traced:
-            self._traced[key] = self._function(second, wanted, hidden)
-        place = self._model.partition.place(window).astype(self._dtype)
-        found = self._traced[key](place, hidden, x.astype(self._dtype))
-        return [each.numpy() for each in found]
+            self._traced[key] = self._function(request, wanted, hidden)
+        place = self.partition.place(window).astype(self._dtype)
+        for first in range(0, len(points), _AT_ONCE):
+            some = points[first : first + _AT_ONCE]
+            found = self._traced[key](place, hidden, request.x[some].astype(self._dtype))
+            yield some, [each.numpy() for each in found]
 
     def jets(self, weights: Array, request: Request) -> Array:
-        """Return the jets of the model with output layers [K, w + 1, m]: [m, n, 1 + d + K]."""
-        x, second = request
-        found = np.zeros((weights.shape[2], len(x), 1 + x.shape[1] + len(second)), weights.dtype)
+        """Return the jets of the model with output layers [K, w + 1, m]: [Q, m, n]."""
+        found = np.zeros((request.size, weights.shape[2], len(request.x)), weights.dtype)
         if not np.any(weights):
             return found
-        for window, points in self.windows(x):
-            for q, each in enumerate(self.at(window, x[points], second)):
-                found[:, points, q] += self.of(window, weights).T @ each
+        for window, points in self.partition.points_of_windows(request.x):
+            w, layer = self.width(window), weights[window]
+            layer = layer if w == len(layer) else np.vstack([layer[: w - 1], layer[-1:]])
+            for some, quantities in self.at(window, request, points):
+                for q, each in enumerate(quantities):
+                    found[q][:, some] += layer.T @ each
         return found
 
-    def of(self, window: int, weights: Array) -> Array:
-        """Return the output layer of a window, its bias below: [w + 1, m] of [K, w_most + 1, m]."""
-        w, layer = self._features[window], weights[window]
-        return layer if w + 1 == len(layer) else np.vstack([layer[:w], layer[-1:]])
-
-    def _function(self, second: Array, wanted: tuple[int, ...], hidden: Any) -> Any:
+    def _function(self, request: Request, wanted: tuple[int, ...], hidden: Any) -> Any:
         """Return what computes some quantities, for any number of points."""
-        model, d = self._model, second.shape[1]
+        model, d = self._model, request.x.shape[1]
         place = model.partition.place(0).shape
+        second = np.array([matrix_of(each, d) for each in request.operators]).reshape(-1, d, d)
 
         def quantities(place: Tensor, hidden: Any, x: Tensor) -> list[Tensor]:
             parts = model.features(place, hidden, Propagated.at(x, second)).asked()
@@ -93,16 +87,3 @@ class Columns:
         signature = [spec(*place), layers, spec(None, d)]
         # TensorFlow counts the traces of functions by their code, but not those of partials.
         return tf.function(partial(quantities), input_signature=signature, autograph=False)
-
-
-class OfBase:
-    """The jets of a model in windows with the weights that it has."""
-
-    def __init__(self, model: Any) -> None:
-        self._columns = Columns(model)
-        kernel, bias = (np.asarray(each) for each in model.linear_variables)
-        self._weights = np.concatenate([kernel, bias[:, None, :]], axis=1)
-
-    def jets(self, request: Request) -> Array:
-        """Return its jets, [m, n, 1 + d + K]."""
-        return self._columns.jets(self._weights, request)

@@ -94,28 +94,24 @@ class WindowedGaussNewton:
         rows = together(self._ranks, lambda: self._rows.rows(theta, batch))
         layout = self._stack.layout
         kernel, bias = layout.linear or ()
-        shape = layout.shapes[kernel]
-        partition = self._model.partition
+        _, w, m = layout.shapes[kernel]
         normal = NormalEquations(
             rows,
-            partition,
+            self._model.partition,
             self._ranks,
-            axis=strip_axis(self._stack),
-            columns=(shape[1] + 1) * shape[2],
-            method=self._method,
-            dtype=theta.dtype,
+            axis=longest_axis(self._stack.problem.domain),
+            columns=(w + 1) * m,
+            cutoff=self._method.cutoff_in(theta.dtype),
         )
         together(self._ranks, lambda: check_windows(self._stack, normal.windows))
         weights, unknowns = normal.solve()
-        predicted = float(summed(np.array([normal.predicted((weights, unknowns))]), self._ranks)[0])
+        predicted = float(summed(np.array([normal.predicted(weights, unknowns)]), self._ranks)[0])
         parts = [np.zeros(each) for each in layout.shapes]
-        for k, values in weights.items():
-            w = self._model.features_of_windows[k]
-            layer = values[: (w + 1) * shape[2]].reshape(w + 1, shape[2])
-            parts[kernel][k][:w], parts[bias][k] = layer[:-1], layer[-1]
+        for k, layer in enumerate(weights.reshape(-1, w + 1, m)):
+            own = self._model.features_of_windows[k]
+            parts[kernel][k][:own], parts[bias][k] = layer[:own], layer[own]
         flat = np.concatenate([each.ravel() for each in parts])
-        if len(unknowns):
-            flat[-len(unknowns) :] = unknowns
+        flat[len(flat) - len(unknowns) :] = unknowns
         return flat.astype(theta.dtype), predicted, normal.columns_kept
 
 
@@ -134,8 +130,3 @@ def check_windows(stack: Stack, with_rows: Sequence[int]) -> None:
                 f"LeastSquares with Windows: no point lies in {partition.name(window)}, in which a "
                 f"part of the domain lies. Take more points=, or fewer parts."
             )
-
-
-def strip_axis(stack: Stack) -> int:
-    """Return the axis along which windows are in strips: that of the ranks' points."""
-    return longest_axis(stack.problem.domain)

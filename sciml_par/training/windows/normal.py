@@ -7,20 +7,22 @@ no accuracy. Without this step they are numerically singular.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import qr, solve_triangular
 
+from sciml_par.algebra.banded import Block, common_rows
+from sciml_par.algebra.dense import triangle
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.outcome.together import together
-from sciml_par.training.windows.bases import Basis, basis_of
 from sciml_par.training.windows.exchange import exchanged, summed
 from sciml_par.training.windows.rows import WindowRows
-from sciml_par.training.windows.strip_layout import Layout, Strips, pairs_of
-from sciml_par.training.windows.strip_solver import StripSolver
+from sciml_par.training.windows.strip_layout import Layout, Strips
+from sciml_par.training.windows.strips import StripSolver
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -28,8 +30,45 @@ IntArray = npt.NDArray[np.int64]
 _REFINEMENTS = 2
 
 
+@dataclass(frozen=True)
+class _Basis:
+    """The columns of a window in which its rows are orthonormal: A[:, pivots] T⁻¹.
+
+    Attributes
+    ----------
+    triangle : T, [k, k].
+    pivots : the columns kept, [k] of c.
+    """
+
+    triangle: Array
+    pivots: IntArray
+
+    @classmethod
+    def of(cls, triangles: list[Array], cutoff: float) -> _Basis:
+        """Return the basis for the R: [r, c] of the QR factors of a window's rows on all ranks."""
+        _, t, pivots = qr(np.vstack(triangles), mode="economic", pivoting=True, check_finite=False)
+        diagonal = np.abs(np.diag(t))
+        rank = int(np.sum(diagonal > cutoff * diagonal[0])) if diagonal.size else 0
+        return cls(np.ascontiguousarray(t[:rank, :rank]), pivots[:rank])
+
+    def unit(self, block: Block) -> Block:
+        """Return rows of the window in this basis."""
+        columns = block.columns[self.pivots]
+        return Block(
+            block.rows, solve_triangular(self.triangle, columns, trans=1, check_finite=False)
+        )
+
+
 class NormalEquations:
-    """min |J d − r|² over the rows of all ranks, for one J (collective)."""
+    """min |J d − r|² over the rows of all ranks, for one J (collective).
+
+    Parameters
+    ----------
+    axis : along which windows are in strips.
+    columns : the weights of the largest window.
+    cutoff : the least distance of a column from the span of others that is kept, relative to the
+        largest one.
+    """
 
     def __init__(
         self,
@@ -39,19 +78,22 @@ class NormalEquations:
         *,
         axis: int,
         columns: int,
-        method: LeastSquares,
-        dtype: Any,
+        cutoff: float,
     ) -> None:
         self._rows, self._ranks, self._columns = rows, ranks, columns
-        self._strips = Strips(partition, axis, rows, ranks)
-        self._bases = self._common_bases(method.cutoff_in(dtype))
-        self._blocks = {k: (i, self._bases[k].of(a)) for k, (i, a) in rows.blocks.items()}
+        numbers = list(rows.blocks)
+        pairs = common_rows([block.rows for block in rows.blocks.values()])
+        common = {(numbers[k], numbers[other]): places for (k, other), places in pairs.items()}
+        self._strips = Strips(partition, axis, rows.blocks, common, ranks)
+        self._bases = self._common_bases(cutoff)
+        self._blocks = {k: self._bases[k].unit(block) for k, block in rows.blocks.items()}
         counts = np.zeros(partition.count)
         for k in self._owned():
             counts[k] = len(self._bases[k].pivots)
         self._layout = Layout(self._strips, summed(counts, ranks).astype(int))
-        blocks = self._blocks_of_owners()
-        self._solver = StripSolver(self._strips, self._layout, blocks, ranks)
+        self._solver = StripSolver(
+            self._strips, self._layout, self._blocks_of_owners(common), ranks
+        )
         self._border = self._of_unknowns()
 
     @property
@@ -59,8 +101,13 @@ class NormalEquations:
         """How many columns all windows have that do not depend on others of their window."""
         return self._layout.size
 
-    def solve(self) -> tuple[dict[int, Array], Array]:
-        """Return d: the weights of each window [c], and the unknowns [q] (collective, once).
+    @property
+    def windows(self) -> list[int]:
+        """The numbers of the windows that have rows on some rank."""
+        return self._layout.windows
+
+    def solve(self) -> tuple[Array, Array]:
+        """Return d: the weights of all windows [K, c], and the unknowns [q] (collective, once).
 
         Zeros follow where a window has fewer weights than others.
         """
@@ -69,44 +116,38 @@ class NormalEquations:
         for _ in range(_REFINEMENTS):
             more, more_z = self._solved(r - self._times(y, z))
             y, z = y + more, z + more_z
-        parts = self._layout.split(y)
         weights = np.zeros((len(self._strips.owner_of_window), self._columns))
         for k in self._owned():
-            weights[k] = self._bases[k].weights(parts[k], self._columns)
-        weights = summed(weights, self._ranks)
-        return {k: weights[k] for k in parts}, z
+            basis, part = self._bases[k], y[self._layout.window(k)]
+            weights[k, basis.pivots] = solve_triangular(basis.triangle, part, check_finite=False)
+        return summed(weights, self._ranks), z
 
-    def predicted(self, d: tuple[dict[int, Array], Array]) -> float:
+    def predicted(self, weights: Array, unknowns: Array) -> float:
         """Return |r − J d|² over this rank's rows (local)."""
-        left = self._rows.residuals - self._rows.by_unknowns @ d[1]
-        for k, (i, a) in self._rows.blocks.items():
-            left[i] -= a @ d[0][k][: a.shape[1]]
+        left = self._rows.residuals - self._rows.by_unknowns @ unknowns
+        for k, block in self._rows.blocks.items():
+            left[block.rows] -= weights[k, : len(block.columns)] @ block.columns
         return float(left @ left)
-
-    @property
-    def windows(self) -> list[int]:
-        """The numbers of the windows that have rows on some rank."""
-        return self._layout.windows
 
     def _owned(self) -> list[int]:
         """Return the windows of this rank's strips that have rows on any rank."""
-        own = self._strips.owner_of_window
-        return sorted(k for k in self._bases if own[k] == self._ranks.rank)
+        owners = self._strips.owner_of_window
+        return sorted(k for k in self._bases if owners[k] == self._ranks.rank)
 
-    def _common_bases(self, cutoff: float) -> dict[int, Basis]:
+    def _common_bases(self, cutoff: float) -> dict[int, _Basis]:
         """Return the bases of the windows that have rows on this rank, or that it owns."""
-        own = self._strips.owner_of_window
+        owners = self._strips.owner_of_window
         triangles: list[dict[Any, Array]] = [{} for _ in range(self._ranks.size)]
-        for k, (_, a) in self._rows.blocks.items():
-            triangles[own[k]][k] = np.linalg.qr(a, mode="r")
+        for k, block in self._rows.blocks.items():
+            triangles[owners[k]][k] = triangle(block.columns)
         received = exchanged(triangles, self._ranks)
         parts: dict[int, list[Array]] = {}
         for each in received:
-            for k, triangle in each.items():
-                parts.setdefault(k, []).append(triangle)
+            for k, factor in each.items():
+                parts.setdefault(k, []).append(factor)
 
-        def bases() -> dict[int, Basis]:
-            return {k: basis_of(np.vstack(each), cutoff) for k, each in parts.items()}
+        def bases() -> dict[int, _Basis]:
+            return {k: _Basis.of(factors, cutoff) for k, factors in parts.items()}
 
         found = together(self._ranks, bases)
         back = [{k: found[k] for k in each} or None for each in received]
@@ -114,20 +155,18 @@ class NormalEquations:
             found |= bases_of_rank or {}
         return found
 
-    def _blocks_of_owners(self) -> dict[Any, Array]:
+    def _blocks_of_owners(self, common: Any) -> dict[tuple[int, int], Array]:
         """Return Σ over the ranks of Q_kᵀ Q_l for the owner of the strip of k ≥ l."""
         given: list[dict[Any, Array]] = [{} for _ in range(self._ranks.size)]
-        for k, other in pairs_of(self._rows):
+        owners = self._strips.owner_of_window
+        for k, block in self._blocks.items():
+            given[owners[k]][k, k] = block.columns @ block.columns.T
+        for (k, other), (a, b) in common.items():
+            product = self._blocks[k].columns[:, a] @ self._blocks[other].columns[:, b].T
             if self._strips.before(k, other):
-                k, other = other, k
-            (i, q), (j, p) = self._blocks[k], self._blocks[other]
-            if k == other:
-                product = q.T @ q
-            else:
-                _, a, b = np.intersect1d(i, j, assume_unique=True, return_indices=True)
-                product = q[a].T @ p[b]
-            given[self._strips.owner_of_window[k]][k, other] = product
-        found: dict[Any, Array] = {}
+                k, other, product = other, k, product.T
+            given[owners[k]][k, other] = product
+        found: dict[tuple[int, int], Array] = {}
         for each in exchanged(given, self._ranks):
             for pair, product in each.items():
                 found[pair] = found[pair] + product if pair in found else product
@@ -153,21 +192,20 @@ class NormalEquations:
         if not len(complement):
             return y, np.empty(0)
         f = summed(self._rows.by_unknowns.T @ r, self._ranks)
-        z = np.linalg.lstsq(complement, f - reached.T @ right[:, 0], rcond=None)[0].astype(
-            np.float64
-        )
+        found = np.linalg.lstsq(complement, f - reached.T @ right[:, 0], rcond=None)[0]
+        z = np.asarray(found, np.float64)
         return y - reached @ z, z
 
     def _transposed_times(self, f: Array) -> Array:
         """Return Qᵀ f over the rows of all ranks: [N, k] -> [n, k] (collective)."""
         found = np.zeros((self._layout.size, f.shape[1]))
-        for k, (i, q) in self._blocks.items():
-            found[self._layout.window(k)] = q.T @ f[i]
+        for k, block in self._blocks.items():
+            found[self._layout.window(k)] = block.columns @ f[block.rows]
         return summed(found, self._ranks)
 
     def _times(self, y: Array, z: Array) -> Array:
         """Return J d over this rank's rows for coefficients of windows and unknowns (local)."""
         found = self._rows.by_unknowns @ z
-        for k, (i, q) in self._blocks.items():
-            found[i] += q @ y[self._layout.window(k)]
+        for k, block in self._blocks.items():
+            found[block.rows] += y[self._layout.window(k)] @ block.columns
         return found

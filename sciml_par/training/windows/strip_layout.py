@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.algebra.banded import Block
 from sciml_par.networks.propagation.partition import Partition
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.windows.exchange import summed
-from sciml_par.training.windows.rows import WindowRows
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -19,53 +19,43 @@ _ALIKE = 1e-9
 """Of the extent, by which middles differ by rounding."""
 
 
-def pairs_of(rows: WindowRows) -> list[tuple[int, int]]:
-    """Return the pairs k ≥ l of windows that share rows of this rank (local)."""
-    numbers = sorted(rows.blocks)
-    if not numbers:
-        return []
-    owner = np.concatenate([np.full(len(rows.blocks[k][0]), k) for k in numbers])
-    row = np.concatenate([rows.blocks[k][0] for k in numbers])
-    order = np.lexsort((owner, row))
-    owner, row = owner[order], row[order]
-    pairs = {(k, k) for k in numbers}
-    for shift in range(1, len(row)):
-        same = row[shift:] == row[:-shift]
-        if not same.any():
-            break
-        pairs |= set(zip(owner[shift:][same].tolist(), owner[:-shift][same].tolist(), strict=True))
-    return sorted(pairs)
-
-
 class Strips:
     """Which windows are in which strip, and which rank has which strips.
 
     A strip has the windows at the same distance from the first ones, in steps from a window to one
     that shares rows with it. So only windows in one strip or in neighbouring ones share rows. If
     the first and the last windows do, by periodic conditions, each strip has windows of both sides.
+
+    Parameters
+    ----------
+    blocks : the rows of windows on this rank.
+    common : the pairs of windows that share some of them.
     """
 
     def __init__(
-        self, partition: Partition, axis: int, rows: WindowRows, ranks: Communicator
+        self,
+        partition: Partition,
+        axis: int,
+        blocks: Mapping[int, Block],
+        common: Iterable[tuple[int, int]],
+        ranks: Communicator,
     ) -> None:
-        pairs = set().union(*ranks.allgather_object(pairs_of(rows)))
+        coupled = [*common, *((k, k) for k in blocks)]
+        pairs = set().union(*ranks.allgather_object(coupled))
         middle = np.mean(partition.boxes(), axis=0)[:, axis]
         self.of_window = _distances(pairs, middle)
         self.count = int(self.of_window.max()) + 1
         self.active = min(ranks.size, self.count)
         counts = np.zeros(self.count)
-        for k, (i, _) in rows.blocks.items():
-            counts[self.of_window[k]] += len(i)
-        self.first = _balanced(summed(counts, ranks), self.active)
-        owners = np.searchsorted(self.first, np.arange(self.count), side="right") - 1
-        self.owner_of_window = owners[self.of_window]
+        for k, block in blocks.items():
+            counts[self.of_window[k]] += len(block.rows)
+        first = _balanced(summed(counts, ranks), self.active)
+        self._owners = np.searchsorted(first, np.arange(self.count), side="right") - 1
+        self.owner_of_window = self._owners[self.of_window]
 
     def of_rank(self, rank: int) -> list[int]:
         """Return the strips of a rank; none where there are more ranks than strips."""
-        if rank >= self.active:
-            return []
-        ends = [*self.first, self.count]
-        return list(range(ends[rank], ends[rank + 1]))
+        return [int(j) for j in np.flatnonzero(self._owners == rank)]
 
     def before(self, k: int, other: int) -> bool:
         """Return whether window k comes before another one."""
@@ -103,65 +93,44 @@ def _balanced(counts: Array, size: int) -> list[int]:
 
 
 class Layout:
-    """Where the columns of windows are, strip by strip."""
+    """Where the columns of windows are, strip by strip, for so many of each window: sizes [K]."""
 
     def __init__(self, strips: Strips, sizes: IntArray) -> None:
-        self._windows: list[list[int]] = [[] for _ in range(strips.count)]
-        self._sizes = {int(k): int(sizes[k]) for k in np.flatnonzero(sizes)}
-        for k in self._sizes:
-            self._windows[strips.of_window[k]].append(k)
-        self._starts: dict[int, int] = {}
-        at, ends = 0, [0]
-        for each in self._windows:
-            for k in each:
-                self._starts[k] = at
-                at += self._sizes[k]
-            ends.append(at)
-        self.size, self._ends = at, ends
-
-    @property
-    def windows(self) -> list[int]:
+        self._strip = strips.of_window
+        order = np.argsort(self._strip, kind="stable")
+        ends = np.zeros(len(sizes), int)
+        ends[order] = np.cumsum(sizes[order])
+        self._starts, self._ends, self.size = ends - sizes, ends, int(sizes.sum())
+        in_strips = np.bincount(self._strip, sizes, strips.count).astype(int)
+        self._of_strips = np.concatenate([[0], np.cumsum(in_strips)])
+        self.windows: list[int] = np.flatnonzero(sizes).tolist()
         """The numbers of the windows that have columns."""
-        return list(self._sizes)
 
     def window(self, k: int) -> slice:
         """Return the place of a window."""
-        return slice(self._starts[k], self._starts[k] + self._sizes[k])
+        return slice(int(self._starts[k]), int(self._ends[k]))
 
-    def place(self, strip: int) -> slice:
+    def strip(self, j: int) -> slice:
         """Return the place of a strip."""
-        return slice(self._ends[strip], self._ends[strip + 1])
+        return slice(int(self._of_strips[j]), int(self._of_strips[j + 1]))
 
-    def size_of_strip(self, strip: int) -> int:
+    def width(self, j: int) -> int:
         """Return how many columns a strip has."""
-        return self._ends[strip + 1] - self._ends[strip]
+        return int(self._of_strips[j + 1] - self._of_strips[j])
 
-    def split(self, y: Array) -> dict[int, Array]:
-        """Return the coefficients of each window."""
-        return {k: y[self.window(k)] for k in self._starts}
+    def matrices(
+        self, strips: Iterable[int], blocks: dict[tuple[int, int], Array]
+    ) -> tuple[dict[int, Array], dict[int, Array]]:
+        """Return D_j, of which the lower triangle counts, and E_{j-1} of strips; empty the blocks.
 
-    def strips(self, right: Array) -> list[Array]:
-        """Return the rows of each strip."""
-        return [right[self.place(j)] for j in range(len(self._windows))]
-
-    def diagonal(self, strip: int, blocks: dict[Any, Array]) -> Array:
-        """Return D_j."""
-        found = self._filled(strip, strip, blocks)
-        return np.tril(found) + np.tril(found, -1).T
-
-    def coupling(self, strip: int, blocks: dict[Any, Array]) -> Array:
-        """Return E_{j-1}, of a strip to the one before."""
-        return self._filled(strip, strip - 1, blocks)
-
-    def _filled(self, row: int, column: int, blocks: dict[Any, Array]) -> Array:
-        found = np.zeros((self.size_of_strip(row), self.size_of_strip(column)))
-        for k in self._windows[row]:
-            for other in self._windows[column]:
-                if (k, other) in blocks:
-                    a, b = (
-                        self._starts[k] - self._ends[row],
-                        self._starts[other] - self._ends[column],
-                    )
-                    part = blocks[k, other]
-                    found[a : a + part.shape[0], b : b + part.shape[1]] = part
-        return found
+        blocks : N_kl for the windows k of the strips and l before them.
+        """
+        diagonals = {j: np.zeros((self.width(j),) * 2) for j in strips}
+        couplings = {j: np.zeros((self.width(j), self.width(j - 1))) for j in diagonals if j}
+        for (k, other), block in blocks.items():
+            j, i = self._strip[k], self._strip[other]
+            matrix = diagonals[j] if i == j else couplings[j]
+            a, b = self._starts[k] - self._of_strips[j], self._starts[other] - self._of_strips[i]
+            matrix[a : a + len(block), b : b + block.shape[1]] = block
+        blocks.clear()
+        return diagonals, couplings

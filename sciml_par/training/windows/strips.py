@@ -13,8 +13,7 @@ solved on each of them (Smith, Bjørstad and Gropp 1996, Domain Decomposition, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,9 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.training.windows.exchange import summed
+from sciml_par.training.outcome.together import together
+from sciml_par.training.windows.exchange import exchanged, summed
+from sciml_par.training.windows.strip_layout import Layout, Strips
 
 Array = npt.NDArray[np.float64]
 
@@ -30,150 +31,133 @@ _RIDGE = 1e-13
 """Added to the diagonal, whose entries are about one; refinement takes its effect away."""
 
 
-@dataclass(frozen=True)
 class Chain:
-    """Strips of one rank between separators.
+    """The Cholesky factor L of strips one after another, and Z = L⁻¹ E for their separators.
 
-    Attributes
+    Parameters
     ----------
-    diagonals : D_j, [n_j, n_j] each.
-    couplings : of a strip to the one before it, [n_j, n_{j-1}] each, one fewer.
-    first, last : of the first strip to the separator before it, [n_first, n_s], and of the
-        separator behind it to the last strip, [n_s, n_last]; None without such a separator.
-    """
-
-    diagonals: list[Array]
-    couplings: list[Array]
-    first: Array | None
-    last: Array | None
-
-
-class FactoredChain:
-    """The Cholesky factors of a chain, which they take the place of, and what they leave."""
-
-    def __init__(self, chain: Chain) -> None:
-        # From the separator on, if only one end has one, so that nothing is filled in.
-        self._reversed = chain.first is not None and chain.last is None
-        if self._reversed:
-            chain = _reverse(chain)
-        self._lower: list[Array] = []
-        self._next: list[Array] = []
-        self._before: list[Array] = []
-        diagonals, count = list(chain.diagonals), len(chain.diagonals)
-        chain.diagonals.clear()  # each is many megabytes, and not needed any more
-        diagonal = diagonals.pop(0) if diagonals else None
-        fill = chain.first
-        behind = [*chain.couplings, chain.last]
-        self.of_first: Array | None = None
-        self.of_last: Array | None = None
-        self.of_both: Array | None = None
-        chain.couplings.clear()
-        for number in range(count):
-            coupling, behind[number] = behind[number], None
-            lower = _cholesky(diagonal)
-            self._lower.append(lower)
-            following = None if coupling is None else _divided(lower, coupling.T)
-            del coupling
-            if following is not None:
-                self._next.append(following)
-            if fill is not None:
-                before = _divided(lower, fill)
-                self._before.append(before)
-                taken = before.T @ before
-                self.of_first = taken if self.of_first is None else self.of_first + taken
-            if diagonals:
-                assert following is not None
-                diagonal = diagonals.pop(0) - following.T @ following
-                fill = None if fill is None else -(following.T @ before)
-            elif following is not None:
-                self.of_last = following.T @ following
-                if fill is not None:
-                    self.of_both = following.T @ before
-
-    def forward(self, right: Sequence[Array]) -> tuple[list[Array], Array | None, Array | None]:
-        """Return the right-hand sides after elimination, and what first and last lose by it."""
-        given = list(right)[::-1] if self._reversed else list(right)
-        done: list[Array] = []
-        first = last = None
-        for number, lower in enumerate(self._lower):
-            here = given[number]
-            if number:
-                here = here - self._next[number - 1].T @ done[-1]
-            z = _divided(lower, here)
-            done.append(z)
-            if self._before:
-                taken = self._before[number].T @ z
-                first = taken if first is None else first + taken
-        if done and len(self._next) == len(self._lower):
-            last = self._next[-1].T @ done[-1]
-        return done, *((last, None) if self._reversed else (first, last))
-
-    def backward(
-        self, done: Sequence[Array], before: Array | None, behind: Array | None
-    ) -> list[Array]:
-        """Return the solution, from what `forward` returned and that of the separators."""
-        if self._reversed:
-            before, behind = None, before
-        found: list[Array] = []
-        following = behind
-        for number in reversed(range(len(self._lower))):
-            right = done[number]
-            if following is not None and number < len(self._next):
-                right = right - self._next[number] @ following
-            if before is not None and self._before:
-                right = right - self._before[number] @ before
-            following = solve_triangular(
-                self._lower[number], right, lower=True, trans=1, check_finite=False
-            )
-            found.append(following)
-        return found if self._reversed else found[::-1]
-
-    def complement(self) -> tuple[Array | None, Array | None, Array | None]:
-        """Return what the separators before and behind lose, and their coupling."""
-        if self._reversed:
-            return self.of_last, None, None
-        return self.of_first, self.of_last, self.of_both
-
-
-class Separators:
-    """The separators of all ranks, on each of them: a chain of n_s rows each.
-
-    `diagonals` and `couplings` are this rank's parts of a sum over the ranks.
+    diagonals : of which the lower triangle counts, [n_j, n_j]; emptied, as each has many megabytes.
+    couplings : of a strip to the one before it, [n_j, n_{j-1}] each, one fewer; emptied.
+    sides : E of separators by their numbers, of the last strips, [n_j, n_s] each.
     """
 
     def __init__(
-        self, diagonals: Sequence[Array], couplings: Sequence[Array], ranks: Communicator
+        self,
+        diagonals: list[Array],
+        couplings: list[Array],
+        sides: Mapping[int, Sequence[Array]],
     ) -> None:
-        self._ends = np.cumsum([len(each) for each in diagonals]).astype(int)
-        self._ranks = ranks
-        parts = [*diagonals, *couplings]
-        self._chain: FactoredChain | None = None
-        if parts:
-            whole = summed(np.concatenate([each.ravel() for each in parts]), ranks)
-            cuts = np.cumsum([each.size for each in parts])[:-1]
-            pieces = np.split(whole, cuts)
-            blocks = [p.reshape(e.shape) for p, e in zip(pieces, parts, strict=True)]
-            count = len(diagonals)
-            self._chain = FactoredChain(Chain(blocks[:count], blocks[count:], None, None))
+        self._lower: list[Array] = []
+        self._next: list[Array] = []
+        while diagonals:
+            diagonal = diagonals.pop(0)
+            if self._lower:
+                following = _divided(self._lower[-1], couplings.pop(0).T)
+                self._next.append(following)
+                diagonal -= following.T @ following
+            self._lower.append(_cholesky(diagonal))
+        self.sides = {number: self.forward(side) for number, side in sides.items()}
 
-    def solve(self, right: Array) -> list[Array]:
-        """Return the solution for Σ over the ranks of right-hand sides [Σ n_s, k] (collective)."""
-        if self._chain is None:
-            return []
-        parts = np.split(summed(right, self._ranks), self._ends[:-1])
-        done, _, _ = self._chain.forward(parts)
-        return self._chain.backward(done, None, None)
+    def forward(self, right: Sequence[Array]) -> list[Array]:
+        """Return L⁻¹ b for b that is zero but for the last strips."""
+        done: list[Array] = []
+        for number, b in enumerate(right, len(self._lower) - len(right)):
+            b = b - self._next[number - 1].T @ done[-1] if done else b
+            done.append(_divided(self._lower[number], b))
+        return done
+
+    def backward(self, z: Sequence[Array]) -> list[Array]:
+        """Return L⁻ᵀ z."""
+        found: list[Array] = []
+        for number in reversed(range(len(z))):
+            b = z[number] - self._next[number] @ found[-1] if found else z[number]
+            x = solve_triangular(self._lower[number], b, lower=True, trans=1, check_finite=False)
+            found.append(x)
+        return found[::-1]
 
 
-def _reverse(chain: Chain) -> Chain:
-    """Return the strips in the other order."""
-    couplings = [each.T for each in reversed(chain.couplings)]
-    last = None if chain.first is None else chain.first.T
-    return Chain(chain.diagonals[::-1], couplings, None, last)
+class StripSolver:
+    """Solves N y = g by the factors of the strips of each rank and of their separators.
+
+    `blocks` has N_kl for the windows k of this rank's strips and l before them, and is emptied.
+    """
+
+    def __init__(
+        self,
+        strips: Strips,
+        layout: Layout,
+        blocks: dict[tuple[int, int], Array],
+        ranks: Communicator,
+    ) -> None:
+        self._layout, self._ranks = layout, ranks
+        rank, mine = ranks.rank, strips.of_rank(ranks.rank)
+        diagonals, couplings = layout.matrices(mine, blocks)
+        self._separators = [strips.of_rank(other)[0] for other in range(1, strips.active)]
+        self._separator = mine[0] if mine and rank > 0 else None
+        last = self._of_next_rank(couplings)
+        order = [j for j in mine if j != self._separator]
+        inner = [couplings[j] for j in order[1:]]
+        sides = {} if last is None or not order else {rank: [last.T]}
+        if self._separator is not None and order:
+            side, n = couplings[order[0]], layout.width(self._separator)
+            if last is None:  # from the separator on, so that nothing is filled in
+                order, inner, sides = order[::-1], [e.T for e in inner[::-1]], {rank - 1: [side]}
+            else:
+                rest = (np.zeros((layout.width(j), n)) for j in order[1:])
+                sides[rank - 1] = [side, *rest]
+        factors = [diagonals.pop(j) for j in order]
+        self._chain = together(ranks, lambda: Chain(factors, inner, sides))
+        self._order, found = order, self._chain.sides
+        sizes = [layout.width(j) for j in self._separators]
+        own = [np.zeros((n, n)) for n in sizes]
+        between = [np.zeros(shape) for shape in zip(sizes[1:], sizes, strict=False)]
+        if self._separator is not None:
+            own[rank - 1] += diagonals[self._separator]
+            if last is not None:  # without strips between them, two separators meet
+                between[rank - 1] += -found[rank][-1].T @ found[rank - 1][-1] if order else last
+        for number, z in found.items():
+            own[number] -= sum(each.T @ each for each in z)
+        self._of_separators = Chain(_sums(own, ranks), _sums(between, ranks), {})
+
+    def _of_next_rank(self, couplings: dict[int, Array]) -> Array | None:
+        """Return the coupling of the separator of the next rank to the last strip of this one."""
+        handed: list[dict[str, Array]] = [{} for _ in range(self._ranks.size)]
+        if self._separator is not None:
+            handed[self._ranks.rank - 1] = {"last": couplings[self._separator]}
+        found = [each["last"] for each in exchanged(handed, self._ranks) if each]
+        return found[0] if found else None
+
+    def solve(self, right: Array) -> Array:
+        """Return N⁻¹ g for g: [n, k], the same on all ranks (collective)."""
+        layout, chain, answer = self._layout, self._chain, np.zeros_like(right)
+        z = chain.forward([right[layout.strip(j)] for j in self._order])
+        left = [np.zeros_like(right[layout.strip(j)]) for j in self._separators]
+        if self._separator is not None:
+            left[self._ranks.rank - 1] += right[layout.strip(self._separator)]
+        for number, side in chain.sides.items():
+            left[number] -= sum(a.T @ b for a, b in zip(side, z[-len(side) :], strict=True))
+        separators = self._of_separators
+        solved = separators.backward(separators.forward(_sums(left, self._ranks)))
+        for number, side in chain.sides.items():
+            for place, each in enumerate(side, len(z) - len(side)):
+                z[place] = z[place] - each @ solved[number]
+        for j, y in zip(self._order, chain.backward(z), strict=True):
+            answer[layout.strip(j)] = y
+        if self._separator is not None:
+            answer[layout.strip(self._separator)] = solved[self._ranks.rank - 1]
+        return summed(answer, self._ranks)
 
 
-def _cholesky(matrix: Array | None) -> Array:
-    assert matrix is not None
+def _sums(arrays: Sequence[Array], ranks: Communicator) -> list[Array]:
+    """Return the sum over the ranks of each array (collective)."""
+    if not arrays:
+        return []
+    whole = summed(np.concatenate([each.ravel() for each in arrays]), ranks)
+    parts = np.split(whole, np.cumsum([each.size for each in arrays])[:-1])
+    return [part.reshape(each.shape) for part, each in zip(parts, arrays, strict=True)]
+
+
+def _cholesky(matrix: Array) -> Array:
     matrix[np.diag_indices_from(matrix)] += _RIDGE
     try:
         return np.asarray(cholesky(matrix, lower=True, overwrite_a=True, check_finite=False))

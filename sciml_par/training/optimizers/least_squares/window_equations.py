@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,16 @@ from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import LinAlgError, cho_solve, cho_solve_banded, cholesky, cholesky_banded
 
 from sciml_par._tensorflow import tf
+from sciml_par.algebra.banded import Block, common_rows
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import WindowJacobian
 from sciml_par.training.loss.window_band import WindowBand
-from sciml_par.training.loss.window_jacobian import pairs_at_points
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
 Array = npt.NDArray[Any]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,9 @@ class WindowEquations(LinearSystem):
         (a, _, c), p = at.matrix[0], at.gradient.shape[1]
         return self._on_host(self._diagonal, [a, c, at.gradient], (1, p))
 
-    def rows(self, numbers: Array, slopes: Array, n: int) -> Iterator[tuple[int, IntArray, Array]]:
-        """Return the points of each window, [R], and derivatives there, [k, c, R]."""
+    def blocks(self, numbers: Array, slopes: Array, rows: int) -> dict[int, Block]:
+        """Return the rows of each window that has some, and derivatives by its c parameters."""
+        n, found = rows // len(slopes), dict[int, Block]()
         used = np.flatnonzero(np.any(slopes != 0.0, axis=(0, 1)))
         windows, points = numbers[used].astype(int), used % n
         order = np.lexsort((points, windows))
@@ -109,7 +109,10 @@ class WindowEquations(LinearSystem):
             alone = np.flatnonzero(np.diff(at, prepend=-1))
             if len(alone) < len(at):  # the network was asked at several points for one residual
                 at, here = at[alone], np.add.reduceat(here, alone, axis=2)
-            yield int(windows[first]), at, here
+            columns = here.transpose(1, 0, 2).reshape(here.shape[1], -1)
+            places = (np.arange(len(slopes))[:, None] * n + at).ravel()
+            found[int(windows[first])] = Block(places, columns)
+        return found
 
     def _on_host(self, function: Any, given: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
         columns = self.band.places.shape[1]
@@ -163,12 +166,10 @@ class WindowEquations(LinearSystem):
 
     def _along(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
         r, slopes, numbers, by_unknowns, d = (each[0] for each in arguments)
-        k, found = slopes.shape[0], results[0][0]
-        q = len(by_unknowns)
-        found[:] = d[len(d) - q :] @ by_unknowns
-        parts = found.reshape(k, -1)
-        for window, points, here in self.rows(numbers, slopes, parts.shape[1]):
-            parts[:, points] += np.einsum("kcr,c->kr", here, d[self.band.places[window]])
+        found = results[0][0]
+        found[:] = d[len(d) - len(by_unknowns) :] @ by_unknowns
+        for window, block in self.blocks(numbers, slopes, len(r)).items():
+            found[block.rows] += d[self.band.places[window]] @ block.columns
 
     def _diagonal(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
         a, c, _ = (each[0] for each in arguments)
@@ -198,39 +199,30 @@ class _Products:
         b, c = b.reshape(band.size, q), c.reshape(q, q)
         for number, given in zip(self.numbers, _terms(arguments), strict=True):
             r, slopes, numbers, by_unknowns = given
-            k = len(slopes)
             terms[number] = r @ r
-            parts, of_unknowns = r.reshape(k, -1), by_unknowns.reshape(q, k, len(r) // k)
             gradient[len(gradient) - q :] += by_unknowns @ r
             c += by_unknowns @ by_unknowns.T
-            found = {w: (i, j) for w, i, j in self.system.rows(numbers, slopes, parts.shape[1])}
-            for window, (points, here) in found.items():
-                gradient[band.places[window]] += np.einsum("kcr,kr->c", here, parts[:, points])
-                if q:
-                    own = b[band.start(window) :][: here.shape[1]]
-                    own += np.einsum("kcr,qkr->cq", here, of_unknowns[:, :, points])
-                _add_triangle(a, band.start(window), band.width, sum(j @ j.T for j in here))
-            lengths = [len(points) for points, _ in found.values()]
-            pairs = pairs_at_points(
-                np.repeat(list(found), lengths), np.concatenate([i for i, _ in found.values()])
-            )
-            for one, other in pairs:
-                if band.position[one] > band.position[other]:
-                    self._add(a, one, other, found)
+            blocks = self.system.blocks(numbers, slopes, len(r))
+            for window, block in blocks.items():
+                start, columns = band.start(window), block.columns
+                gradient[band.places[window]] += columns @ r[block.rows]
+                b[start : start + len(columns)] += columns @ by_unknowns[:, block.rows].T
+                _add_triangle(a, start, band.width, columns @ columns.T)
+            windows = sorted(blocks, key=lambda window: band.position[window])
+            common = common_rows([blocks[window].rows for window in windows])
+            for (k, other), (i, j) in common.items():
+                first, last = windows[k], windows[other]
+                product = blocks[last].columns[:, j] @ blocks[first].columns[:, i].T
+                self._add(a, last, first, product)
 
-    def _add(
-        self, a: Array, one: int, other: int, found: Mapping[int, tuple[IntArray, Array]]
-    ) -> None:
-        """Add the product of two windows at the points of both; `one` is behind the other."""
+    def _add(self, a: Array, one: int, other: int, block: Array) -> None:
+        """Add the product of two windows; `one` is behind the other."""
         band = self.system.band
         if not band.coupled[one, other]:
             raise InputError(
                 "LevenbergMarquardt: solver='windows' needs residuals of windows that overlap, and "
                 "one couples others. Take solver='normal equations'."
             )
-        (points, here), (others, there) = found[one], found[other]
-        _, i, j = np.intersect1d(points, others, assume_unique=True, return_indices=True)
-        block = sum(p[:, i] @ q[:, j].T for p, q in zip(here, there, strict=True))
         row, column = band.start(one), band.start(other)
         # The entry (r, c) is at c (b + 1) + r − c.
         first, step = column * band.width + row, a.strides[0]
@@ -256,11 +248,9 @@ class _Transposed:
         vectors = arguments[4 * self.terms :]
         for given, v in zip(_terms(arguments[: 4 * self.terms]), vectors, strict=True):
             _, slopes, numbers, by_unknowns = given
-            parts, q = v[0].reshape(len(slopes), -1), len(by_unknowns)
-            found[len(found) - q :] += by_unknowns @ v[0]
-            for window, points, here in self.system.rows(numbers, slopes, parts.shape[1]):
-                places = self.system.band.places[window]
-                found[places] += np.einsum("kcr,kr->c", here, parts[:, points])
+            found[len(found) - len(by_unknowns) :] += by_unknowns @ v[0]
+            for window, block in self.system.blocks(numbers, slopes, v.shape[1]).items():
+                found[self.system.band.places[window]] += block.columns @ v[0, block.rows]
 
 
 def _lists(known: WindowJacobian) -> tuple[list[Tensor], ...]:
