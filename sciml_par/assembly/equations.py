@@ -160,7 +160,10 @@ class Equations:
         for term, of_term, weights in zip(terms, arrays, factors, strict=True):
             if not len(weights):
                 raise NotByJetsError(f"the term {term.name!r} has no points")
-            tensors = tuple(map(tf.convert_to_tensor, of_term))
+            tensors = tuple(
+                each if tf.is_tensor(each) else tf.constant(np.asarray(each, np.float64))
+                for each in of_term
+            )
             if term.name not in asked:
                 asked[term.name] = trace(problem, term, tuple(t[:probed] for t in tensors))
             self.rows.append(_rows(problem, term, tensors, weights, asked[term.name]))

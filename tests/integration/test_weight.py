@@ -13,7 +13,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 250,
-    "assembly": 1_081,
+    "assembly": 1_084,
     "evaluation": 3_545,
     "horovod": 3_830,
     "info": 593,
@@ -22,14 +22,14 @@ LINES = {
     "problems": 13_278,
     "programs": 805,
     "results": 5_319,
-    "training": 24_521,
+    "training": 24_530,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (54, 9_826),
+    "assembly/system.py": (54, 9_829),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (226, 38_207),
+    "training/solving/by_polynomials.py": (226, 38_210),
 }
 """Files and lines that the import of a method runs."""
 

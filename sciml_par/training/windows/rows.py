@@ -11,6 +11,7 @@ where the columns are computed window by window, and not kept.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -45,6 +46,18 @@ class WindowRows:
     by_unknowns: Array
 
 
+@contextmanager
+def _with_advice() -> Iterator[None]:
+    """Refuse residuals that are no functions of the jets at single points, as `train` does."""
+    try:
+        yield
+    except NotByJetsError as refusal:
+        raise InputError(
+            f"LeastSquares with Windows: {refusal}, so that its derivatives are not "
+            f"block-sparse. Take optimizer=LevenbergMarquardt(), or impose it at single points."
+        ) from None
+
+
 class RowsOfWindows:
     """Computes `WindowRows` of one training.
 
@@ -58,6 +71,7 @@ class RowsOfWindows:
         if base is not None:
             self._base = [(Columns(base), _joined(*map(np.asarray, base.linear_variables)))]
 
+    @_with_advice()
     def rows(self, theta: Array, batch: Batch) -> WindowRows:
         """Return r and J at θ: [p] (local)."""
         equations, jets, p = self._at(theta, batch)
@@ -87,6 +101,7 @@ class RowsOfWindows:
         for rows, r in self._residuals(theta, batch):
             yield rows.arrays[0].numpy(), np.sum(r**2, axis=0)
 
+    @_with_advice()
     def _residuals(self, theta: Array, batch: Batch) -> Iterator[tuple[Rows, Array]]:
         equations, jets, p = self._at(theta, batch)
         return zip(equations.rows, equations.residuals(jets, p), strict=True)
@@ -110,20 +125,14 @@ class RowsOfWindows:
             np.sqrt(np.broadcast_to(np.asarray(rows.weights, np.float64), len(rows.arrays[0])))
             for _, rows in some
         ]
-        try:
-            equations = Equations(
-                self._stack.problem,
-                [rows.arrays for _, rows in some],
-                factors,
-                self._asked,
-                terms=[term for term, _ in some],
-                probed=None,
-            )
-        except NotByJetsError as refusal:
-            raise InputError(
-                f"LeastSquares with Windows: {refusal}, so that its derivatives are not "
-                f"block-sparse. Take optimizer=LevenbergMarquardt(), or impose it at single points."
-            ) from None
+        equations = Equations(
+            self._stack.problem,
+            [rows.arrays for _, rows in some],
+            factors,
+            self._asked,
+            terms=[term for term, _ in some],
+            probed=None,
+        )
         if equations.order > _HIGHEST:
             raise InputError(
                 f"LeastSquares with Windows: a residual asks for derivatives of order "
