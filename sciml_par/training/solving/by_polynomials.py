@@ -299,7 +299,8 @@ class _Climb:
                     ladder.note(_EVER_SHORTER)
                 return
             error = self._keep_march(marching)
-            if ladder.met or ladder.left() <= 0 or not (error.known or self._d == 1):
+            late = ladder.decided(marching.loosened or ladder.left() <= 0)
+            if ladder.met or late or not (error.known or self._d == 1):
                 return
             # An error that is not known may be too large for the linearized equation.
             share = ladder.tolerance / error.relative if error.known else _IF_NOT_KNOWN**-2

@@ -48,9 +48,11 @@ _LONGER, _LONGER_ALONE, _AFTER_SHORTER = 2.0, 6.0, 1.3
 """Times its length, the next slab at most; of time alone; and after one that had to be shorter."""
 _ROUNDING, _TINY = 1e-13, 1e-16
 _SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
-"""Of the remaining time, after which a march is given up that foreseeably takes so many times as
-long, from half of the time on one that takes longer; and the growth of the last slab, from which
-slabs are taken to double further on."""
+"""Of the remaining time, after which a march is late that foreseeably takes so many times as long,
+from half of the time on one that takes longer; and the growth of the last slab, from which slabs
+are taken to double further on."""
+_LOOSER, _LOOSEST = 30.0, 1e-3
+"""So many times the error a late march may add from then on; one that may add more is given up."""
 _MOST_COLUMNS, _MOST_OPERATIONS = 8_000, 2e11
 """Of a slab; and of the factorization that tells its error."""
 
@@ -73,7 +75,8 @@ class March:
     Attributes
     ----------
     problem : with the weights of its terms.
-    target : the relative error that may be added in the whole time.
+    target : the relative error that may be added in the whole time, more if there is no time for
+        that; then it is `loosened`.
     left : returns the remaining seconds.
     orders : q, the highest order of derivatives by time.
     cells : along each axis of space at first; a single one is not divided.
@@ -100,7 +103,7 @@ class March:
         self._networks: Any = import_module("sciml_par.networks")
         alone = self._d > 1 and self.cells == 1
         self._degrees = _DEGREES_ALONE[self._d] if alone else _DEGREES[self._d]
-        self._size = self.seconds = 0.0
+        self._size, self.seconds, self.loosened = 0.0, 0.0, False
         free = self.free if self._m == self.problem.outputs else ()
         self._kept = np.setdiff1d(np.arange(self._m), free)
         of_equations = {term.name for term in self.problem.terms[: len(self.problem.residuals)]}
@@ -156,7 +159,10 @@ class March:
             # Beside a front the first slabs are short, and the next ones may be longer.
             late = further * each > (_PATIENCE if spent < left else 1) * left
             if self._d > 1 and spent > _SHARE * left and late:
-                break  # other methods need the time
+                if self.target >= _LOOSEST:
+                    break  # other methods need the time
+                self.target, self.loosened = self.target * _LOOSER, True
+                h *= _LOOSER ** (1 / self._degrees[-1])
         self.seconds = time.perf_counter() - began
 
     def _slab(
