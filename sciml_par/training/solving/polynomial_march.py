@@ -161,8 +161,9 @@ class March:
             if self._d > 1 and spent > _SHARE * left and late:
                 if self.target >= _LOOSEST:
                     break  # other methods need the time
-                self.target, self.loosened = self.target * _LOOSER, True
-                h *= _LOOSER ** (1 / self._degrees[-1])
+                former, self.loosened = self.target, True
+                self.target = min(_LOOSER * former, _LOOSEST)
+                h *= (self.target / former) ** (1 / self._degrees[-1])
         self.seconds = time.perf_counter() - began
 
     def _slab(
