@@ -22,14 +22,14 @@ LINES = {
     "problems": 13_278,
     "programs": 805,
     "results": 5_319,
-    "training": 24_538,
+    "training": 24_540,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (54, 9_829),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (226, 38_218),
+    "training/solving/by_polynomials.py": (226, 38_220),
 }
 """Files and lines that the import of a method runs."""
 

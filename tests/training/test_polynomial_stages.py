@@ -34,6 +34,7 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import LeastSquares
+from sciml_par.training.solving import by_polynomials
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import _better
 from sciml_par.training.solving.polynomial_error import error_of
@@ -446,3 +447,20 @@ def test_what_a_residual_raises_is_said_where_other_methods_go_on() -> None:
     with pytest.warns(ResultWarning, match="ended by ValueError: the furnace is full"):
         result = solve(problem, progress=False)
     assert result.relative_l2_error < 1e-6
+
+
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_windows_go_on_while_the_residual_falls_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although there is no time for an estimate that takes long, as on a slow machine."""
+
+    def layer(x: Any) -> Any:
+        return np.tanh(15 * (x[:, :1] - 0.3 * x[:, 1:] - 0.3))
+
+    def curvature(x: Any) -> Any:
+        return -2 * 15**2 * 1.09 * layer(x) * (1 - layer(x) ** 2)
+
+    monkeypatch.setattr(by_polynomials, "_TIMES_AS_LONG", 1e9)
+    equation = Residual(lambda u, x, f: laplacian(u, x) - f, data=curvature)
+    square = Box([0, 0], [1, 1])
+    problem = Problem(square, equation, conditions=[Dirichlet(layer)], exact=layer)
+    check(solve(problem, tolerance=1e-3, seconds=60, progress=False), 1e-3)

@@ -94,9 +94,9 @@ errors were proportional to it."""
 _EVER_SHORTER = "Slabs become ever shorter there: u may grow without bound, or have no derivative."
 _SMALL, _LATE = 1e-3, "further windows of polynomials would take longer than the time that is left"
 """An error, below which polynomials alone go on."""
-_TIMES_AS_LONG, _GROWS = 10.0, 1.5
+_TIMES_AS_LONG, _AT_LEAST, _GROWS = 10.0, 4.0, 1.5
 """A round and the estimate of its error, in relation to the round before, where no estimate was
-made yet; and how much longer each takes than the one before."""
+made yet, and where the residual falls fast; and how much longer each takes than the one before."""
 
 
 def climb_by_polynomials(ladder: Ladder) -> str | None:
@@ -250,9 +250,11 @@ class _Climb:
             left = ladder.left()
             proved = degree == lowest or best is not before and best.degree > lowest
             many = many or operations(model) > (_MOST_OPERATIONS if proved else _TRIED)
-            # Where the error is known, other methods do not come nearer.
-            kept = 0.0 if self.known else (1 - _SHARE) * at_begin
-            late = ladder.decided(left < max(self._as_long * seconds, kept))
+            # Where the error is known or the residual falls fast, other methods come no nearer.
+            fast = fall > _FALL_FOR_ERROR
+            kept = 0.0 if self.known or fast else (1 - _SHARE) * at_begin
+            as_long = min(self._as_long, _AT_LEAST) if fast else self._as_long
+            late = ladder.decided(left < max(as_long * seconds, kept))
             self.why = _LATE if late else None
             if many and best is not before and degree > best.degree:
                 # A few cells may still be divided.
