@@ -34,7 +34,8 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import LeastSquares
-from sciml_par.training.solving import by_polynomials
+from sciml_par.training.outcome.together import EndedError
+from sciml_par.training.solving import by_features, by_polynomials
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import _better
 from sciml_par.training.solving.polynomial_error import error_of
@@ -449,18 +450,36 @@ def test_what_a_residual_raises_is_said_where_other_methods_go_on() -> None:
     assert result.relative_l2_error < 1e-6
 
 
+def layered(steep: float) -> Problem:
+    def layer(x: Any) -> Any:
+        return np.tanh(steep * (x[:, :1] - 0.3 * x[:, 1:] - 0.3))
+
+    def curvature(x: Any) -> Any:
+        return -2 * steep**2 * 1.09 * layer(x) * (1 - layer(x) ** 2)
+
+    equation = Residual(lambda u, x, f: laplacian(u, x) - f, data=curvature)
+    return Problem(Box([0, 0], [1, 1]), equation, conditions=[Dirichlet(layer)], exact=layer)
+
+
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_windows_go_on_while_the_residual_falls_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although there is no time for an estimate that takes long, as on a slow machine."""
+    monkeypatch.setattr(by_polynomials, "_TIMES_AS_LONG", 1e9)
+    check(solve(layered(15.0), tolerance=1e-3, seconds=60, progress=False), 1e-3)
 
-    def layer(x: Any) -> Any:
-        return np.tanh(15 * (x[:, :1] - 0.3 * x[:, 1:] - 0.3))
 
-    def curvature(x: Any) -> Any:
-        return -2 * 15**2 * 1.09 * layer(x) * (1 - layer(x) ** 2)
+@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+def test_time_that_is_up_among_the_first_features_leaves_polynomials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def late(*_: Any, **options: Any) -> Any:
+        asked.append(options["ended"])
+        raise EndedError
 
     monkeypatch.setattr(by_polynomials, "_TIMES_AS_LONG", 1e9)
-    equation = Residual(lambda u, x, f: laplacian(u, x) - f, data=curvature)
-    square = Box([0, 0], [1, 1])
-    problem = Problem(square, equation, conditions=[Dirichlet(layer)], exact=layer)
-    check(solve(problem, tolerance=1e-3, seconds=60, progress=False), 1e-3)
+    monkeypatch.setattr(by_features, "solve_side_by_side", late)
+    with pytest.warns(ResultWarning, match="time is up"):
+        result = solve(layered(25.0), tolerance=1e-6, seconds=60, progress=False)
+    assert isinstance(result.networks[0], Polynomials) and None not in asked

@@ -89,7 +89,7 @@ def climb_by_features(ladder: Ladder) -> str | None:
         began = time.perf_counter()
         try:
             stage, kinds = _stage(ladder, Candidates(kinds, features, ladder.drawn), best)
-        except EndedError:  # never of the first stage, without which there is no result
+        except EndedError:  # never of the first stage if there is no result without it
             break
         each, smaller = ladder.longest(time.perf_counter() - began) / len(kinds), features
         if best is None:
@@ -108,7 +108,8 @@ def climb_by_features(ladder: Ladder) -> str | None:
             _conclude(ladder, best)
         if ladder.met or stage.fall < _FALL:
             break
-    assert best is not None
+    if best is None:
+        return "time is up"
     return None if concluded is best else _conclude(ladder, best)
 
 
@@ -124,7 +125,8 @@ def _stage(
 ) -> tuple[_Stage, list[Kind]]:
     """Solve for all candidates; return the best of them, and their kinds in order (collective)."""
     former = None if best is None else best.solved
-    solved = _solved(ladder, candidates, former, cut=best is not None)
+    cut = best is not None or ladder.best is not None
+    solved = _solved(ladder, candidates, former, cut=cut)
     first, *_ = in_order(solved)
     fall = 1.0 if best is None else fall_of(best.solved.after, first.after)
     stage = _Stage(first, candidates, fall)
