@@ -191,16 +191,15 @@ class Equations:
 
         p : the parameters of the unknowns, [q].
         """
-        found = []
-        for rows, given in zip(self.rows, jets, strict=True):
-            z, q, graph = list(map(tf.constant, given)), tf.constant(p), self._known(rows)[1]
-            r = (
-                graph(z, q, rows.arrays)[0]
-                if callable(graph)
-                else _residual(self.problem, rows, z, q)
-            )
-            found.append(r.numpy().T * rows.factors)
-        return found
+        values, p = [], tf.constant(p)
+        for rows, of_term in zip(self.rows, jets, strict=True):
+            z, (_, graph) = list(map(tf.constant, of_term)), self._known(rows)
+            if callable(graph):
+                r, *_ = graph(z, p, rows.arrays)
+            else:
+                r = _residual(self.problem, rows, z, p)
+            values.append(r.numpy().T * rows.factors)
+        return values
 
     def linearized(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Linearized]:
         """Return each term with its derivatives (local)."""
