@@ -18,7 +18,7 @@ LINES = {
     "horovod": 3_830,
     "info": 593,
     "networks": 5_272,
-    "parallel": 14_173,
+    "parallel": 14_189,
     "problems": 13_278,
     "programs": 805,
     "results": 5_319,

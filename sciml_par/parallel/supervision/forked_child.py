@@ -7,6 +7,7 @@ messages to other ranks nor finalize MPI.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -86,9 +87,24 @@ def _finalize_before_exit(rank: int) -> None:
     def leave(status: int) -> NoReturn:
         if status == 0 and threading.current_thread() is threading.main_thread():
             _finalize(rank)
+            _tell_the_launcher(rank)
         plain_exit(status)
 
     os._exit = leave
+
+
+def _tell_the_launcher(rank: int) -> None:
+    """Tell MPICH's launcher that MPI was finalized, or it would kill the ranks still at work.
+
+    `MPI_Finalize` leaves this to a handler of the C library, which `os._exit` skips. The launcher
+    hands the rank one end of a socket, on which they exchange lines (PMI-1).
+    """
+    connection = os.environ.get("PMI_FD", "")
+    if os.getpid() != rank or not connection.isdigit():
+        return
+    with contextlib.suppress(OSError):
+        os.write(int(connection), b"cmd=finalize\n")
+        os.read(int(connection), 1024)
 
 
 def _finalize(rank: int) -> None:
