@@ -175,7 +175,8 @@ class Watchdog:
             message = (
                 f"{rank_list(gone).capitalize()} ended the program while rank "
                 f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
-                f"collectives: look for a return, an exit or a loop that ends early on some ranks."
+                f"collectives: look for a return, an exit or a loop that ends early on some ranks; "
+                f"give all ranks as many batches, in Keras' fit with steps_per_epoch=…."
             )
             self._end_in_turn(communicator, present, stall, message)
         long = seconds > self._patience.end_after
