@@ -60,23 +60,24 @@ def by_blocks(
     import scipy.linalg as sl
 
     triangles, unit, grams = zip(*map(_orthonormal, blocks), strict=True)
-    offsets = np.concatenate([[0], np.cumsum([len(each) for each in unit])])
-    band = max(map(len, unit))
-    band = max([band, *(1 + int(offsets[other + 1] - offsets[k]) for k, other in common)])
-    ab = np.zeros((band, int(offsets[-1])), order="F")
+    widths, pairs = np.array([len(each) for each in unit]), list(common)
+    offsets, band = _places(widths, pairs)
+    ab = np.zeros((band, int(widths.sum())), order="F")
     # Rounding leaves columns of cut cells not quite orthonormal, which the factor has to know.
     flat = ab.reshape(-1, order="F")
-    for first, gram in zip(offsets, grams, strict=False):
+    for first, gram in zip(offsets, grams, strict=True):
         i, j = np.tril_indices(len(gram))
         flat[first * band + i + j * (band - 1)] = gram[i, j]
     ab[0] += _SHIFT_IF_SINGULAR if singular else _SHIFT
     for (k, other), (a, b) in common.items():
+        if offsets[k] > offsets[other]:
+            (k, a), (other, b) = (other, b), (k, a)
         gram = unit[other][:, b] @ unit[k][:, a].T
         below = offsets[other] - offsets[k] + np.arange(len(gram))[:, None]
         across = np.arange(gram.shape[1])[None]
         ab[below - across, offsets[k] + across] = gram
     lower = (sl.cholesky_banded(ab, lower=True, overwrite_ab=True, check_finite=False), True)
-    parts = [slice(*ends) for ends in zip(offsets, offsets[1:], strict=False)]
+    parts = [slice(*ends) for ends in zip(offsets, offsets + widths, strict=True)]
 
     def times(y: Array) -> Array:
         out = np.zeros(right.shape[1])
@@ -85,8 +86,10 @@ def by_blocks(
         return out
 
     def transposed(v: Array) -> Array:
-        pairs = zip(blocks, unit, strict=True)
-        return np.concatenate([columns @ v[block.rows] for block, columns in pairs])
+        out = np.zeros(ab.shape[1])
+        for block, columns, part in zip(blocks, unit, parts, strict=True):
+            out[part] = columns @ v[block.rows]
+        return out
 
     def solved(r: Array) -> tuple[Array, Array]:
         y, left = conjugate_gradients(
@@ -104,6 +107,26 @@ def by_blocks(
         return np.concatenate(d), left
 
     return [solved(r) for r in right]
+
+
+def _places(widths: Integers, pairs: Sequence[tuple[int, int]]) -> tuple[Integers, int]:
+    """Return where the columns of each window begin in the matrix, [K], and the width of its band.
+
+    In the order of the windows, or in one in which periodic ones, say, are nearer to each other.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    count, (i, j) = len(widths), np.array([*pairs, (0, 0)]).T
+    both = np.ones(2 * len(i)), (np.append(i, j), np.append(j, i))
+    graph = csr_array(both, shape=(count, count))
+    found = []
+    for order in (np.arange(count), reverse_cuthill_mckee(graph, symmetric_mode=True)):
+        offsets = np.zeros(count, np.int64)
+        offsets[order] = np.cumsum(widths[order]) - widths[order]
+        first, last = np.minimum(offsets[i], offsets[j]), (offsets + widths)[[i, j]].max(axis=0)
+        found.append((offsets, int(max(widths.max(), (last - first).max()))))
+    return min(found, key=lambda places: places[1])
 
 
 def _orthonormal(block: Block) -> tuple[Array, Array, Array]:

@@ -6,27 +6,28 @@ takes longer than the arithmetic of a window, and here all of a window stays in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
+from functools import cache, reduce
+from itertools import combinations, pairwise, product
+from math import comb
+from operator import mul
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.polynomial import Polynomial
 
-from sciml_par._partial_operators import Axes, Operator, matrix_of, order_of
-from sciml_par._tensorflow import tf
+from sciml_par._partial_operators import Axes, Operator, order_of
 from sciml_par.assembly.equations import Request
-from sciml_par.networks.propagation.propagation import Propagated
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-MOST_IN_WINDOWS = 2
-"""The order of derivatives of products with weights of windows."""
 _FEW = 3
 """Variables, of which most products contain any."""
+_STEP = Polynomial([0, 0, 0, 0, 35, -84, 70, -20])
+"""From 0 at s = 0 to 1 at s = 1, three times continuously differentiable there: see `Cells`."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,33 @@ class Columns:
 class _Window:
     """Points of a request in one window, [n] rows.
 
-    tables : T_0 … T_E of the coordinates in the window, with their derivatives by x,
-        [d][order, E + 1, n].
-    weight : the jets of the window's weight, [Q, n]; None where that is 1.
+    tables : T_0 … T_E of the coordinates in the window, times the weight along this axis, with
+        their derivatives by x, [d][order, E + 1, n].
+    inverse : 1 / Σw with its derivatives, [n] each, beside windows that are dropped; or None.
     """
 
     rows: Integers
     tables: list[Array]
-    weight: Array | None
+    inverse: Mapping[Axes, Array] | None
+
+
+@dataclass(frozen=True)
+class _Cover:
+    """The windows of points, N in all, sorted by windows.
+
+    rows : [N].
+    ends : where the rows of a window end, [K + 1].
+    z, scale : coordinates in the window, [d, N], and their derivatives by x.
+    weights : along each axis, with derivatives by x, [d][order, N]; None where they are 1.
+    inverse : as of `_Window`, at all points; None where no window is dropped.
+    """
+
+    rows: Integers
+    ends: Integers
+    z: Array
+    scale: Array
+    weights: list[Array | None]
+    inverse: Mapping[Axes, Array] | None
 
 
 def jets_of(model: Any, c: Array, request: Request) -> Array:
@@ -68,63 +88,143 @@ def columns_at(model: Any, request: Request) -> Iterator[Columns]:
 def _windows(model: Any, request: Request) -> Iterator[_Window]:
     """Yield the points of each window; of the same cells, weights are computed once."""
     cells, degrees = model.cells, model.exponents.max(axis=0)
+    highest = max([1, *(order_of(each) for each in request.operators if each)])
     if cells not in request.cells:
-        request.cells[cells] = _in_cells(cells, request)
-    rows, ends, z, scale, weight = request.cells[cells]
-    highest = max([2, *(order_of(each) for each in request.operators if each)])
-    powers = np.arange(highest + 1)[:, None, None]
-    tables = [_chebyshev(of_axis, int(e), highest) for of_axis, e in zip(z, degrees, strict=True)]
-    for slopes, (a, b) in zip(scale, pairwise(ends), strict=True):
-        of_window = [t[..., a:b] * slope**powers for t, slope in zip(tables, slopes, strict=True)]
-        yield _Window(rows[a:b], of_window, None if weight is None else weight[:, a:b])
+        request.cells[cells] = _cover(cells, request, highest)
+    at: _Cover = request.cells[cells]
+    powers, tables = np.arange(highest + 1)[:, None], []
+    for z, scale, weight, degree in zip(at.z, at.scale, at.weights, degrees, strict=True):
+        table = _chebyshev(z, int(degree), highest)
+        table *= (scale**powers)[:, None]
+        tables.append(table if weight is None else _product_rule(weight, table))
+    for a, b in pairwise(at.ends):
+        rows, inverse = at.rows[a:b], at.inverse
+        if inverse is not None:
+            near = not np.all(inverse[()][rows] == 1)
+            inverse = {axes: v[rows] for axes, v in inverse.items()} if near else None
+        yield _Window(rows, [table[..., a:b] for table in tables], inverse)
 
 
-def _in_cells(cells: Any, request: Request) -> tuple[Any, ...]:
-    """Return rows: [N], where those of each window end, z: [d, N], scale: [K, d], and weights."""
+def _product_rule(weight: Array, table: Array) -> Array:
+    """Return the derivatives of w T: [order, E + 1, N] of those of w: [order, N] and T."""
+    terms = [
+        sum(comb(k, j) * weight[j] * table[k - j] for j in range(k + 1)) for k in range(len(table))
+    ]
+    return np.stack(terms)
+
+
+def _cover(cells: Any, request: Request, highest: int) -> _Cover:
+    """Return the windows of the points of a request, with derivatives up to the highest order."""
     n, d = request.x.shape
-    if len(cells.kept) == cells.slots == 1:
-        low, high = cells.supports()
-        scale = 2 / (high - low)
-        return np.arange(n), [0, n], ((request.x - (low + high) / 2) * scale).T, scale, None
-    box = cells.slots == 1  # without weights, as slabs of time alone
-    second = np.array([matrix_of(each, d) for each in request.operators if not box])
-    at = Propagated.at(tf.constant(request.x), second.reshape(-1, d, d))
-    numbers, weight, inside, scale = cells.at(at)
-    place = numbers.numpy()
-    jets = np.stack([_whole(part, len(place)) for part in weight.asked()])
-    order = np.flatnonzero(jets[0] > 0)
-    order = order[np.argsort(place[order], kind="stable")]
-    rows = np.tile(np.arange(n), len(place) // max(n, 1))[order]
-    z, ends = np.stack(inside)[:, order], np.arange(len(cells.kept) + 1)
-    ends = np.searchsorted(place[order], ends)
-    return rows, ends, z, scale, None if box else jets[:, order]
+    parts = getattr(cells, "parts", (cells,))  # slabs of time, one after another
+    times = [part.breaks[-1][0] for part in parts[1:]]
+    slab, begin, found = np.searchsorted(times, request.x[:, -1], side="left"), 0, []
+    for number, part in enumerate(parts):
+        rows = np.flatnonzero(slab == number)
+        axes = [_along(part, request.x[rows, i], i, highest) for i in range(d)]
+        index = np.full(int(np.prod(part.shape)), -1)
+        index[part.kept] = begin + np.arange(len(part.kept))
+        for slot in product(*(range(len(weights)) for _, weights in axes)):
+            weights = [of_axis[k] for (_, of_axis), k in zip(axes, slot, strict=True)]
+            there = reduce(mul, [w[0] for w in weights]) > 0
+            places = [(first + k)[there] for (first, _), k in zip(axes, slot, strict=True)]
+            windows = index[np.ravel_multi_index(places, part.shape)]
+            found.append((windows, rows[there], *(w[:, there] for w in weights)))
+        begin += len(part.kept)
+    windows, rows, *weights = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+    kept = np.flatnonzero(windows >= 0)
+    dropped = rows[windows < 0]
+    order = kept[np.argsort(windows[kept], kind="stable")]
+    windows, rows, weights = windows[order], rows[order], [w[:, order] for w in weights]
+    low, high = cells.supports()
+    scale = (2 / (high - low)).T[:, windows]
+    z = (request.x[rows].T - ((low + high) / 2).T[:, windows]) * scale
+    single = [all(part.shape[i] == 1 for part in parts) for i in range(d)]
+    along = [None if one else w for one, w in zip(single, weights, strict=True)]
+    inverse = _inverse_of_sum(request, rows, weights, dropped) if len(dropped) else None
+    return _Cover(rows, np.searchsorted(windows, np.arange(begin + 1)), z, scale, along, inverse)
+
+
+def _along(part: Any, s: Array, axis: int, highest: int) -> tuple[Integers, list[Array]]:
+    """Return the first of two windows that may cover s: [n], and w of both, [order, n] each."""
+    one = np.zeros((highest + 1, len(s)))
+    one[0] = 1.0
+    if part.shape[axis] == 1:
+        return np.zeros(len(s), np.int64), [one]
+    breaks, reach = np.asarray(part.breaks[axis]), part.reach[axis]
+    cell = np.searchsorted(breaks[1:-1], s, side="right")
+    first = cell - ((cell > 0) & (s < (breaks + reach)[cell]))
+    first = np.minimum(first, part.shape[axis] - 2)
+    width = reach[first + 1]
+    t, factor = (1 + (s - breaks[first + 1]) / width) / 2, 1 / (2 * width)
+    inside = (t > 0) & (t < 1)
+    rise = [_STEP.deriv(k)(t) * inside * factor**k for k in range(1, highest + 1)]
+    step = np.stack([_STEP(np.clip(t, 0.0, 1.0)), *rise])
+    return first, [one - step, step]
+
+
+def _inverse_of_sum(
+    request: Request, rows: Integers, weights: Sequence[Array], dropped: Integers
+) -> dict[Axes, Array]:
+    """Return V = 1/Σw with its derivatives by the axes of a request's operators, [n] each.
+
+    ∂^α(V Σw) = 0 gives that of V by those of lower orders. V = 1 where no window is dropped.
+    """
+    n, d = request.x.shape
+    asked = [axes for operator in request.operators for axes, _ in operator]
+    needed = {part for axes in [*asked, *((i,) for i in range(d))] for part, _ in _splits(axes)}
+    near, inverse = np.zeros(n, bool), dict[Axes, Array]()
+    near[dropped] = True
+    total = {}
+    for axes in needed:
+        of_axes = [w[axes.count(i)] for i, w in enumerate(weights)]
+        total[axes] = np.bincount(rows, reduce(mul, of_axes), n)
+    # In the middle of a dropped cell there is nothing to divide by, and u = 0.
+    inverse[()] = np.where(near & (total[()] > 0), 1 / np.where(total[()] > 0, total[()], 1), 1.0)
+    for axes in sorted(needed - {()}, key=len):
+        lower = sum(inverse[part] * total[rest] for part, rest in _splits(axes) if rest)
+        inverse[axes] = np.where(near, -lower * inverse[()], 0.0)
+    return inverse
+
+
+def _splits(axes: Axes) -> Iterator[tuple[Axes, Axes]]:
+    """Yield the terms of the product rule: which derivatives the first factor has, and the rest."""
+    places = range(len(axes))
+    for count in range(len(axes) + 1):
+        for some in combinations(places, count):
+            rest = tuple(axes[p] for p in places if p not in some)
+            yield tuple(axes[p] for p in some), rest
 
 
 def _jets(
     exponents: Integers, at: _Window, operators: Sequence[Operator], c: Array | None = None
 ) -> Array:
     """Return the jets of w Π_i T_e(z_i), [Q, M, n]; with c: [M, m] of their sum, [Q, m, n]."""
-    d, tables = len(at.tables), at.tables
+    d, tables, inverse = len(at.tables), at.tables, at.inverse
     grid = None if c is None or d > _FEW else _on_grid(exponents, c)
 
     @cache  # of several operators
-    def product(axes: Axes) -> Array:
+    def weighted(axes: Axes) -> Array:
         if grid is not None:
             return _sums(grid, tables, axes)
         values = _products(exponents, tables, axes)
         return values if c is None else c.T @ values
 
+    @cache
+    def jet_of(axes: Axes) -> Array:
+        if inverse is None:
+            return weighted(axes)
+        parts = [weighted(part) * inverse[rest] for part, rest in _splits(axes)]
+        return np.asarray(sum(parts))
+
     width = len(exponents) if c is None else c.shape[1]
     jets = np.zeros((1 + d + len(operators), width, len(at.rows)))
     for jet, axes in zip(jets, [(), *((i,) for i in range(d))], strict=False):
-        jet[...] = product(axes)
+        jet[...] = jet_of(axes)
     for jet, operator in zip(jets[1 + d :], operators, strict=True):
         for axes, factor in operator:
-            jet += factor * product(axes)
-    if at.weight is None:
-        return jets
-    second = np.array([matrix_of(each, d) for each in operators]).reshape(-1, d, d)
-    return _weighted(jets, at.weight, second)
+            jet += factor * jet_of(axes)
+    return jets
 
 
 def _on_grid(exponents: Integers, c: Array) -> Array:
@@ -163,26 +263,6 @@ def _products(exponents: Integers, tables: Sequence[Array], axes: Axes) -> Array
             part[some] *= tables[i][0][e[some]]
     found[rows] = part
     return found
-
-
-def _whole(part: Any, n: int) -> Array:
-    return np.zeros(n) if part is None else np.broadcast_to(part.numpy()[0], n)
-
-
-def _weighted(jets: Array, weight: Array, second: Array) -> Array:
-    """Return the jets of w φ: [Q, M, k] for jets of w: [Q, k]."""
-    value, d = jets[0].copy(), second.shape[1]
-    slopes = np.flatnonzero(weight[1 : 1 + d].any(axis=1))  # along axes with several cells
-    first = jets[1 : 1 + d].copy() if len(second) and len(slopes) else jets
-    jets *= weight[0]
-    for jet, own in zip(jets[1:], weight[1:], strict=True):
-        if own.any():
-            jet += own * value
-    for k, matrix in enumerate(second):
-        for i in slopes:
-            for j in np.flatnonzero(matrix[i]):
-                jets[1 + d + k] += (2 * matrix[i, j] * weight[1 + i]) * first[j]
-    return jets
 
 
 def _chebyshev(z: Array, degree: int, highest: int) -> Array:

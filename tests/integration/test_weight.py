@@ -12,24 +12,24 @@ import pytest
 from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
-    "algebra": 250,
-    "assembly": 1_083,
+    "algebra": 273,
+    "assembly": 1_163,
     "evaluation": 3_545,
     "horovod": 3_830,
     "info": 593,
     "networks": 5_272,
-    "parallel": 14_189,
+    "parallel": 14_190,
     "problems": 13_278,
     "programs": 805,
     "results": 5_319,
-    "training": 24_542,
+    "training": 24_557,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (54, 9_828),
+    "assembly/system.py": (51, 9_167),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (226, 38_219),
+    "training/solving/by_polynomials.py": (226, 38_331),
 }
 """Files and lines that the import of a method runs."""
 

@@ -52,6 +52,20 @@ def test_derivatives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_derivatives_of_higher_order(name: str) -> None:
+    """As beams and dispersive waves have them, against differences of lower ones."""
+    model, rng, h = MODELS[name](2, 1), np.random.default_rng(0), 1e-5
+    c, step = rng.normal(size=model.coefficients.shape), np.array([h, 0.0])
+    lower = (((0, 0), 1.0), ((1, 1), 2.0)), (((0, 0, 1), 1.0),), (((0, 1, 1), 1.0),)
+    higher = tuple(tuple(((0, *axes), w) for axes, w in operator) for operator in lower)
+    x = points(80)
+    ends = [jets_of(model, c, Request(x + s, lower))[3:] for s in (step, -step)]
+    closed = jets_of(model, c, Request(x, higher))[3:]
+    difference = np.abs((ends[0] - ends[1]) / (2 * h) - closed).max(axis=(1, 2))
+    assert np.all(difference < 1e-4 * np.abs(closed).max(axis=(1, 2)))
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_windows_add_up_to_one(name: str) -> None:
     model = MODELS[name](2, 1)
     c = np.zeros(model.coefficients.shape)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
-from sciml_par.assembly.columns import MOST_IN_WINDOWS
 from sciml_par.assembly.equations import NONE, Asked, Equations
 from sciml_par.assembly.solution import Solution
 from sciml_par.errors import ResultWarning, TrainingError
@@ -120,7 +119,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         best = climb.on_box()
         if best is not None and not climb.done and march_suits(problem):
             climb.in_slabs(best)
-        if best is not None and _suits_windows(ladder.problem, best) and not climb.done:
+        if best is not None and _suits_windows(ladder.problem) and not climb.done:
             climb.in_windows(best)
         if climb.least is not None and ladder.best is None:  # what comes next may be worse
             climb.keep_useless(climb.least)
@@ -133,7 +132,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         ladder.everywhere = climb.solver.loss_everywhere
     if ladder.best is not None and ladder.left() <= 0:
         return "time is up"
-    windowed = best is not None and _suits_windows(ladder.problem, best)
+    windowed = best is not None and _suits_windows(ladder.problem)
     ends = climb.why == UNDECIDED or windowed and climb.known and not ladder.met
     return (climb.why or NO_FURTHER) if ends else None
 
@@ -159,10 +158,9 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, E
     return weighed, changes.sizes(weighed), points, equations
 
 
-def _suits_windows(problem: Problem, stage: Stage) -> bool:
-    """Return whether windows have the derivatives, and cells the coordinates of the domain."""
-    few = problem.domain.dimension <= MOST_DIMENSIONS
-    return few and stage.unseen.order <= MOST_IN_WINDOWS and problem.scaled_box is None
+def _suits_windows(problem: Problem) -> bool:
+    """Return whether windows are few enough, and cells have the coordinates of the domain."""
+    return problem.domain.dimension <= MOST_DIMENSIONS and problem.scaled_box is None
 
 
 @dataclass
@@ -223,7 +221,7 @@ class _Climb:
             few = number >= _LEAST_STAGES and self._d <= MOST_DIMENSIONS
             if ladder.decided(exact or few and fall < _FALL):
                 break
-        if best is not None and (not _suits_windows(self.problem, best) or ladder.left() <= 0):
+        if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
         return best
 
@@ -285,7 +283,6 @@ class _Climb:
         """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
         ladder, target = self.ladder, min(self.ladder.tolerance, _RESOLVED)
         orders, cells = time_order(before.unseen), CELLS[self._d]
-        cells = cells if before.unseen.order <= MOST_IN_WINDOWS else 1
         for _ in range(_MARCHES):
             left, start = ladder.left_here, before.solution.network_values
             of = self.problem, ladder.drawn, target, left, orders, cells, start, self.asked

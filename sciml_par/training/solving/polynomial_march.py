@@ -30,9 +30,8 @@ from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
 
-_DEGREES = {1: (16,), 2: (12, 8), 3: (8, 5)}
-_DEGREES_ALONE = {2: (30, 8), 3: (12, 5)}
-"""Of a slab, and where there is one cell alone: the total degree in space, and the one in time."""
+_DEGREES = {1: (16,), 2: (12, 12), 3: (8, 5)}
+"""Of a slab: the total degree in space, and the one in time."""
 _RICHER = 3
 """By which degrees are higher in the space that tells the error."""
 CELLS = {1: 1, 2: 4, 3: 2}
@@ -40,10 +39,14 @@ _STEPS, _ROUNDS = 8, 20
 _FIRST, _SHORTEST, _SHORTEST_ALONE, _LEAST_SHARE = 1 / 10, 1e-7, 1e-15, 1e-5
 """Of the whole time: the first slab, and a shorter one ends the march, also of time alone; and of
 the target, what the shortest slab may add."""
-_LARGE, _FALL, _TAIL = 0.1, 2.5, 0.2
+_LARGE, _FALL, _TAIL, _UNRESOLVED = 0.1, 2.5, 0.2, 0.01
 """Cells with more than this share of the largest error are divided; if the error falls by less than
-this factor, the slab is shortened in place of it."""
-_SAFE, _SHORTER = 0.8, (0.2, 0.6)
+this factor, the slab is shortened in place of it, unless coefficients of the highest degrees are
+that large: then cells are divided once more."""
+_TOLERATED = 10.0
+"""Times what a slab may add, where a shorter one adds no less of what it may: rounding, and what is
+left of errors of slabs before, do not fall with the duration."""
+_SAFE, _SHORTER = 0.9, (0.2, 0.6)
 _LONGER, _LONGER_ALONE, _AFTER_SHORTER = 2.0, 6.0, 1.3
 """Times its length, the next slab at most; of time alone; and after one that had to be shorter."""
 _ROUNDING, _TINY = 1e-13, 1e-16
@@ -101,9 +104,9 @@ class March:
         self._begin, self._end = float(domain.lower[-1]), float(domain.upper[-1])
         self._m = self.problem.network_outputs
         self._networks: Any = import_module("sciml_par.networks")
-        alone = self._d > 1 and self.cells == 1
-        self._degrees = _DEGREES_ALONE[self._d] if alone else _DEGREES[self._d]
+        self._degrees = _DEGREES[self._d]
         self._size, self.seconds, self.loosened = 0.0, 0.0, False
+        self._tried: Any = None
         free = self.free if self._m == self.problem.outputs else ()
         self._kept = np.setdiff1d(np.arange(self._m), free)
         of_equations = {term.name for term in self.problem.terms[: len(self.problem.residuals)]}
@@ -171,6 +174,7 @@ class March:
     ) -> tuple[Part, list[Array], tuple[Any, Any], float] | None:
         """Solve for one slab; return it with cells, ends and the duration for the next one."""
         error, used, longer = math.inf, breaks, _LONGER_ALONE if self._d == 1 else _LONGER
+        excused, best, kept = False, _TOLERATED, None
         for _ in range(_ROUNDS):
             h = end - begin
             shortest = _SHORTEST_ALONE if self._d == 1 else _SHORTEST
@@ -187,16 +191,24 @@ class March:
                 fall = error / local if local else math.inf
             share = max(h / (self._end - self._begin), _LEAST_SHARE)
             allowed = max(self.target * share, _ROUNDING)
-            change = _SAFE * (allowed / max(local, _TINY * allowed)) ** (1 / self._degrees[-1])
+            of_time = local * tails[-1] / max(tails.max(), _TINY)  # the rest is that of the cells
+            change = _SAFE * (allowed / max(of_time, _TINY * allowed)) ** (1 / self._degrees[-1])
             if local <= allowed:
                 return part, breaks, ends, h * min(change, longer)
-            in_cells = solved is not None and self.cells > 1
-            if in_cells and tails[:-1].max() > tails[-1] and fall > _FALL:
-                error, used = local, breaks
+            if kept is not None and longer == _AFTER_SHORTER and local >= best * allowed:
+                self._tried = kept[1]  # shorter ones are no better
+                return kept[0]
+            if local < best * allowed:
+                best, kept = local / allowed, ((part, breaks, ends, h), self._tried)
+            falls, rough = fall > _FALL, not excused and tails.max() > _UNRESOLVED
+            in_space = solved is not None and self._d > 1 and tails[:-1].max() > tails[-1]
+            if in_space and (falls or rough):
+                error, used = (local, breaks) if falls else (error, used)
+                excused = not falls
                 breaks = self._divided(part.cells, of_cells, tails)
                 continue
             # Cells gained nothing, or the time is what is not resolved.
-            breaks = used if fall <= _FALL else breaks
+            breaks, excused = used if fall <= _FALL else breaks, False
             end = begin + h * float(np.clip(change, *_SHORTER))
             error, used, longer = math.inf, breaks, _AFTER_SHORTER
         return None

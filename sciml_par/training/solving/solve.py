@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import warnings
@@ -19,6 +20,7 @@ from sciml_par.errors import InputError, ResultWarning
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Arrays
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
 from sciml_par.training.preparation.contradictions import contradictions
@@ -176,8 +178,12 @@ def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
 
 
 def _warn_of_contradictions(problem: Problem) -> None:
-    arrays = [each.points(problem.domain, _POINTS) for each in problem.conditions]
-    for text in contradictions(problem, arrays):
+    def points(condition: Any) -> Arrays:
+        with contextlib.suppress(InputError):  # where all others are drawn, it is said again
+            return condition.points(problem.domain, _POINTS)
+        return (np.zeros((0, problem.domain.dimension)),) * 3  # on a small part of a face
+
+    for text in contradictions(problem, list(map(points, problem.conditions))):
         warnings.warn(f"solve: {text}", ResultWarning, stacklevel=6)
 
 
