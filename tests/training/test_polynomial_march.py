@@ -216,16 +216,16 @@ def test_periodic_dispersion_of_third_order() -> None:
     """u_t + u_xxx = 0 in windows, whose first and last ones are neighbours."""
 
     def exact(x: Any) -> Any:
-        waves = [np.sin(k * (x[:, :1] + k**2 * x[:, 1:])) for k in (1, 3)]
+        waves = [np.sin(k * (x[:, :1] + k**2 * x[:, 1:])) for k in (1, 12)]
         return waves[0] + waves[1] / 2
 
     problem = Problem(
-        Interval(0, 2 * np.pi) * Time(0, 2),
+        Interval(0, 2 * np.pi) * Time(0, 0.01),
         lambda u, x: derivative(u, x, "t") + derivative(u, x, 0, 0, 0),
         conditions=[Initial(exact), Periodic(0, order=(0, 1, 2))],
     )
     result = solve(problem, tolerance=1e-4, progress=False)
-    x = np.random.default_rng(3).uniform(size=(500, 2)) * [2 * np.pi, 2]
+    x = np.random.default_rng(3).uniform(size=(500, 2)) * [2 * np.pi, 0.01]
     error = np.linalg.norm(result.predict(x).mean - exact(x)) / np.linalg.norm(exact(x))
     assert isinstance(result.networks[0].cells, Slabs)
     assert error < 1e-4 and result.error.relative < 1e-4 and error < 3 * result.error.relative
@@ -234,7 +234,7 @@ def test_periodic_dispersion_of_third_order() -> None:
 @pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_condition_on_a_hundredth_of_a_face() -> None:
     """None of the points at which conditions are compared may lie there."""
-    small = lambda x: abs(x[:, 0] - 0.137) < 0.005  # noqa: E731
+    small = lambda x: abs(x[:, 0] - 0.16) < 0.005  # noqa: E731
     problem = Problem(
         Box([0, 0], [1, 1]),
         laplacian,
