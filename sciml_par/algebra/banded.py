@@ -118,15 +118,15 @@ def _places(widths: Integers, pairs: Sequence[tuple[int, int]]) -> tuple[Integer
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     count, (i, j) = len(widths), np.array([*pairs, (0, 0)]).T
-    both = np.ones(2 * len(i)), (np.append(i, j), np.append(j, i))
-    graph = csr_array(both, shape=(count, count))
-    found = []
+    entries = np.ones(2 * len(i)), (np.append(i, j), np.append(j, i))
+    graph = csr_array(entries, shape=(count, count))
+    orders = []
     for order in (np.arange(count), reverse_cuthill_mckee(graph, symmetric_mode=True)):
         offsets = np.zeros(count, np.int64)
         offsets[order] = np.cumsum(widths[order]) - widths[order]
         first, last = np.minimum(offsets[i], offsets[j]), (offsets + widths)[[i, j]].max(axis=0)
-        found.append((offsets, int(max(widths.max(), (last - first).max()))))
-    return min(found, key=lambda places: places[1])
+        orders.append((offsets, int(max(widths.max(), (last - first).max()))))
+    return min(orders, key=lambda places: places[1])
 
 
 def _orthonormal(block: Block) -> tuple[Array, Array, Array]:

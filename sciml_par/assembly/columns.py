@@ -118,7 +118,7 @@ def _cover(cells: Any, request: Request, highest: int) -> _Cover:
     n, d = request.x.shape
     parts = getattr(cells, "parts", (cells,))  # slabs of time, one after another
     times = [part.breaks[-1][0] for part in parts[1:]]
-    slab, begin, found = np.searchsorted(times, request.x[:, -1], side="left"), 0, []
+    slab, begin, slots = np.searchsorted(times, request.x[:, -1], side="left"), 0, []
     for number, part in enumerate(parts):
         rows = np.flatnonzero(slab == number)
         axes = [_along(part, request.x[rows, i], i, highest) for i in range(d)]
@@ -129,9 +129,9 @@ def _cover(cells: Any, request: Request, highest: int) -> _Cover:
             there = reduce(mul, [w[0] for w in weights]) > 0
             places = [(first + k)[there] for (first, _), k in zip(axes, slot, strict=True)]
             windows = index[np.ravel_multi_index(places, part.shape)]
-            found.append((windows, rows[there], *(w[:, there] for w in weights)))
+            slots.append((windows, rows[there], *(w[:, there] for w in weights)))
         begin += len(part.kept)
-    windows, rows, *weights = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+    windows, rows, *weights = (np.concatenate(of, axis=-1) for of in zip(*slots, strict=True))
     kept = np.flatnonzero(windows >= 0)
     dropped = rows[windows < 0]
     order = kept[np.argsort(windows[kept], kind="stable")]

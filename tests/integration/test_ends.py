@@ -42,6 +42,28 @@ def test_the_end_of_a_program(who, how, tmp_path):
     assert ended.out.count("done") == 2 - skip
 
 
+REUSES = """
+import os
+import sciml_par.parallel as par
+par.init()
+from mpi4py import MPI
+MPI.Finalize()
+socket = int(os.environ["PMI_FD"])
+kept_open = os.dup(socket)
+with open("notes", "w") as notes:
+    os.dup2(notes.fileno(), socket)
+    os._exit(0)
+"""
+
+
+def test_nothing_is_written_into_a_file_that_has_the_number_of_the_launchers_socket(tmp_path):
+    (tmp_path / "program.py").write_text(REUSES)
+    ended = launch(1, "program.py", folder=tmp_path, fresh=True)
+    if "PMI_FD" in ended.err:
+        pytest.skip("this launcher hands the ranks no socket")
+    assert (tmp_path / "notes").read_text() == ""
+
+
 @pytest.mark.parametrize("variable", ("PMI_SIZE", "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS"))
 def test_processes_that_are_separate_jobs_say_so_once(variable, capfd):
     warn_of_copies({variable: "4096", "SLURM_PROCID": "0"})

@@ -115,7 +115,7 @@ def test_a_march_that_is_late_goes_on_with_a_larger_error(hurries: bool) -> None
     """Other methods would rarely come as near; without any time it ends."""
     problem = ProblemChanges(None, [LeastSquares()]).weigh(_front(0.05))
     target = 1e-9 if hurries else 1e-4
-    march = March(problem, 0, target, lambda: 1e-3, 1, 4, lambda x: np.zeros((len(x), 1)), {})
+    march = March(problem, 0, target, lambda: 1e-3, 1, lambda x: np.zeros((len(x), 1)), {})
     if hurries:
         march.left = lambda: 1e-3 if march.target < 1e-5 else 1e9
     march.run()

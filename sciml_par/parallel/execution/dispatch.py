@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -211,9 +211,7 @@ def at_run_time(
 
     check_threads_of_mpi()
     with tf.control_dependencies(_last_collective()):
-        ys = _in_graph(
-            lambda *xs: run(perform, *xs), inputs, results, placement, all_passes, travel
-        )
+        ys = _in_graph(partial(run, perform), inputs, results, placement, all_passes, travel)
     _set_last_collective(ys[0])
     return ys
 

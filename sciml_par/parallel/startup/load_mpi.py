@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import os
@@ -12,10 +13,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.supervision.forked_child import (
-    finalize_at_the_end,
-    finalize_mpi_in_the_rank_only,
-)
+from sciml_par.parallel.supervision.forked_child import finalize, finalize_mpi_in_the_rank_only
 
 _MARK = "SCIML_PAR_RANK_PROCESS"
 """Tells the programs that a rank starts whose place they inherit: "<place> <process> <rank>"."""
@@ -71,7 +69,7 @@ def _wait_until_all_ranks_call_init(limit: float) -> Any:
 
         if not MPI.Is_initialized():  # the program has set mpi4py.rc.initialize = False
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
-            finalize_at_the_end()
+            atexit.register(finalize, os.getpid())
     finally:
         faulthandler.cancel_dump_traceback_later()
         if interruptible:

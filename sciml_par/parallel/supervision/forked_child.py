@@ -9,6 +9,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import select
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -58,12 +60,7 @@ def finalize_mpi_in_the_rank_only() -> None:
         _leave_early(os.getpid())
         return
     mpi4py.rc.finalize = False
-    finalize_at_the_end()
-
-
-def finalize_at_the_end() -> None:
-    """Finalize MPI when this process ends, but not its children."""
-    atexit.register(_finalize, os.getpid())
+    atexit.register(finalize, os.getpid())
 
 
 def before_mpi_ends(*acts: Callable[[], None]) -> None:
@@ -82,32 +79,36 @@ def before_mpi_ends(*acts: Callable[[], None]) -> None:
 @lru_cache(maxsize=1)
 def _finalize_before_exit(rank: int) -> None:
     """Let `os._exit(0)` of the rank's main thread finalize MPI, or launchers would end the job."""
-    plain_exit = os._exit
+    plain_exit, launcher = os._exit, _socket_of_the_launcher()
 
     def leave(status: int) -> NoReturn:
         if status == 0 and threading.current_thread() is threading.main_thread():
-            _finalize(rank)
-            _tell_the_launcher(rank)
+            finalize(rank)
+            if launcher is not None and os.getpid() == rank:
+                with contextlib.suppress(OSError):
+                    os.write(launcher, b"cmd=finalize\n")
+                    select.select([launcher], [], [], 1.0)  # until it has answered, or has ended
         plain_exit(status)
 
     os._exit = leave
 
 
-def _tell_the_launcher(rank: int) -> None:
-    """Tell MPICH's launcher that MPI was finalized, or it would kill the ranks still at work.
+def _socket_of_the_launcher() -> int | None:
+    """Return a copy of the socket on which MPICH's launcher waits to hear that MPI has ended.
 
-    `MPI_Finalize` leaves this to a handler of the C library, which `os._exit` skips. The launcher
-    hands the rank one end of a socket, on which they exchange lines (PMI-1).
+    Without that it kills ranks still at work; `MPI_Finalize` leaves it to a handler of the C
+    library, which `os._exit` skips. The number of a copy stays its own when the program closes the
+    socket and opens a file. Hydra, which sets the two variables, speaks in lines (PMI-1).
     """
-    connection = os.environ.get("PMI_FD", "")
-    if os.getpid() != rank or not connection.isdigit():
-        return
-    with contextlib.suppress(OSError):
-        os.write(int(connection), b"cmd=finalize\n")
-        os.read(int(connection), 1024)
+    number = os.environ.get("PMI_FD", "") if "MPI_LOCALRANKID" in os.environ else ""
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISSOCK(os.fstat(int(number)).st_mode):
+            return os.dup(int(number))
+    return None
 
 
-def _finalize(rank: int) -> None:
+def finalize(rank: int) -> None:
+    """Finalize MPI in the rank, not in a child that ends."""
     if os.getpid() != rank or "mpi4py.MPI" not in sys.modules:
         return  # in a child, or where no MPI could be loaded
     from mpi4py import MPI

@@ -48,7 +48,6 @@ from sciml_par.training.solving.polynomial_error import (
     opened,
 )
 from sciml_par.training.solving.polynomial_march import (
-    CELLS,
     March,
     has_all_begins,
     march_suits,
@@ -282,10 +281,10 @@ class _Climb:
     def in_slabs(self, before: Stage) -> None:
         """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
         ladder, target = self.ladder, min(self.ladder.tolerance, _RESOLVED)
-        orders, cells = time_order(before.unseen), CELLS[self._d]
+        orders = time_order(before.unseen)
         for _ in range(_MARCHES):
             left, start = ladder.left_here, before.solution.network_values
-            of = self.problem, ladder.drawn, target, left, orders, cells, start, self.asked
+            of = self.problem, ladder.drawn, target, left, orders, start, self.asked
             marching = March(*of, [*self.solver.open_names])
             ladder.doing("solving slab by slab of time")
             # One rank does it, since each step depends on the digits of the one before.

@@ -34,7 +34,8 @@ _DEGREES = {1: (16,), 2: (12, 12), 3: (8, 5)}
 """Of a slab: the total degree in space, and the one in time."""
 _RICHER = 3
 """By which degrees are higher in the space that tells the error."""
-CELLS = {1: 1, 2: 4, 3: 2}
+_CELLS = {1: 1, 2: 4, 3: 2}
+"""Along each axis of space at first; a single one is not divided."""
 _STEPS, _ROUNDS = 8, 20
 _FIRST, _SHORTEST, _SHORTEST_ALONE, _LEAST_SHARE = 1 / 10, 1e-7, 1e-15, 1e-5
 """Of the whole time: the first slab, and a shorter one ends the march, also of time alone; and of
@@ -82,7 +83,6 @@ class March:
         that; then it is `loosened`.
     left : returns the remaining seconds.
     orders : q, the highest order of derivatives by time.
-    cells : along each axis of space at first; a single one is not divided.
     start : the network with whose values the next slab begins, x: [n, d] -> [n, m].
     asked : what the terms of the whole problem ask for; see `Equations`.
     free : components that the problem does not determine, as a pressure up to a constant.
@@ -93,7 +93,6 @@ class March:
     target: float
     left: Callable[[], float]
     orders: int
-    cells: int
     start: Callable[[Array], Array]
     asked: dict[str, Asked]
     free: Sequence[int] = ()
@@ -137,7 +136,7 @@ class March:
         began = time.perf_counter()
         t, h = self._begin, _FIRST * (self._end - self._begin)
         breaks = [
-            np.linspace(a, b, self.cells + 1)
+            np.linspace(a, b, _CELLS[self._d] + 1)
             for a, b in zip(self.problem.domain.lower, self.problem.domain.upper, strict=True)
         ][:-1]
         before: tuple[Before | None, Before | None] = None, None
@@ -195,9 +194,7 @@ class March:
             change = _SAFE * (allowed / max(of_time, _TINY * allowed)) ** (1 / self._degrees[-1])
             if local <= allowed:
                 return part, breaks, ends, h * min(change, longer)
-            if kept is not None and longer == _AFTER_SHORTER and local >= best * allowed:
-                self._tried = kept[1]  # shorter ones are no better
-                return kept[0]
+            shorter_is_no_better = kept is not None and local >= best * allowed
             if local < best * allowed:
                 best, kept = local / allowed, ((part, breaks, ends, h), self._tried)
             falls, rough = fall > _FALL, not excused and tails.max() > _UNRESOLVED
@@ -207,6 +204,9 @@ class March:
                 excused = not falls
                 breaks = self._divided(part.cells, of_cells, tails)
                 continue
+            if kept is not None and shorter_is_no_better and longer == _AFTER_SHORTER:
+                self._tried = kept[1]
+                return kept[0]
             # Cells gained nothing, or the time is what is not resolved.
             breaks, excused = used if fall <= _FALL else breaks, False
             end = begin + h * float(np.clip(change, *_SHORTER))

@@ -179,7 +179,7 @@ def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
 
 def _warn_of_contradictions(problem: Problem) -> None:
     def points(condition: Any) -> Arrays:
-        with contextlib.suppress(InputError):  # where all others are drawn, it is said again
+        with contextlib.suppress(InputError):  # training raises it, if it needs points there
             return condition.points(problem.domain, _POINTS)
         return (np.zeros((0, problem.domain.dimension)),) * 3  # on a small part of a face
 
