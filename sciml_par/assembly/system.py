@@ -31,6 +31,7 @@ _LEAST_WEIGHT, _ROUNDING = 1e-3, 1e-15
 _SMALL, _CONVERGED = 1e-12, 1e-12
 """Of the largest component, as which at least others count; and a step of `newton` that is none."""
 _LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN = 0.5, 1.0 + 1e-5, 1e-3, 1e-9
+_LITTLE = 1e-8
 """A whole step that leaves more than this share of the loss is the last; the shortest step."""
 
 
@@ -244,7 +245,7 @@ def gauss_newton(
     """Return the end of steps of Gauss–Newton from θ, each halved until the loss falls (local).
 
     They end where a step finds what the linear equations foresee, or where a whole step leaves more
-    than half of the loss. With unknowns, of which errors of data leave a loss at the end, they end
+    than half of the loss although these foresee no more, or little is left. With unknowns, of which errors of data leave a loss at the end, they end
     where the linear equations foresee no fall.
 
     fixed : unknowns do not move.
@@ -252,7 +253,8 @@ def gauss_newton(
     """
     terms = system.linearized(theta)
     before = [term.residuals for term in terms]
-    loss, size, d, number = squares(terms), 1.0, np.zeros_like(theta), 0
+    begun = loss = squares(terms)
+    size, d, number = 1.0, np.zeros_like(theta), 0
     while number < steps and np.isfinite(loss):
         (d, foreseen), size, former = first or system.step(terms, fixed=fixed), 1.0, loss
         first = None
@@ -276,7 +278,7 @@ def gauss_newton(
         if loss < _AS_FORESEEN * foreseen:
             d = np.zeros_like(d)
             break
-        if loss > _LITTLE_GAIN * former:
+        if loss > _LITTLE_GAIN * former and (foreseen > former / 4 or loss < _LITTLE * begun):
             break
     return Solved(*system.split(theta), before, terms, loss, number, d, size)
 

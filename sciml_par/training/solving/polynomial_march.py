@@ -57,7 +57,7 @@ from half of the time on one that takes longer; and the growth of the last slab,
 are taken to double further on."""
 _LOOSER, _LOOSEST = 30.0, 1e-3
 """So many times the error a late march may add from then on; one that may add more is given up."""
-_MOST_COLUMNS, _MOST_OPERATIONS = 8_000, 2e11
+_MOST_COLUMNS, _MOST_OPERATIONS = 20_000, 2e11
 """Of a slab; and of the factorization that tells its error."""
 
 
@@ -202,7 +202,7 @@ class March:
             if in_space and (falls or rough):
                 error, used = (local, breaks) if falls else (error, used)
                 excused = not falls
-                breaks = self._divided(part.cells, of_cells, tails)
+                breaks = self._divided(part.cells, of_cells, tails, allowed / local)
                 continue
             if kept is not None and shorter_is_no_better and longer == _AFTER_SHORTER:
                 self._tried = kept[1]
@@ -307,9 +307,14 @@ class March:
         high = [exponents[:, axis] >= degree - 1 for axis, degree in enumerate(degrees)]
         return np.array([size[:, rows].max() for rows in high])
 
-    def _divided(self, cells: Cells, of_cells: Array, tails: Array) -> list[Array]:
-        """Return breaks in space, of which cells with large errors are divided."""
-        large = of_cells >= _LARGE**2 * of_cells.max()
+    def _divided(self, cells: Cells, of_cells: Array, tails: Array, share: float) -> list[Array]:
+        """Return breaks in space, of which cells with large errors are divided.
+
+        No more of them than leave others with half of this share of the whole error, squared.
+        """
+        rest = of_cells.sum() - np.cumsum(np.sort(of_cells)[::-1])
+        count = int(np.sum(rest > share**2 / 2 * of_cells.sum()))
+        large = of_cells >= max(np.sort(of_cells)[::-1][count], _LARGE**2 * of_cells.max())
         places, breaks = np.unravel_index(cells.kept[large], cells.shape), []
         for axis, b in enumerate(map(np.asarray, cells.breaks[:-1])):
             middle = ((b[1:] + b[:-1]) / 2)[np.unique(places[axis])]
