@@ -144,12 +144,13 @@ def run(program, *arguments, ranks, fresh=False):
     return said
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(2)
 @pytest.mark.parametrize(
     ("place", "how", "ranks"),
     [
-        ("compiled", "SIGKILL", 3),
         ("compiled", "leaves", 2),
+        ("eager", "SIGKILL", 3),
+        ("compiled", "SIGKILL", 3),
         ("fit", "SIGKILL", 2),
         ("eager", "SIGSEGV", 3),
     ],
@@ -195,6 +196,7 @@ def assert_named(rank, ranks, said, how):
     assert re.match(rf"sciml_par: rank {rank} of {ranks} on \S+ \(process \d+\) {how}", ours[0])
 
 
+@pytest.mark.all
 def test_a_rank_that_has_no_memory_left_says_so_itself(program):
     said = run(program, "fit", "raises", ranks=2)
     assert said.count("MemoryError: the furnace is full") == 1
