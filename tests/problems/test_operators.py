@@ -240,5 +240,6 @@ def test_an_equation_with_a_memory_is_solved():
         precision="float64",
         evaluation_points=20,
         progress=False,
+        estimate=False,
     )
     np.testing.assert_allclose(result.predict(t).mean, np.sin(t), atol=1e-4)
