@@ -21,48 +21,9 @@ DATA_FILES = {"results.json", "predictions.npz", "history.csv", "weights.npz", "
 FIGURE_FILES = {
     f"{name}.{kind}" for name in ("prediction", "error", "loss") for kind in ("png", "pdf")
 }
-MEMBER_KEYS = {
-    "fits",
-    "observations",
-    "uncertainty",
-    "validation_loss",
-    "zero_loss",
-    "misfits",
-    "architecture",
-    "best_loss",
-    "best_step",
-    "coordinates",
-    "ended",
-    "error",
-    "growths",
-    "held_out",
-    "most_left",
-    "sizes",
-    "field",
-    "kept",
-    "largest_drift",
-    "loss",
-    "member",
-    "microseconds_per_step",
-    "outputs",
-    "per_rank",
-    "points",
-    "problem",
-    "rank",
-    "relative_l2_error",
-    "relative_l2_error_on_evaluation_domain",
-    "seconds_compile",
-    "seconds_train",
-    "seed",
-    "stacked_with",
-    "status",
-    "steps",
-    "steps_asked",
-    "terms",
-    "times_brought_together",
-    "unknown_functions",
-    "unknowns",
-}
+# Keys are those of files of earlier versions.
+STORED = ROOT / "tests" / "results" / "format_3" / "results.json"
+MEMBER_KEYS = set(json.loads(STORED.read_text())["members"][0])
 SHORT = ("--optimizer", "adam", "--steps", "200", "--log-every", "50", "--no-plots")
 
 
@@ -157,17 +118,6 @@ def check_history(folder: Path, members: list[dict[str, Any]], *, every: int) ->
         assert float(own[0]["loss"]) > member["loss"]
 
 
-def check_figures(folder: Path) -> None:
-    for name in FIGURE_FILES:
-        whole = (folder / name).read_bytes()
-        if name.endswith(".png"):
-            assert whole.startswith(b"\x89PNG\r\n\x1a\n") and b"IEND" in whole[-12:], name
-            width, height = (int.from_bytes(whole[at : at + 4], "big") for at in (16, 20))
-            assert width >= 600 and height >= 300, name
-        else:
-            assert whole.startswith(b"%PDF-") and whole.rstrip().endswith(b"%%EOF"), name
-
-
 def check_refused(ended: Ended, message: str, *, code: int = 2) -> None:
     assert ended.code == code
     assert ended.err.count(message) == 1, ended.err
@@ -196,7 +146,6 @@ def test_the_defaults_on_two_ranks_are_accurate_and_leave_everything(
     assert ended.err == ""  # the points are not said to be few
     folder = tmp_path / "runs" / name
     members = check_run(folder, ranks=2, members=1 if mode == "data" else 2, plots=True)
-    check_figures(folder)
     assert [m["relative_l2_error"] for m in members if m["relative_l2_error"] > 1e-6] == []
     arguments = read(folder)["arguments"]
     assert arguments["mode"] == mode
