@@ -127,6 +127,7 @@ def test_faults_are_reported_with_their_ranks_and_an_exit_code(tmp_path: Path) -
 
 
 @launches
+@pytest.mark.all
 def test_ranks_that_would_wait_for_ever_end_after_the_facts(tmp_path: Path) -> None:
     ended = info(2, tmp_path, change=BROKEN.format(eager="rank == 1"))
     assert ended.code != 0 and "did not ask for the same collective" in ended.err

@@ -157,8 +157,7 @@ def test_loading_needs_neither_ranks_nor_tensorflow(folder: Path) -> None:
     program = (
         f"import sys; from sciml_par.results import Result; r = Result.load({str(folder)!r}); "
         "r.print(); assert 'tensorflow' not in sys.modules and 'mpi4py.MPI' not in sys.modules; "
-        "from sciml_par.parallel import is_initialized; assert not is_initialized(); "
-        "print(r.predict([0.5]).members.shape, is_initialized())"
+        "from sciml_par.parallel import is_initialized; assert not is_initialized()"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
@@ -168,7 +167,7 @@ def test_loading_needs_neither_ranks_nor_tensorflow(folder: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "(4, 1, 1) False" and "heat" in done.stdout
+    assert "heat" in done.stdout
 
 
 @pytest.fixture
