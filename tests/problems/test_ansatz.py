@@ -191,7 +191,7 @@ def test_the_network_is_differentiated_by_tapes_only_where_it_must(name, case):
 
 def test_a_plan_serves_a_transformed_field(case):
     model, parameters, x = case
-    problem = problem_of(nonlinear)
+    problem = problem_of(bubble)
     jets = []
 
     def jet(z, second):
