@@ -21,7 +21,8 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 def executed(cells: Any, folder: Path, **options: Any) -> Any:
     """Execute cells in a kernel of this interpreter, in a folder."""
-    book: Any = nbformat.v4.new_notebook(cells=cells)
+    new: Any = nbformat.v4.new_notebook
+    book = new(cells=cells)
     resources = {"metadata": {"path": str(folder)}}
     client = NotebookClient(book, timeout=300, resources=resources, **options)
     # Without folders of kernels, the kernel is this interpreter, whatever the machine has.
@@ -41,12 +42,11 @@ def texts(cell: Any) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.launches
-def test_the_notebooks_run(tmp_path: Path) -> None:
-    """In one kernel, which forgets all names between two of them."""
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     read: Any = nbformat.read
-    cells = []
-    for path in NOTEBOOKS:
-        cells += [*read(path, as_version=4).cells, nbformat.v4.new_code_cell("%reset -f")]
+    cells = read(path, as_version=4).cells
     links = re.findall(r"\]\(([^):]+)\)", "\n".join(cell.source for cell in cells))
     assert all((FOLDER / link).exists() for link in links)
     executed(cells, tmp_path)
@@ -54,6 +54,7 @@ def test_the_notebooks_run(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.launches
+@pytest.mark.timeout(400)
 def test_a_cell_shows_one_line_and_can_be_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,13 +16,12 @@ SOLVE = ROOT / "scripts" / "solve.py"
 SMALL = ("--points", "100", "--boundary", "40", "--width", "6", "--depth", "1", "--steps", "6")
 
 
-def test_two_ranks_train_what_the_options_say_and_draw_slices(tmp_path: Path) -> None:
+def test_it_trains_what_the_options_say_and_draws_slices(tmp_path: Path) -> None:
     words = ["heat", *SMALL, "--output", "found"]
-    said = launch(2, SOLVE, *words, folder=tmp_path, threads=1).succeeded().out
+    said = launch(None, SOLVE, *words, folder=tmp_path, threads=1).succeeded().out
     assert said.startswith(f"heat: {catalogue_entries()['heat'].equation}\n")
-    results = json.loads((tmp_path / "found" / "results.json").read_text())
-    (member,) = results["members"]
-    assert (results["ranks"], member["steps"], member["problem"]) == (2, 6, "heat")
+    (member,) = json.loads((tmp_path / "found" / "results.json").read_text())["members"]
+    assert (member["steps"], member["problem"]) == (6, "heat")
     assert (tmp_path / "found" / "slices.png").stat().st_size > 10_000
 
 
