@@ -41,8 +41,8 @@ def test_a_tolerance_takes_the_place_of_a_training(tmp_path: Path) -> None:
     assert member["relative_l2_error"] <= (1 + error["own_error"]) * error["relative"]
     assert error["relative"] <= 1e-8
     (tmp_path / "load.py").write_text(
-        "import sciml_par as sp\n"
-        "print(sp.results.Result.load('found').predict([0.3]).mean.shape, sp.is_initialized())\n"
+        "from sciml_par.parallel import is_initialized\nfrom sciml_par.results import Result\n"
+        "print(Result.load('found').predict([0.3]).mean.shape, is_initialized())\n"
     )
     assert launch(None, "load.py", folder=tmp_path).succeeded().out == "(1, 1) False\n"
     ended = launch(None, SOLVE, *words, "--steps", "5", folder=tmp_path)
