@@ -68,17 +68,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Add the marks that follow from others: ``long`` from ``long_after(n)``, and ``repeated``."""
+    """Add the marks of ``long_after(n)`` and ``all_after(n)``, and ``repeated``."""
     if selection.is_repeated(item):
         item.add_marker(pytest.mark.repeated)
         if selection.is_second(item):
             item.add_marker(pytest.mark.second)
-    mark = item.get_closest_marker("long_after")
-    if mark is not None:
-        test = (item.path, getattr(item, "originalname", item.name))
-        _cases[test] += 1
-        if _cases[test] > mark.args[0]:
-            item.add_marker(pytest.mark.long)
+    test = (item.path, getattr(item, "originalname", item.name))
+    _cases[test] += 1
+    for name, other in (("long_after", pytest.mark.long), ("all_after", pytest.mark.all)):
+        mark = item.get_closest_marker(name)
+        if mark is not None and _cases[test] > mark.args[0]:
+            item.add_marker(other)
 
 
 @pytest.hookimpl(trylast=True)

@@ -71,7 +71,7 @@ def test_graphs_of_functions_that_are_gone_are_released(monkeypatch, quick_colle
     monkeypatch.setattr("sciml_par._compiled_function.MOST_DROPPED", 1)
     used = []
     for number in range(8):
-        compiled = CompiledFunction(loop_of(0.1 * number, operations=150), (SCALAR,))
+        compiled = CompiledFunction(loop_of(0.1 * number, operations=80), (SCALAR,))
         compiled(tf.constant(1.0))
         del compiled
         gc.collect()

@@ -39,7 +39,7 @@ def main(server: str, arguments: list[str]) -> None:
     connection.connect(f"\0{server}")
     socket.send_fds(connection, [json.dumps(asked).encode()], descriptors)
     process = int(connection.recv(64))
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: os.kill(process, number))
     code = int(connection.recv(64))
     if code < 0:

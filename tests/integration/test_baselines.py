@@ -17,7 +17,12 @@ from _baselines_problems import CASES
 PROGRAM = ROOT / "benchmarks" / "baselines.py"
 
 DIRECT = [
-    pytest.param(name, method, id=f"{name}-{method.label}")
+    pytest.param(
+        *(name, method),
+        id=f"{name}-{method.label}",
+        # Of walks on spheres, in five dimensions.
+        marks=[pytest.mark.all] if name == "poisson-10d" else [],
+    )
     for name, methods in METHODS.items()
     for method in methods.values()
     if method.label not in (SOLVE, TRAIN, DEEPXDE)

@@ -42,6 +42,7 @@ def test_two_ranks_by_mpi(tmp_path):
         assert len(lines[1].split()) == 5  # 4 B, returned, done, GB/s
 
 
+@pytest.mark.all
 @pytest.mark.launches
 def test_windows_on_two_ranks(tmp_path):
     program = ROOT / "benchmarks" / "windows.py"

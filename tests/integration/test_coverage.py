@@ -69,7 +69,7 @@ def test_least_squares_of_many_data_sets_has_the_spread_of_the_bound():
 
 @pytest.mark.launches
 def test_it_runs(tmp_path):
-    ended = launch(None, PROGRAM, "diffusion", "--quick", folder=tmp_path)
+    ended = launch(None, PROGRAM, "reaction", "--quick", folder=tmp_path)
     lines = ended.succeeded().out.splitlines()
-    assert [line.split()[2] for line in lines[1:3]] == ["D", "bands"]
+    assert [line.split()[2] for line in lines[1:3]] == ["k", "bands"]
     assert float(lines[1].split()[7]) == pytest.approx(1.0, abs=0.05)  # width over the bound

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import selection
 from launch import ROOT, launch
 
 from sciml_par.info.main import InfoOptions
@@ -30,6 +31,9 @@ ENVIRONMENT = (ROOT / "docs" / "info.md").read_text(encoding="utf-8")
 STUBS = [ROOT / "sciml_par" / "__init__.pyi", *sorted((ROOT / "sciml_par").glob("*/__init__.pyi"))]
 
 RUN = "<!-- run: mpirun -np 2 -->"
+REPEATED = re.compile(r"<!-- repeated: (\S+) -->")
+"""Before a block that shows what a file of tests shows as well: only --all runs it."""
+
 SKIP = re.compile(r"<!-- skip: \S.* -->")
 ACCURATE = 1e-2
 TOLERANCE = 1e-6  # that of the program in the README
@@ -41,8 +45,6 @@ class Block:
 
     Attributes
     ----------
-    language : what stands behind the fence.
-    lines : its content.
     first : the number of its first line in the page, counted from 0.
     remark : the line before the fence, where the page says how the block is to be treated.
     """
@@ -68,17 +70,24 @@ def python_of(page: Path) -> list[Block]:
     return [block for block in blocks_of(page) if block.language == "python"]
 
 
-def program_of(page: Path) -> str:
-    """Return all Python of a page, in order, on the page's line numbers."""
+def program_of(page: Path, *, whole: bool) -> str:
+    """Return all Python of a page, in order, on the page's line numbers.
+
+    Unless the `whole` page is asked for, repeated blocks have their imports alone.
+    """
     lines: list[str] = []
     for block in python_of(page):
-        lines += [""] * (block.first - len(lines)) + block.lines
+        code = "\n".join(block.lines)
+        if REPEATED.fullmatch(block.remark) and not whole:
+            code = ast.unparse([n for n in ast.parse(code).body if hasattr(n, "names")])
+        lines += [""] * (block.first - len(lines)) + code.splitlines()
     return "\n".join(lines) + "\n"
 
 
 LONG = {  # more than 5 s each
     "choosing-an-optimizer.md",
     "conditions.md",
+    "first-solution.md",
     "inverse-problems.md",
     "least-squares.md",
     "points.md",
@@ -99,32 +108,28 @@ PROGRAMS = [
 
 @pytest.mark.launches
 @pytest.mark.parametrize("page", PROGRAMS)
-def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+def test_the_python_of_a_page_runs(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Run it under mpirun if the page says so. Other tests show that one rank does the same.
 
     A tutorial may take more than 10 s: it trains until what it shows is accurate.
     """
     marked = any(block.remark == RUN for block in python_of(page))
-    run_page(program_of(page), ranks=2 if marked else None, folder=tmp_path)
+    program = program_of(page, whole=request.config.getoption(selection.ALL))
+    run_page(program, ranks=2 if marked else None, folder=tmp_path)
     if page == FIRST:
-        check_example(tmp_path, members=1)
+        check_example(tmp_path)
     if page == README:
         results = json.loads((tmp_path / "runs" / "reaction" / "results.json").read_text())
         assert results["members"][0]["error"]["relative"] <= TOLERANCE
 
 
-@pytest.mark.long
 @pytest.mark.launches
-@pytest.mark.parametrize(("ranks", "mode", "members"), [(None, "data", 1), (2, "ensemble", 2)])
-def test_the_first_solution_is_accurate_on_one_rank_and_in_the_other_mode(
-    ranks: int | None, mode: str, members: int, tmp_path: Path
-) -> None:
+def test_the_first_solution_is_accurate_on_one_rank(tmp_path: Path) -> None:
     """The training takes its 20,000 steps, or it is not as accurate."""
-    blocks = [block for block in python_of(FIRST) if block.lines[0] == "# advection_diffusion.py"]
-    program = "\n".join(blocks[0].lines)
-    assert program.count('mode="data"') == 1
-    run_page(program.replace('mode="data"', f'mode="{mode}"'), ranks=ranks, folder=tmp_path)
-    check_example(tmp_path, members=members)
+    run_page(program_of(FIRST, whole=True), ranks=None, folder=tmp_path)
+    check_example(tmp_path)
 
 
 def run_page(program: str, *, ranks: int | None, folder: Path) -> None:
@@ -132,13 +137,12 @@ def run_page(program: str, *, ranks: int | None, folder: Path) -> None:
     launch(ranks, "page.py", folder=folder, threads=1).succeeded()
 
 
-def check_example(folder: Path, *, members: int) -> None:
+def check_example(folder: Path) -> None:
     """Check what the first solution has left: accurate, drawn, and documented."""
     saved = folder / "runs" / "advection-diffusion"
     results = json.loads((saved / "results.json").read_text())
-    assert len(results["members"]) == members
-    for member in results["members"]:
-        assert member["relative_l2_error"] <= ACCURATE
+    (member,) = results["members"]
+    assert member["relative_l2_error"] <= ACCURATE
     assert [key for key in keys_of(results) if f"`{key}`" not in FILES] == []
     with np.load(saved / "predictions.npz") as file:
         assert [name for name in file if f"`{name}`" not in FILES] == []
@@ -274,6 +278,11 @@ def headings_of(page: Path) -> list[str]:
 def anchor_of(heading: str) -> str:
     """Return the anchor that Markdown sites make of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_tests_of_repeated_blocks_exist() -> None:
+    named = [m[1] for page in PAGES for b in python_of(page) if (m := REPEATED.fullmatch(b.remark))]
+    assert named and all((ROOT / path).is_file() for path in named)
 
 
 DESIGN = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs").glob("decisions*.md"))]

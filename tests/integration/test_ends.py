@@ -29,9 +29,10 @@ if par.rank() == 0 or sys.argv[1].startswith("all"):
 """
 
 
+@pytest.mark.all_after(3)
 @pytest.mark.parametrize(
     ("who", "how"),
-    [("all", "finalize"), ("one", "finalize"), ("one", "exit"), ("all", "leave"), ("one", "leave")],
+    [("one", "leave"), ("one", "finalize"), ("one", "exit"), ("all", "finalize"), ("all", "leave")],
 )
 def test_the_end_of_a_program(who, how, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)

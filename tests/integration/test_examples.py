@@ -27,8 +27,9 @@ def test_a_program_is_a_page_with_the_settings_of_a_training(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.launches
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize(
-    ("name", "ranks", "least"), [("beam", None, 1e-6), ("oscillator", 2, 1e-9)]
+    ("name", "ranks", "least"), [("oscillator", 2, 1e-9), ("beam", None, 1e-6)]
 )
 def test_a_program_solves_its_problem(
     name: str, ranks: int | None, least: float, tmp_path: Path
@@ -42,8 +43,8 @@ def test_a_program_solves_its_problem(
 @pytest.mark.long
 @pytest.mark.launches
 def test_a_few_steps_of_programs_of_all_kinds(tmp_path: Path) -> None:
-    """References, periodic networks, observations, and tractions of the exact solution."""
-    names = ("allen-cahn", "inverse-lorenz", "plate-hole")
+    """References, periodic networks and observations."""
+    names = ("allen-cahn", "inverse-lorenz")
     program = tmp_path / "few.py"
     program.write_text(
         f"""

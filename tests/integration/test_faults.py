@@ -54,22 +54,6 @@ def all_raise():
     raise ValueError("no such mesh")
 
 
-def first_shapes_differ():
-    sp.allreduce(tf.ones(3 + last))
-
-
-def compiled_shapes_differ():
-    tf.function(lambda x: sp.allreduce(x, sp.Sum), jit_compile=True)(tf.ones(3 + last))
-
-
-def one_is_cached():
-    sp.allreduce(tf.ones(3 if last else 2))
-
-
-def operations_differ():
-    sp.allreduce(tf.ones(2), sp.Max if last else sp.Sum)
-
-
 def one_leaves():
     if last:
         sys.exit(0)
@@ -197,9 +181,9 @@ def program(tmp_path_factory):
     return path
 
 
-def run(program: Path, fault: str, *, ranks: int | None = None, fresh: bool = False) -> Ended:
+def run(program: Path, fault: str, *, ranks: int | None = None) -> Ended:
     """Run the program with this fault; if it hangs, the test fails."""
-    return launch(ranks, program, fault, folder=program.parent, threads=1, fresh=fresh)
+    return launch(ranks, program, fault, folder=program.parent, threads=1)
 
 
 def assert_failed(ended: Ended) -> None:
@@ -212,7 +196,7 @@ def assert_once(text: str, ended: Ended) -> None:
     assert said.count(text) == 1, said
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize("fault", ("one_raises", "one_raises_at_the_end"))
 def test_one_rank_raises(program, fault):
     ended = run(program, fault, ranks=3)
@@ -222,7 +206,7 @@ def test_one_rank_raises(program, fault):
     assert_once(f"rank {1 if fault == 'one_raises' else 2} of 3", ended)
 
 
-@pytest.mark.long
+@pytest.mark.all
 def test_all_ranks_raise_the_same(program):
     ended = run(program, "all_raise", ranks=3)
     assert_failed(ended)
@@ -230,14 +214,10 @@ def test_all_ranks_raise_the_same(program):
     assert_once("Traceback", ended)
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize(
     ("fault", "usual", "other"),
     [
-        ("first_shapes_differ", "allreduce(float32 [3], Average)", "allreduce(float32 [4], Ave"),
-        ("compiled_shapes_differ", "allreduce(float32 [3], Sum)", "allreduce(float32 [4], Sum)"),
-        ("one_is_cached", "allreduce(float32 [2], Average)", "allreduce(float32 [3], Average)"),
-        ("operations_differ", "allreduce(float32 [2], Sum)", "allreduce(float32 [2], Max)"),
         ("loops_differ", "allreduce(float32 [3], Average)", "barrier("),
         ("group_differs", "allreduce(float32 [3], Average)", "allreduce(float32 [4], Average)"),
     ],
@@ -250,7 +230,7 @@ def test_the_ranks_do_not_agree(program, fault, usual, other):
     assert_once(f": {usual}", ended)
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize(
     ("fault", "other", "usual"),
     (
@@ -270,7 +250,7 @@ def test_one_rank_is_not_where_the_others_wait_for_it(program, fault, other, usu
     assert f": {usual}" in ended.err
 
 
-@pytest.mark.long
+@pytest.mark.all
 def test_shared_memory_pairs_nothing_that_differs(program):
     ended = run(program, "one_leaves_and_pairs", ranks=3)
     assert_failed(ended)
@@ -279,7 +259,7 @@ def test_shared_memory_pairs_nothing_that_differs(program):
     assert_once("rank 2: broadcast(float32 [5], root 2)", ended)
 
 
-@pytest.mark.long
+@pytest.mark.all
 def test_one_rank_traces_alone_what_all_must_trace(program):
     ended = run(program, "one_traces_alone", ranks=3)
     assert_failed(ended)
@@ -287,7 +267,7 @@ def test_one_rank_traces_alone_what_all_must_trace(program):
     assert_once("traces it again, alone, for a tensor of another shape", ended)
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize(
     ("fault", "usual", "other"),
     [
@@ -308,7 +288,7 @@ def test_the_ranks_ask_for_other_things_that_they_have_agreed_on(program, fault,
     assert by_mpi or "did not ask for the same collective" in said, said
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize("fault", ("one_leaves", "one_leaves_with_a_code", "one_leaves_unheard"))
 def test_one_rank_leaves(program, fault):
     ended = run(program, fault, ranks=3)
@@ -319,7 +299,7 @@ def test_one_rank_leaves(program, fault):
 
 def test_one_rank_dies(program):
     """No Python runs any more on that rank, and the launcher's message names another process."""
-    ended = run(program, "one_dies", ranks=3, fresh=True)
+    ended = run(program, "one_dies", ranks=3)
     assert_failed(ended)
     assert_once("sciml_par: rank 2 of 3 on ", ended)
 
@@ -343,7 +323,7 @@ sp.barrier()
 """
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize("rank", (0, 1))
 def test_a_rank_in_a_call_of_its_own_is_named_with_the_place(rank, tmp_path):
     program = tmp_path / "program.py"
@@ -355,14 +335,15 @@ def test_a_rank_in_a_call_of_its_own_is_named_with_the_place(rank, tmp_path):
     assert ended.err.count(place) == 2, ended.err  # the warning, and the end of the job
 
 
-@pytest.mark.parametrize(("ranks", "total"), [(2, "2.0"), (1, "1.0"), (None, "1.0")])
+@pytest.mark.all_after(2)
+@pytest.mark.parametrize(("ranks", "total"), [(2, "2.0"), (None, "1.0"), (1, "1.0")])
 def test_no_fault(program, ranks, total):
     """The same program without a fault; also without mpirun, which is a run on one rank.
 
     What a sentinel would write, should it outlive its ranks, is waited for: it has them in view,
     and their standard error.
     """
-    ended = run(program, "nothing", ranks=ranks, fresh=ranks == 2)
+    ended = run(program, "nothing", ranks=ranks)
     assert ended.code == 0, ended.out + ended.err
     assert ended.out.count(f"total {total}\n") == ended.out.count("went on\n") == (ranks or 1)
     assert ended.err == ""

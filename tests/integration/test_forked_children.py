@@ -99,7 +99,8 @@ os.write(1, f"total {total}\\n".encode())
 """
 
 
-@pytest.mark.parametrize("first", ("init first", "mpi first"))
+@pytest.mark.all_after(1)
+@pytest.mark.parametrize("first", ("mpi first", "init first"))
 def test_the_ranks_go_on_however_a_child_ends(tmp_path, first):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.ranks(most=1, reason="ranks would draw the same, and take part in nothing"),
 ]
 
-EXAMPLES = 400
+EXAMPLES = 250
 
 
 def test_calls_and_command_lines():

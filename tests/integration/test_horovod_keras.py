@@ -133,7 +133,9 @@ def test_the_facade_with_keras_2(tmp_path, monkeypatch):
     # Which Keras tf.keras is, is decided for a whole process; so the cases take more than 10 s in
     # one go, instead of as tests of this run.
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
-    cases = sorted((ROOT / "tests" / "horovod" / "keras2").glob("*_cases.py"))
+    folder = ROOT / "tests" / "horovod"
+    # To collect the program, which has no tests, is to run it.
+    cases = [*sorted((folder / "keras2").glob("*_cases.py")), folder / "programs" / "keras_two.py"]
     run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *cases)
     ended = launch(RANKS, *run, folder=tmp_path, threads=1, fresh=True)
     assert ended.code == 0, f"{ended.out}\n{ended.err}"

@@ -4,99 +4,62 @@ from __future__ import annotations
 
 import ast
 import importlib
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launch import ROOT, launch
 
-ROOT = Path(__file__).parents[2]
 STUBS = sorted((ROOT / "sciml_par").rglob("__init__.pyi"))
 
 PROBE = """
-import json, os, sys
-before = dict(os.environ)
-threads = __import__("threading").active_count()
-import {module}
-{module}.__all__, dir({module})
+import importlib, os, sys, threading
+before = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}  # which TensorFlow reads when it is imported
 heavy = ("tensorflow", "keras", "mpi4py.MPI", "matplotlib", "scipy", "cupy")
-found = [name for name in heavy if name in sys.modules]
-started = __import__("threading").active_count() - threads
-log_level = {{"TF_CPP_MIN_LOG_LEVEL": "3"}}  # which TensorFlow reads when it is imported
-print(json.dumps([found, dict(os.environ) == log_level | before, started]))
-"""
 
 
-@pytest.mark.launches
-@pytest.mark.parametrize(
-    "module", ("sciml_par", "sciml_par.parallel", "sciml_par.parallel.groups.world")
-)
-def test_nothing_happens_at_import(module):
-    probe = PROBE.format(module=module)
-    if module.endswith("world"):
-        probe = probe.replace(f"{module}.__all__, ", "")  # no package
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", probe],
-        capture_output=True,
-        check=False,
-        text=True,
-        env={n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
-        | {"PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    (line,) = done.stdout.splitlines()
-    assert json.loads(line) == [[], True, 0]
+def check(name, *heavy):
+    found = [name for name in heavy if name in sys.modules]
+    assert not found and os.environ == before and threading.active_count() == 1, (name, found)
 
 
-BEFORE_INIT = """
-import sys
+for name in ("sciml_par", "sciml_par.parallel", "sciml_par.parallel.groups.world"):
+    module = importlib.import_module(name)
+    getattr(module, "__all__", ""), dir(module)
+    check(name, *heavy)
+
+import sciml_par.info.main
+check("the command line", "tensorflow", "keras", "mpi4py.MPI", "cupy")
+# `init` divides threads and GPUs, which is too late once TensorFlow is imported.
 from sciml_par import init, problems, programs, rank, results, size, train
 from sciml_par.problems import *
 from sciml_par.training import *
-print([name for name in ("tensorflow", "keras", "scipy.stats") if name in sys.modules])
+check("what programs name before init", "tensorflow", "keras", "scipy.stats")
 """
 
 
 @pytest.mark.launches
-def test_what_programs_name_before_init_does_not_import_tensorflow():
-    """`init` divides threads and GPUs, which is too late once TensorFlow is imported."""
-    done = subprocess.run(
-        [sys.executable, "-c", BEFORE_INIT],
-        capture_output=True,
-        check=False,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+def test_nothing_happens_at_import(tmp_path):
+    launch(None, "-W", "error", "-c", PROBE, folder=tmp_path, fresh=True).succeeded()
 
 
 LOADER = """
 import {imports}
 sciml_par.init()
-print(type(keras.models.load_model(sys.argv[1])).__name__)
+print(type(keras.models.load_model("network.keras")).__name__)
 """
 
 
 @pytest.mark.launches
-@pytest.mark.parametrize("imports", ("sys, sciml_par, keras", "sys, keras, sciml_par"))
+@pytest.mark.parametrize("imports", ("sciml_par, keras", "keras, sciml_par"))
 def test_keras_before_init_finds_the_classes_of_files_and_logs_nothing(imports, tmp_path):
     from sciml_par.networks import MLP
 
     MLP(1, 1).save(tmp_path / "network.keras")
-    done = subprocess.run(
-        [sys.executable, "-c", LOADER.format(imports=imports), str(tmp_path / "network.keras")],
-        capture_output=True,
-        check=False,
-        text=True,
-        env={n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
-        | {"PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stdout) == (0, "MLP\n"), done.stderr
-    # What TensorFlow has written when the package is imported cannot be taken back.
-    assert imports.endswith("sciml_par") or done.stderr == ""
+    (tmp_path / "load.py").write_text(LOADER.format(imports=imports))
+    # A copy has Keras from the start; what it has logged then cannot be taken back.
+    fresh = imports.endswith("keras")
+    assert launch(None, "load.py", folder=tmp_path, fresh=fresh).succeeded().out == "MLP\n"
 
 
 def test_all_classes_of_files_have_a_stand_in():

@@ -78,6 +78,7 @@ def test_one_rank_tests_nothing_and_replaces_a_file_on_request(tmp_path: Path) -
 
 
 @launches
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -126,6 +127,7 @@ def test_faults_are_reported_with_their_ranks_and_an_exit_code(tmp_path: Path) -
 
 
 @launches
+@pytest.mark.all
 def test_ranks_that_would_wait_for_ever_end_after_the_facts(tmp_path: Path) -> None:
     ended = info(2, tmp_path, change=BROKEN.format(eager="rank == 1"))
     assert ended.code != 0 and "did not ask for the same collective" in ended.err
@@ -170,13 +172,6 @@ os.environ[f"{launcher}_SIZE"], os.environ[f"{launcher}_RANK"] = "4", sys.argv.p
     assert first.code == 0 and first.err.count("They are separate jobs") == 1
     assert "started 4 processes, and each is alone" in words(first.out)
     assert second.succeeded().out == ""
-
-
-@launches
-def test_the_command_line_is_read_without_heavy_imports(tmp_path: Path) -> None:
-    heavy = ("tensorflow", "keras", "mpi4py.MPI", "cupy")
-    code = f"import sys, sciml_par.info.main; print([m for m in {heavy} if m in sys.modules])"
-    assert launch(None, "-c", code, folder=tmp_path).succeeded().out == "[]\n"
 
 
 # --- the self-test, with collectives that are broken

@@ -90,8 +90,8 @@ print("carried on", flush=True)
 """
 
 
-@pytest.mark.long_after(2)
-@pytest.mark.parametrize("place", ("eager", "graph", "loop", "barrier", "init"))
+@pytest.mark.all_after(2)
+@pytest.mark.parametrize("place", ("loop", "init", "eager", "graph", "barrier"))
 def test_ctrl_c_ends_a_wait_in_c(place: str, tmp_path: Path) -> None:
     """Python handles signals between its instructions; a wait in C has none."""
     program = tmp_path / "program.py"
@@ -129,8 +129,8 @@ sp.barrier()
 """
 
 
-@pytest.mark.long_after(1)
-@pytest.mark.parametrize("interrupted", ("3", "123"))
+@pytest.mark.all_after(1)
+@pytest.mark.parametrize("interrupted", ("123", "3"))
 def test_ctrl_c_ends_the_job_within_a_second_and_is_reported_once(
     interrupted: str, tmp_path: Path
 ) -> None:
@@ -165,8 +165,8 @@ print("carried on", flush=True)
 """
 
 
-@pytest.mark.long_after(1)
-@pytest.mark.parametrize("place", ("eager", "compiled"))
+@pytest.mark.all_after(1)
+@pytest.mark.parametrize("place", ("compiled", "eager"))
 def test_a_handler_that_exits(place: str, tmp_path: Path) -> None:
     """As batch systems announce the end of a job: what exits there exits, in a wait as well."""
     program = tmp_path / "program.py"

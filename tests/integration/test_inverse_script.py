@@ -4,45 +4,44 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 from launch import ROOT, launch
 
+from sciml_par.errors import InputError
 from sciml_par.results import Result
-
-pytestmark = pytest.mark.launches
 
 INVERSE = ROOT / "scripts" / "inverse.py"
 SMALL = ("--points", "60", "--width", "8", "--depth", "1", "--steps", "120", "--level", "0.9")
 
 
-def test_intervals_are_those_of_two_ranks_and_drawn(tmp_path: Path) -> None:
-    found = []
-    for ranks, plots in ((None, ["--no-plots"]), (2, [])):
-        folder = tmp_path / str(ranks)
-        words = ["inverse-diffusion", *SMALL, "--output", str(folder), *plots]
-        out = launch(ranks, INVERSE, *words, folder=tmp_path, threads=1).succeeded().out
-        (said,) = re.findall(r"^D .* ± .*, 90 % interval .* to .*$", out, re.MULTILINE)
-        (member,) = json.loads((folder / "results.json").read_text())["members"]
-        found.append(member["uncertainty"]["deviations"]["D"])
-        assert f"{found[-1]:.2g}" in said
-    assert found[0] == pytest.approx(found[1], rel=1e-2)
-    assert not (tmp_path / "None" / "bands.png").exists()
+@pytest.mark.launches
+def test_intervals_are_told_kept_and_drawn(tmp_path: Path) -> None:
+    folder = tmp_path / "found"
+    words = ["inverse-diffusion", *SMALL, "--output", "found"]
+    out = launch(None, INVERSE, *words, folder=tmp_path, threads=1).succeeded().out
+    (said,) = re.findall(r"^D .* ± .*, 90 % interval .* to .*$", out, re.MULTILINE)
+    (member,) = json.loads((folder / "results.json").read_text())["members"]
+    deviation = member["uncertainty"]["deviations"]["D"]
+    assert f"{deviation:.2g}" in said
     for name in ("bands", "corner", "next_observation"):
-        assert (tmp_path / "2" / f"{name}.png").stat().st_size > 10_000
-    uncertainty = Result.load(tmp_path / "2").uncertainty()
-    assert uncertainty.deviations == pytest.approx(found[1:])
+        assert (folder / f"{name}.png").stat().st_size > 10_000
+    uncertainty = Result.load(folder).uncertainty()
+    assert uncertainty.deviations == pytest.approx([deviation])
     (data,) = uncertainty.observations
     assert data.x.shape == (20, 2) and data.noise.std() == 0 < data.noise.mean()
 
 
-def test_an_ensemble_is_refused(tmp_path: Path) -> None:
-    ended = launch(None, INVERSE, "--mode", "ensemble", folder=tmp_path)
-    assert ended.code == 2 and "one model that all ranks train" in ended.err
-
-
-def test_problems_without_unknowns_are_refused(tmp_path: Path) -> None:
-    for name, words in (("heat", "heat has no unknowns"), ("inverse-lorenz", "is a program now")):
-        ended = launch(None, INVERSE, name, folder=tmp_path)
-        assert ended.code == 2 and words in ended.err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mode", "ensemble"], "one model that all ranks train"),
+        (["heat"], "heat has no unknowns"),
+        (["inverse-lorenz"], "is a program now"),
+    ],
+)
+def test_what_has_no_intervals_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        runpy.run_path(str(INVERSE))["Options"].parse("", arguments=words, program="inverse")

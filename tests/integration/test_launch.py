@@ -58,15 +58,16 @@ def test_only_the_copy_has_tensorflow(tmp_path):
     assert run(program, tmp_path, fresh=True).succeeded().out == "False\n"
 
 
+@pytest.mark.all_after(3)
 @pytest.mark.parametrize(
     "end",
     (
         "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)",
+        "import os; os.kill(os.getpid(), 9)",
+        "import atexit; atexit.register(print, 'at last'); raise ValueError('no')",
         "import sys; sys.exit('a reason')",
         "import os; os._exit(5)",
-        "import os; os.kill(os.getpid(), 9)",
         "import os; os.kill(os.getpid(), 15)",
-        "import atexit; atexit.register(print, 'at last'); raise ValueError('no')",
     ),
 )
 def test_it_ends_as_a_new_process_does(tmp_path, end):

@@ -138,15 +138,9 @@ def ranks_in_view(process: int) -> int:
     return held
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize(
-    ("what", "host"),
-    [
-        ("link", 1),
-        ("packets", 0),
-        pytest.param("link", 0, marks=pytest.mark.all),
-        pytest.param("packets", 1, marks=pytest.mark.all),
-    ],
+    ("what", "host"), [("packets", 0), ("link", 1), ("link", 0), ("packets", 1)]
 )
 def test_a_lost_link_ends_the_job_on_both_hosts(
     hosts: Hosts, tmp_path: Path, what: str, host: int

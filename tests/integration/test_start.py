@@ -42,17 +42,16 @@ os.write(1, f"totals {totals} with GPU «{os.environ['CUDA_VISIBLE_DEVICES']}»\
 def run(tmp_path):
     """Run the program on some ranks with additions to their environment.
 
-    `odd`: "NAME:value" of rank 1 alone. `fresh`: TensorFlow is imported after `init` only, as in
-    a user's program; what is decided is the same without, and known seconds earlier.
+    `odd`: "NAME:value" of rank 1 alone.
     """
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
 
-    def ended(ranks, *, odd=None, fresh=False, **environment) -> Ended:
+    def ended(ranks, *, odd=None, **environment) -> Ended:
         if odd is not None:
             environment["ODD"] = odd
         additions = [f"{name}={value}" for name, value in environment.items()]
-        return launch(ranks, program, *additions, folder=tmp_path, threads=1, fresh=fresh)
+        return launch(ranks, program, *additions, folder=tmp_path, threads=1)
 
     return ended
 
@@ -76,13 +75,8 @@ def warnings(ended):
     return [line for line in ended.err.splitlines() if line.startswith("sciml_par:")]
 
 
-def test_more_ranks_than_gpus(run):
-    ended = run(3, CUDA_VISIBLE_DEVICES="0,1")
-    assert_one_error(ended, "3 ranks run on host", "which shows them 2 GPU(s) (0, 1)")
-
-
 def test_without_cupy_tensors_go_by_mpi_and_one_line_says_so(run):
-    ended = run(2, CUDA_VISIBLE_DEVICES="0,1", fresh=True)
+    ended = run(2, CUDA_VISIBLE_DEVICES="0,1")
     assert_worked(ended, 3.0, "01")
     (warning,) = warnings(ended)
     assert "tensors in GPU memory will be carried by MPI" in warning
@@ -97,65 +91,66 @@ def test_a_gpu_on_one_rank_only(run):
     assert "rank 0: no GPU; rank 1: CuPy cannot be imported" in warning
 
 
-@pytest.mark.long
+@pytest.mark.all
 def test_ranks_share_a_gpu_on_request(run):
     ended = run(3, CUDA_VISIBLE_DEVICES="5", SCIML_PAR_SHARE_GPUS="1")
     assert_worked(ended, 6.0, "555")
 
 
-@pytest.mark.long_after(1)
-@pytest.mark.parametrize("transport", ("", "auto", "mpi"))
-def test_no_gpu_is_nothing_to_warn_about(run, transport):
-    ended = run(2, SCIML_PAR_TRANSPORT=transport)
-    assert_worked(ended, 3.0, ["", ""])
+@pytest.mark.all_after(2)
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "transport"),
+    [
+        (2, "", "auto"),
+        (None, "4,5", ""),  # nobody to exchange tensors with
+        (2, "0,1", "mpi"),
+        (1, "4,5", ""),
+        (2, "", "mpi"),
+    ],
+)
+def test_there_is_nothing_to_warn_about(run, ranks, gpus, transport):
+    ended = run(ranks, CUDA_VISIBLE_DEVICES=gpus, SCIML_PAR_TRANSPORT=transport)
+    masks = gpus.split(",")[: ranks or 1] if gpus else ["", ""]
+    assert_worked(ended, 3.0 if ranks == 2 else 1.0, masks)
     assert warnings(ended) == []
 
 
-@pytest.mark.long
-def test_mpi_by_request_is_nothing_to_warn_about(run):
-    ended = run(2, CUDA_VISIBLE_DEVICES="0,1", SCIML_PAR_TRANSPORT="mpi")
-    assert_worked(ended, 3.0, "01")
-    assert warnings(ended) == []
+UNKNOWN = "SCIML_PAR_TRANSPORT: expected one of auto, mpi, nccl; got 'foo'"
 
 
-@pytest.mark.long_after(1)
-@pytest.mark.parametrize("ranks", (1, None))
-def test_one_rank_has_nobody_to_exchange_tensors_with(run, ranks):
-    ended = run(ranks, CUDA_VISIBLE_DEVICES="4,5")
-    assert_worked(ended, 1.0, "4")
-    assert warnings(ended) == []
-
-
-@pytest.mark.long
-def test_nccl_is_insisted_on_where_there_is_no_gpu(run):
-    ended = run(3, SCIML_PAR_TRANSPORT="nccl")
-    assert_one_error(
-        ended,
-        "SCIML_PAR_TRANSPORT=nccl: tensors cannot be carried by NCCL",
-        "ranks 0, 1 and 2: no GPU",
-    )
-
-
-def test_nccl_is_insisted_on_where_cupy_is_missing(run):
-    ended = run(2, CUDA_VISIBLE_DEVICES="0,1", SCIML_PAR_TRANSPORT="nccl")
-    assert_one_error(ended, "ranks 0 and 1: CuPy cannot be imported", "sciml-par[gpu]")
-
-
-def test_an_unknown_transport(run):
-    ended = run(2, SCIML_PAR_TRANSPORT="foo")
-    assert_one_error(ended, "SCIML_PAR_TRANSPORT: expected one of auto, mpi, nccl; got 'foo'")
-
-
-@pytest.mark.long
-def test_an_unknown_transport_on_one_rank(run):
-    ended = run(3, odd="SCIML_PAR_TRANSPORT:foo")
-    assert_one_error(ended, "SCIML_PAR_TRANSPORT: expected one of auto, mpi, nccl; got 'foo'")
-
-
-@pytest.mark.long
-def test_transports_differ(run):
-    ended = run(3, odd="SCIML_PAR_TRANSPORT:mpi")
-    assert_one_error(ended, "SCIML_PAR_TRANSPORT differs between the ranks: auto, mpi, auto.")
+@pytest.mark.all_after(4)
+@pytest.mark.parametrize(
+    ("ranks", "settings", "parts"),
+    [
+        (
+            3,
+            {"CUDA_VISIBLE_DEVICES": "0,1"},
+            ("3 ranks run on host", "which shows them 2 GPU(s) (0, 1)"),
+        ),
+        (
+            2,
+            {"CUDA_VISIBLE_DEVICES": "0,1", "SCIML_PAR_TRANSPORT": "nccl"},
+            ("ranks 0 and 1: CuPy cannot be imported", "sciml-par[gpu]"),
+        ),
+        (2, {"odd": "SCIML_PAR_TRANSPORT:foo"}, (UNKNOWN,)),
+        (
+            3,
+            {"odd": "SCIML_PAR_TRANSPORT:mpi"},
+            ("SCIML_PAR_TRANSPORT differs between the ranks: auto, mpi, auto.",),
+        ),
+        (2, {"SCIML_PAR_TRANSPORT": "foo"}, (UNKNOWN,)),
+        (
+            3,
+            {"SCIML_PAR_TRANSPORT": "nccl"},
+            (
+                "SCIML_PAR_TRANSPORT=nccl: tensors cannot be carried by NCCL",
+                "ranks 0, 1 and 2: no GPU",
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_error(run, ranks, settings, parts):
+    assert_one_error(run(ranks, **settings), *parts)
 
 
 STARTED_HERE = """
@@ -172,7 +167,7 @@ os.write(1, f"{sp.allreduce(sp.rank() + 1.0, sp.Sum).numpy()}\\n".encode())
 """
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.all_after(1)
 @pytest.mark.parametrize("when", ("loaded", "later"))
 def test_init_starts_mpi_where_mpi4py_was_asked_not_to(tmp_path, when):
     program = tmp_path / "started_here.py"

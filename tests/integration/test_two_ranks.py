@@ -131,6 +131,7 @@ def check(program: Path, by: str, *, fresh: bool) -> None:
     assert sorted(ended.out.splitlines()) == sorted(lines)
 
 
+@pytest.mark.all
 def test_by_mpi(program):
     """The same program, so that it is known to be right before it meets a GPU."""
     check(program, "mpi", fresh=False)

@@ -10,17 +10,17 @@ import tensorflow as tf
 from sciml_par.networks import MLP, FourierFeatures, PirateNet, RandomFeatures
 from sciml_par.networks.keras.in_slabs import InSlabs, Moved
 
-K = 5
+K = 3
 TIMES, CENTERS = np.arange(1.0, K), np.column_stack([np.zeros(K), np.arange(K) + 0.5])
 FACTORS = np.tile([1.0, 2.0], (K, 1))
-FACTORS[3] = 1.0, 3.0
+FACTORS[2] = 1.0, 3.0
 
 
 def made():
     rng = np.random.default_rng(0)
     networks = [MLP(2, 2, width=6, depth=2, seed=k, dtype="float64") for k in range(K - 1)]
-    networks.insert(2, RandomFeatures(2, 2, features=7))
-    networks[2].set_weights([rng.normal(size=w.shape) for w in networks[2].get_weights()])
+    networks.insert(1, RandomFeatures(2, 2, features=7))
+    networks[1].set_weights([rng.normal(size=w.shape) for w in networks[1].get_weights()])
     return InSlabs(networks, 2, 2, times=TIMES, centers=CENTERS, factors=FACTORS)
 
 
@@ -45,7 +45,7 @@ def test_networks_export_without_a_call(tmp_path):
         check_export(model, x.astype(model.weights[0].dtype), tmp_path / str(number))
 
 
-@pytest.mark.parametrize("n", [1, 3, 40])
+@pytest.mark.parametrize("n", [1, 40])
 def test_each_point_has_the_network_of_its_slab(n, tmp_path):
     """Also at times between slabs, which belong to the earlier one."""
     rng, model = np.random.default_rng(n), made()

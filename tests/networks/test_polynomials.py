@@ -104,6 +104,7 @@ def test_they_are_trained_saved_and_read_as_other_networks(tmp_path: Any) -> Non
         steps=2,
         precision="float64",
         progress=False,
+        estimate=False,
     )
     assert result.relative_l2_error < 1e-5
     result.save(tmp_path / "result")

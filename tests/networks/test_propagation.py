@@ -19,7 +19,6 @@ from sciml_par.networks import (
     PirateNet,
     Propagated,
     PropagatedModel,
-    activation_named,
     as_network,
     make_network,
 )
@@ -170,7 +169,7 @@ def test_they_are_ordinary_keras_layers_and_models():
     x = keras.Input((3,))
     h = layers.Dense(4, "tanh")(FOURIER()(x))
     model = keras.Model(x, layers.Dense(1)(layers.Concatenate()([h, ModifiedMLP(3, 2)(x)])))
-    model.compile(keras.optimizers.Adam(1e-2), "mse")
+    model.compile(keras.optimizers.Adam(1e-2), "mse", jit_compile=False)
     inputs = points("float32", 64).numpy()
     wanted = np.sin(inputs[:, :1])
     losses = model.fit(inputs, wanted, epochs=3, verbose=0).history["loss"]
@@ -239,16 +238,6 @@ def test_gates_carry_the_fourth_order(kind):
     expected = _tape.jet_at(partial(network.apply, parameters), None, x, second, above)
     for got, exact in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, exact, rtol=0, atol=1e-10 * (1 + np.abs(exact).max()))
-
-
-@pytest.mark.parametrize("activation", ["sin", "softplus"])
-def test_gates_do_with_every_activation(activation):
-    model = ModifiedMLP(3, 2, activation=activation, omega=1.3, dtype="float64")
-    parameters, x = list(model.trainable_variables), points()
-    assert activation_named(activation).name == model.activation
-    _, _, found = model.jet(parameters, x, np.eye(3)[None])
-    _, _, expected = _tape.jet(model, x, np.eye(3)[None])
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
 
 
 def test_residual_blocks_begin_as_the_identity():

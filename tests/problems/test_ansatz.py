@@ -130,18 +130,16 @@ def assert_close(found, expected):
 CASES = [(name, "laplacian", "eager") for name in (*POINTWISE, *OTHERS)]
 CASES += [("nonlinear", op, "eager") for op in ("value", "slopes", "hessian")]
 CASES += [
-    pytest.param(*case, marks=pytest.mark.long)
-    for case in (
-        ("nonlinear", "third", "eager"),
-        ("nonlinear", "equation", "eager"),
-        ("nonlinear", "laplacian", "graph"),
-        ("bubble", "laplacian", "jit"),
-        ("by_tape", "laplacian", "jit"),
-    )
+    ("bubble", "laplacian", "jit"),
+    ("nonlinear", "third", "eager"),
+    ("nonlinear", "equation", "eager"),
+    ("nonlinear", "laplacian", "graph"),
+    ("by_tape", "laplacian", "jit"),
 ]
 
 
 @pytest.mark.long_after(6)
+@pytest.mark.all_after(13)
 @pytest.mark.parametrize(("name", "operator", "mode"), CASES)
 def test_derivatives_by_the_jet_equal_nested_tapes(name, operator, mode, case):
     model, parameters, x = case
@@ -193,7 +191,7 @@ def test_the_network_is_differentiated_by_tapes_only_where_it_must(name, case):
 
 def test_a_plan_serves_a_transformed_field(case):
     model, parameters, x = case
-    problem = problem_of(nonlinear)
+    problem = problem_of(bubble)
     jets = []
 
     def jet(z, second):

@@ -42,7 +42,6 @@ BY_JET = {
     "with a coefficient": lambda u, x: laplacian(lambda z: tf.exp(z[:, :1]) * u(z), x, over="x"),
     "flux": lambda u, x: divergence(lambda z: z**2 * gradient(u["v"], z), x),
     "third": lambda u, x: derivative(lambda z: u["u"](z) * u["v"](z), x, 0, 1, 1),
-    "of a laplacian": lambda u, x: plain(lambda z: plain(u, z) * u(z), x),
     "of a function of a function": lambda u, x: derivative(
         lambda z: z[:, :1] * derivative(lambda y: y[:, 1:] * u(y) ** 2, z, 0), x, 0
     ),

@@ -188,6 +188,7 @@ def test_an_equation_in_a_ring_without_a_condition():
         points=600,
         precision="float64",
         progress=False,
+        estimate=False,
     )
     assert result.members[0].on_own_domain.relative_l2_error < 1e-5
     on, _ = RING.boundary(50)

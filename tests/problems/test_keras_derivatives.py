@@ -1,5 +1,7 @@
 """Derivatives of Keras models, with and without a jet, against exact ones and each other."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -54,15 +56,11 @@ EXACT = {
 """Operators and what they are at a = 2, b = 3, c = 1."""
 
 
-CASES = [(name, "eager") for name in EXACT] + [("laplacian", "graph"), ("mixed", "jit")]
-CASES += [
-    pytest.param(name, mode, marks=pytest.mark.long)
-    for name in EXACT
-    for mode in ("graph", "jit")
-    if (name, mode) not in CASES
-]
+CASES = [*((name, "eager") for name in EXACT), ("laplacian", "graph"), ("mixed", "jit")]
+CASES += [case for case in itertools.product(EXACT, ("graph", "jit")) if case not in CASES]
 
 
+@pytest.mark.all_after(7)
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_a_model_without_a_jet_has_exact_derivatives(name, mode):
     network = make_network(Polynomials, 2, 2, dtype="float64")
@@ -107,22 +105,20 @@ OPERATORS = {
 }
 
 
-LONG = {("third", "graph"), ("third", "eager"), ("hessian", "jit"), ("hessian", "graph")}
 COMPILED = [
-    pytest.param(make, name, mode, marks=[pytest.mark.long] if (name, mode) in LONG else [])
-    for make, name, mode in (
-        *((every_layer, name, "eager") for name in OPERATORS),
-        (every_layer, "laplacian", "jit"),
-        (every_layer, "slopes", "graph"),
-        (every_layer, "third", "graph"),
-        (every_layer, "hessian", "graph"),
-        (every_layer, "hessian", "jit"),
-        *((one_layer, name, "eager") for name in OPERATORS),
-        (one_layer, "third", "jit"),
-    )
+    *((every_layer, name, "eager") for name in OPERATORS),
+    (every_layer, "laplacian", "jit"),
+    (every_layer, "slopes", "graph"),
+    (one_layer, "third", "jit"),
+    (one_layer, "third", "eager"),
+    (one_layer, "hessian", "eager"),
+    (every_layer, "third", "graph"),
+    (every_layer, "hessian", "graph"),
+    (every_layer, "hessian", "jit"),
 ]
 
 
+@pytest.mark.all_after(9)
 @pytest.mark.parametrize(("make", "name", "mode"), COMPILED)
 def test_the_jet_of_a_chain_equals_nested_tapes(make, name, mode):
     """The derivatives, and the gradients of their squares by the weights."""

@@ -107,6 +107,7 @@ def test_an_equation_in_a_body_and_a_body_with_a_cavity() -> None:
         points=200,
         precision="float64",
         progress=False,
+        estimate=False,
     )
     assert result.members[0].prediction.relative_l2_error < 1e-4
 

@@ -61,14 +61,17 @@ def test_scalar_operators_of_a_product_of_sines(d):
     np.testing.assert_allclose(jacobian(sines, x)[:, 0], exact_gradient, rtol=1e-12, atol=1e-13)
     exact_laplacian = sum(sines_derivative(x.numpy(), 2 * e) for e in unit)
     np.testing.assert_allclose(laplacian(sines, x), exact_laplacian, rtol=1e-12, atol=1e-13)
+    second = hessian(sines, x)
     for i in range(d):
         for j in range(d):
             exact = sines_derivative(x.numpy(), unit[i] + unit[j])
-            np.testing.assert_allclose(derivative(sines, x, i, j), exact, rtol=1e-12, atol=1e-13)
-            np.testing.assert_allclose(hessian(sines, x)[:, :, i, j], exact, atol=1e-13)
+            np.testing.assert_allclose(second[:, :, i, j], exact, atol=1e-13)
+            if i <= j:
+                found = derivative(sines, x, j, i)
+                np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("orders", [(3,), (4,), (2, 1), (1, 3), (1, 1, 1)])
+@pytest.mark.parametrize("orders", [(4,), (2, 1), (1, 1, 1)])
 def test_orders_above_two(orders):
     x = points(len(orders))
     axes = [i for i, q in enumerate(orders) for _ in range(q)]
@@ -139,7 +142,7 @@ def test_only_the_argument_is_differentiated():
     np.testing.assert_allclose(product, x**2, rtol=1e-14)
 
 
-@pytest.mark.parametrize(("n", "jit"), [(0, False), (0, True), (1, True)])
+@pytest.mark.parametrize(("n", "jit"), [(0, True), (1, False)])
 def test_empty_and_single_points_in_graphs(n, jit):
     model = MLP(2, 2, width=4, dtype="float64")
     x = points(2, n=n)
@@ -240,5 +243,6 @@ def test_an_equation_with_a_memory_is_solved():
         precision="float64",
         evaluation_points=20,
         progress=False,
+        estimate=False,
     )
     np.testing.assert_allclose(result.predict(t).mean, np.sin(t), atol=1e-4)

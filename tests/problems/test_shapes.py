@@ -400,7 +400,7 @@ def test_points_of_a_face_in_space_have_normals_of_that_face_at_all_times(name: 
     domain, rng = IN_SPACE[name] * Time(0, 1), np.random.default_rng(1)
     insulated = Neumann(0.0, on=IN_SPACE[name].faces)
     anywhere = Neumann(0.0, where=lambda x: x[:, 0] > -9)
-    for method, n in ((m, n) for m in ("grid", *METHODS) for n in (60, 300, 416)):
+    for method, n in (("grid", 60), ("grid", 300), ("grid", 416), *((m, 300) for m in METHODS)):
         x, normals = domain.boundary(n, method=method, rng=rng)
         in_time = normals[:, -1] != 0
         assert (np.linalg.norm(normals, axis=1) > 1 - 1e-12).all() and in_time.any()

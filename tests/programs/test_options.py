@@ -115,6 +115,22 @@ def test_help_has_docstrings_and_defaults(capsys: pytest.CaptureFixture[str]) ->
     assert "--whole N  of things [default: 3]" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--steps 0", "--steps: expected an integer ≥ 1; got '0'"),
+        ("--points -3", "--points: expected an integer ≥ 2; got '-3'"),
+        ("--mode ensemble --members 0", "--members: expected an integer ≥ 1; got '0'"),
+        ("--learning-rate nan", "--learning-rate: expected a number > 0"),
+        ("--seed -1", "--seed: expected an integer ≥ 0; got '-1'"),
+        ("--precision float16", 'Invalid value "float16" for --precision. Choose from: "float32"'),
+    ],
+)
+def test_values_that_no_training_takes(words: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse(*words.split())
+
+
 def test_options_of_long_runs() -> None:
     plain = parse()
     assert (plain.resume, plain.wall_time, plain.log_every) == (False, None, None)

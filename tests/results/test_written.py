@@ -71,7 +71,7 @@ def heat() -> Any:
     )
     network = partial(MLP, width=4, depth=1)
     return train(problem, network=network, optimizer=Adam(), mode=Ensemble(members=2), steps=2,
-                 points=20, progress=False)  # fmt: skip
+                 points=20, progress=False, estimate=False)  # fmt: skip
 
 
 def test_functions_of_the_solution(plane: Any) -> None:
@@ -93,7 +93,7 @@ def test_unknown_numbers_and_functions_by_name() -> None:
     )
     result = train(
         problem, optimizer=LevenbergMarquardt(), steps=40, points=40, precision="float64",
-        progress=False,
+        progress=False, estimate=False,
     )  # fmt: skip
     found = result.evaluate(lambda u, x, c, k: c * derivative(u, x, 0) - k(x), x)
     assert np.abs(found.mean).max() < 1e-2
