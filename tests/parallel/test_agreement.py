@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import eager, group_without_shared_memory, odd_one_out
+from ranks import eager, odd_one_out
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -156,19 +156,18 @@ def test_agreement_at_every_execution(monkeypatch):
         sp.allreduce(x(22 if odd_one_out() else 21), sp.Sum)
 
 
-def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement():
+def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement(by_mpi):
     """Both had been agreed on, and are as long, so nobody noticed."""
-    with group_without_shared_memory() as group:
-        for op in (sp.Sum, sp.Product):
-            sp.allreduce(x(24), op, communicator=group)
-        sp.allreduce(x(24), sp.Product if odd_one_out() else sp.Sum, communicator=group)
-        sp.allreduce(x(24), sp.Sum, communicator=group)
-        with pytest.raises(CollectiveMismatchError) as error:
-            group.barrier()
-        calls = [f"allreduce(float32 [24], {op})" for op in ("Sum", "Product")]
-        assert_names_everyone(str(error.value), calls, group.name)
-        assert "2 before this one; results since then are wrong" in str(error.value)
-        np.testing.assert_array_equal(sp.allreduce(x(2), sp.Max, communicator=group), x(2))
+    for op in (sp.Sum, sp.Product):
+        sp.allreduce(x(24), op, communicator=by_mpi)
+    sp.allreduce(x(24), sp.Product if odd_one_out() else sp.Sum, communicator=by_mpi)
+    sp.allreduce(x(24), sp.Sum, communicator=by_mpi)
+    with pytest.raises(CollectiveMismatchError) as error:
+        by_mpi.barrier()
+    calls = [f"allreduce(float32 [24], {op})" for op in ("Sum", "Product")]
+    assert_names_everyone(str(error.value), calls, by_mpi.name)
+    assert "2 before this one; results since then are wrong" in str(error.value)
+    np.testing.assert_array_equal(sp.allreduce(x(2), sp.Max, communicator=by_mpi), x(2))
 
 
 @pytest.mark.parametrize("compiled", (False, True))

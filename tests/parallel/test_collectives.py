@@ -1,7 +1,7 @@
 """Every collective against NumPy: operation × element type × context, on data that differ by rank.
 
-Other properties are in test_alltoall.py, test_adasum.py, test_sparse.py and test_fusion.py, invalid
-arguments in test_refused.py.
+So are all of them by every transport, in eager code. Other properties are in test_alltoall.py,
+test_adasum.py, test_sparse.py and test_fusion.py, invalid arguments in test_refused.py.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from ranks import (
     EAGER_FIRST,
     FLOATS,
     MOVED,
-    compiled,
     eager,
-    graph,
     normal,
     normals,
     numpy_type,
@@ -28,6 +26,7 @@ from ranks import (
 )
 from reductions import OPERATIONS, WITHOUT_MEANING, assert_same, own_part, reduced
 from selection import in_groups
+from transports import TRANSPORTS, device_of
 
 import sciml_par.parallel as sp
 
@@ -109,7 +108,7 @@ def exchange(number) -> Collective:
         return np.concatenate([parts[me] for parts in each])
 
     return Collective(
-        lambda x: sp.alltoall(x, splits(sp.rank(), sp.size()))[0],
+        lambda x, **on: sp.alltoall(x, splits(sp.rank(), sp.size()), **on)[0],
         lambda r, n: sum(splits(r, n)),
         expected,
     )
@@ -168,6 +167,26 @@ def test_every_collective_of_every_type(context, cases):
         assert_same(result, expected, f"{name} of {dtype}")
 
 
+by_every_transport = pytest.mark.parametrize("group", TRANSPORTS, indirect=True)
+several_ranks = pytest.mark.ranks(least=2, reason="one rank transfers nothing")
+
+
+@several_ranks
+@by_every_transport
+def test_every_collective_by_every_transport(group, carried):
+    for name, collective in COLLECTIVES.items():
+        for dtype in collective.types:
+            xs = inputs_of(name, dtype)
+            with device_of(group):
+                mine = tf.identity(tf.constant(xs[sp.rank()]))
+                result = collective.call(mine, communicator=group)
+            # NCCL sums x·(1/P).
+            roundings = (sp.size() + 1) * ("Average" in name and group.nccl_transport is not None)
+            expected = collective.expected(xs, sp.rank())
+            assert_same(result, expected, f"{name} of {dtype}", roundings=roundings)
+    assert ("NCCL" in carried) == (group.nccl_transport is not None)
+
+
 def basic_inputs(multiple, tag, ranks=None) -> list[list[np.ndarray]]:
     """float32 [multiple * rows, 2] of all ranks of a group, for each of `BASIC`."""
     ranks = range(sp.size()) if ranks is None else ranks
@@ -189,31 +208,43 @@ def basic(*xs, **on):
     return [each.call(x, **on) for each, x in zip(BASIC, xs, strict=True)]
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_short_and_long_tensors(context):
+def ways():
+    """Parametrize by the contexts with all ranks, and by the transports in eager code."""
+    one = [pytest.param(each.values[0], "world", marks=each.marks) for each in EAGER_FIRST[1:]]
+    for transport in TRANSPORTS:
+        name, gpu = getattr(transport, "values", [transport])[0], getattr(transport, "marks", ())
+        one.append(pytest.param(eager, name, marks=[several_ranks, *gpu]))
+    return pytest.mark.parametrize("context, group", [(eager, "world"), *one], indirect=["group"])
+
+
+@ways()
+def test_short_and_long_tensors(context, group):
     """On either side of 4 kB, some 100 kB, and past what a message carries at once."""
     multiples = (1, 50, 160, 4000, 70_001)
     inputs = [basic_inputs(multiple, "long") for multiple in multiples]
 
     def every_length(*xs):
-        return [y for i in range(len(multiples)) for y in basic(*xs[5 * i : 5 * i + 5])]
+        parts = [xs[5 * i : 5 * i + 5] for i in range(len(multiples))]
+        return [y for part in parts for y in basic(*part, communicator=group)]
 
-    mine = [tf.constant(xs[sp.rank()]) for each in inputs for xs in each]
-    results = context(every_length)(*mine)
+    with device_of(group):
+        mine = [tf.identity(tf.constant(xs[sp.rank()])) for each in inputs for xs in each]
+        results = context(every_length)(*mine)
     for i, each in enumerate(inputs):
         assert_basic(results[5 * i : 5 * i + 5], each, sp.rank())
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_inputs_stay_and_values_may_change(context):
+@ways()
+def test_inputs_stay_and_values_may_change(context, group):
     """XLA may give a collective one buffer for both, and a compiled call keeps its buffers."""
-    run = context(lambda *xs: [*basic(*xs), *(x + 0.0 for x in xs)])
+    run = context(lambda *xs: [*basic(*xs, communicator=group), *(x + 0.0 for x in xs)])
     earlier = []
     for step in range(3):
         inputs = basic_inputs(8, f"step {step}")
         mine = [xs[sp.rank()] for xs in inputs]
-        tensors = list(map(tf.constant, mine))
-        results = run(*tensors)
+        with device_of(group):
+            tensors = [tf.identity(tf.constant(x)) for x in mine]
+            results = run(*tensors)
         earlier.append((results[:5], inputs))
         for kept, tensor, x in zip(results[5:], tensors, mine, strict=True):
             np.testing.assert_array_equal(kept, x)

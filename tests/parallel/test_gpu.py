@@ -1,8 +1,8 @@
 """The launches on a GPU, with CuPy and NCCL: addresses, streams, the order of kernels.
 
-Each rank is alone here, with an NCCL of one rank. test_transports.py and test_gpu_ranks.py test the
-exchange between ranks. Without a GPU, the tests run over the fake of NCCL, in the host's memory,
-and by MPI in compiled functions.
+Each rank is alone here, with an NCCL of one rank. test_collectives.py and test_gpu_ranks.py have the
+exchange between ranks. Without a GPU, the tests run over the fake of NCCL, in the host's memory, and
+by MPI in compiled functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpu_work import Busy
 from inside import (
     CUDA_MEMORY,
     HOST_MEMORY,
@@ -25,7 +24,7 @@ from inside import (
 )
 from mpi4py import MPI
 from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, values
-from real_gpus import group_of_this_rank, nccl_of_this_rank, require_gpu
+from real_gpus import Busy, group_of_this_rank, nccl_of_this_rank, require_gpu
 from transports import fake_nccl_communicator
 
 import sciml_par.parallel as sp

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import EAGER_FIRST, compiled, compiled_loop, eager, graph, normals, on_two, to_the_next
+from transports import device_of
 
 import sciml_par.parallel as sp
 
@@ -44,9 +45,9 @@ def product(xs):
     return functools.reduce(operator.mul, xs)
 
 
-def fused_rows(x):
-    parts = sp.fused_reducescatter([x, x[:1], 2 * x], sp.Sum)
-    return tf.concat([*parts, *sp.fused_allgather([x, x[:1]])], axis=0)
+def fused_rows(x, **on):
+    parts = sp.fused_reducescatter([x, x[:1], 2 * x], sp.Sum, **on)
+    return tf.concat([*parts, *sp.fused_allgather([x, x[:1]], **on)], axis=0)
 
 
 def fused_rows_in_one_process(xs):
@@ -57,50 +58,62 @@ def fused_rows_in_one_process(xs):
 
 
 COLLECTIVES = {
-    "sum": (lambda x: sp.allreduce(x, sp.Sum), lambda xs: everywhere(tf.add_n(xs))),
+    "sum": (lambda x, **on: sp.allreduce(x, sp.Sum, **on), lambda xs: everywhere(tf.add_n(xs))),
     "average": (sp.allreduce, lambda xs: everywhere(tf.add_n(xs) / sp.size())),
-    "product": (lambda x: sp.allreduce(x, sp.Product), lambda xs: everywhere(product(xs))),
-    "sum scattered": (lambda x: sp.reducescatter(x, sp.Sum), lambda xs: scattered(tf.add_n(xs))),
+    "product": (
+        lambda x, **on: sp.allreduce(x, sp.Product, **on),
+        lambda xs: everywhere(product(xs)),
+    ),
+    "sum scattered": (
+        lambda x, **on: sp.reducescatter(x, sp.Sum, **on),
+        lambda xs: scattered(tf.add_n(xs)),
+    ),
     "average scattered": (sp.reducescatter, lambda xs: scattered(tf.add_n(xs) / sp.size())),
     "product scattered": (
-        lambda x: sp.reducescatter(x, sp.Product),
+        lambda x, **on: sp.reducescatter(x, sp.Product, **on),
         lambda xs: scattered(product(xs)),
     ),
     "scattered, fewer than ranks": (
-        lambda x: sp.reducescatter(x[:ROOT], sp.Sum),
+        lambda x, **on: sp.reducescatter(x[:ROOT], sp.Sum, **on),
         lambda xs: scattered(tf.add_n(xs)[:ROOT]),
     ),
-    "from the first": (lambda x: sp.broadcast(x, 0), lambda xs: everywhere(xs[0])),
-    "from the last": (lambda x: sp.broadcast(x, ROOT), lambda xs: everywhere(xs[ROOT])),
+    "from the first": (lambda x, **on: sp.broadcast(x, 0, **on), lambda xs: everywhere(xs[0])),
+    "from the last": (lambda x, **on: sp.broadcast(x, ROOT, **on), lambda xs: everywhere(xs[ROOT])),
     "gathered": (
-        lambda x: sp.allgather(x[: own_rows(sp.rank())]),
+        lambda x, **on: sp.allgather(x[: own_rows(sp.rank())], **on),
         lambda xs: everywhere(tf.concat([x[: own_rows(r)] for r, x in enumerate(xs)], axis=0)),
     ),
     "exchanged": (
-        lambda x: sp.alltoall(x)[0],
+        lambda x, **on: sp.alltoall(x, **on)[0],
         lambda xs: exchanged(xs, lambda _: [2] * sp.size()),
     ),
     "exchanged by splits": (
-        lambda x: sp.alltoall(x[: sum(splits(sp.rank()))], splits(sp.rank()))[0],
+        lambda x, **on: sp.alltoall(x[: sum(splits(sp.rank()))], splits(sp.rank()), **on)[0],
         lambda xs: exchanged(xs, splits),
     ),
     "fused": (
-        lambda x: tf.add(*sp.fused_allreduce([x, x[0]], sp.Sum)),
+        lambda x, **on: tf.add(*sp.fused_allreduce([x, x[0]], sp.Sum, **on)),
         lambda xs: everywhere(tf.add_n(xs) + tf.add_n(xs)[0]),
     ),
     "fused rows": (fused_rows, fused_rows_in_one_process),
     "with factors": (
-        lambda x: sp.allreduce(x, sp.Sum, prescale_factor=0.5, postscale_factor=3.0),
+        lambda x, **on: sp.allreduce(x, sp.Sum, prescale_factor=0.5, postscale_factor=3.0, **on),
         lambda xs: everywhere(1.5 * tf.add_n(xs)),
     ),
 }
 """The collective, and what it gives to all ranks, computed in one process."""
 
 WITH_ORDER = {
-    "least": (lambda x: sp.allreduce(x, sp.Min), lambda xs: everywhere(tf.reduce_min(xs, 0))),
-    "greatest": (lambda x: sp.allreduce(x, sp.Max), lambda xs: everywhere(tf.reduce_max(xs, 0))),
+    "least": (
+        lambda x, **on: sp.allreduce(x, sp.Min, **on),
+        lambda xs: everywhere(tf.reduce_min(xs, 0)),
+    ),
+    "greatest": (
+        lambda x, **on: sp.allreduce(x, sp.Max, **on),
+        lambda xs: everywhere(tf.reduce_max(xs, 0)),
+    ),
     "greatest scattered": (
-        lambda x: sp.reducescatter(x, sp.Max),
+        lambda x, **on: sp.reducescatter(x, sp.Max, **on),
         lambda xs: scattered(tf.reduce_max(xs, 0)),
     ),
 }
@@ -128,12 +141,12 @@ def loss_of(y, rank):
     return tf.reduce_sum(tf.math.real(weight * y * y) + tf.math.real(y * tf.math.conj(y)))
 
 
-def gradients(collectives, *xs):
+def gradients(collectives, *xs, **on):
     results = []
     for x, (collective, _) in zip(xs, collectives.values(), strict=True):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = loss_of(collective(x), sp.rank())
+            loss = loss_of(collective(x, **on), sp.rank())
         results.append(tape.gradient(loss, x))
     return results
 
@@ -159,27 +172,36 @@ def open_graph(function):
     return run
 
 
-def case(context, dtype, most=None):
-    marks = [] if most is None else [pytest.mark.ranks(most=most, reason="one more way to compile")]
-    return pytest.param(context, dtype, marks=marks, id=f"{context.__name__} {dtype}")
+def case(context, dtype, group="world", marks=(), **ranks):
+    if ranks:
+        marks = [*marks, pytest.mark.ranks(**ranks, reason="one more way to do the same")]
+    name = f"{context.__name__} {dtype} {group}"
+    return pytest.param(context, dtype, group, marks=marks, id=name)
+
+
+GPUS = {"group": "NCCL on GPUs", "marks": [pytest.mark.gpu], "least": 2}
 
 
 @pytest.mark.parametrize(
-    ("context", "dtype"),
+    ("context", "dtype", "group"),
     (
         case(eager, FLOAT),
-        case(eager, COMPLEX, 3),
-        case(compiled, FLOAT),
-        case(graph, FLOAT, 2),
-        case(compiled_loop, COMPLEX, 2),
-        case(open_graph, COMPLEX, 2),
+        case(eager, COMPLEX, most=3),
+        case(eager, FLOAT, "NCCL", least=2, most=2),
+        case(compiled, FLOAT, least=2),
+        case(graph, FLOAT, least=2, most=2),
+        case(compiled_loop, COMPLEX, least=2, most=2),
+        case(open_graph, COMPLEX, least=2, most=2),
+        *(case(context, FLOAT, **GPUS) for context in (eager, graph, compiled)),
     ),
+    indirect=["group"],
 )
-def test_the_gradient_is_that_of_one_process(context, dtype):
+def test_the_gradient_is_that_of_one_process(context, dtype, group):
     """All collectives in one function, so that XLA compiles once a context."""
     table = OF_TYPE[dtype]
-    xs = [tf.constant(data(name, dtype)[sp.rank()]) for name in table]
-    found = context(lambda *xs: gradients(table, *xs))(*xs)
+    with device_of(group):
+        xs = [tf.identity(tf.constant(data(name, dtype)[sp.rank()])) for name in table]
+        found = context(lambda *xs: gradients(table, *xs, communicator=group))(*xs)
     for name, gradient in zip(table, found, strict=True):
         assert gradient.dtype == dtype
         expected = in_one_process(table[name][1], data(name, dtype))
