@@ -172,8 +172,8 @@ def odd_one_out() -> bool:
     return sp.rank() == sp.size() - 1
 
 
-def to_the_next(x: Any) -> Any:
+def to_the_next(x: Any, **on: Any) -> Any:
     """All of x to the next rank, the last one's to the first (collective)."""
     next_one = (sp.rank() + 1) % sp.size()
     given = [x.shape[0] if r == next_one else 0 for r in range(sp.size())]
-    return sp.alltoall(x, given)[0]
+    return sp.alltoall(x, given, **on)[0]

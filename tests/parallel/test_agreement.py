@@ -118,7 +118,7 @@ def test_eager(what):
     assert_still_works()
 
 
-@pytest.mark.ranks(most=3, reason="the message is that of test_eager")
+@pytest.mark.ranks(least=2, most=2, reason="the message is that of test_eager")
 @pytest.mark.parametrize("jit_compile", (False, True))
 @pytest.mark.parametrize(
     "what", ("operation", "shape", "root", "names", "rows of a reducescatter", "columns")

@@ -1,8 +1,8 @@
 """The launches on a GPU, with CuPy and NCCL: addresses, streams, the order of kernels.
 
-Each rank is alone here, with an NCCL of one rank. test_collectives.py and test_gpu_ranks.py have the
-exchange between ranks. Without a GPU, the tests run over the fake of NCCL, in the host's memory, and
-by MPI in compiled functions.
+Each rank is alone here, with an NCCL of one rank; test_collectives.py and test_gpu_ranks.py have
+the exchange. Without a GPU, the tests run over the fake of NCCL, in the host's memory, and by MPI
+in compiled functions.
 """
 
 from __future__ import annotations

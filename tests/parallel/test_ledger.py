@@ -6,17 +6,8 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.groups.ledger import Ledger
 
-
-def test_it_remembers_until_it_is_full():
-    ledger = Ledger(most=2)
-    for digest in (b"a", b"b"):
-        ledger.add(digest)
-    assert b"a" in ledger and b"b" in ledger and ledger.generation == 0
-    ledger.add(b"c")
-    assert b"a" not in ledger and b"c" in ledger
-    assert ledger.generation == 1 and len(ledger) == 1
+pytestmark = pytest.mark.ranks(least=2, reason="one rank compares nothing")
 
 
 @pytest.fixture
@@ -37,7 +28,6 @@ def agreements(monkeypatch):
     group.free()
 
 
-@pytest.mark.ranks(least=2, reason="one rank compares nothing")
 def test_call_sites_of_all_contexts_share_it(agreements):
     group, compared = agreements
 
@@ -50,7 +40,6 @@ def test_call_sites_of_all_contexts_share_it(agreements):
     assert compared == ["a"]
 
 
-@pytest.mark.ranks(least=2, reason="one rank compares nothing")
 def test_ranks_forget_together(agreements):
     """After more names than it holds, also a call site that has agreed compares again."""
     group, compared = agreements

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from inside import Bridge, foreign_calls
-from ranks import all_values, compiled, compiled_branch, compiled_loop, nested, values
+from ranks import all_values, compiled_loop, nested, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution import dispatch as context
@@ -40,7 +40,7 @@ needs_ranks = pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
 
 
 @needs_ranks
-@pytest.mark.parametrize("wrap", (compiled, compiled_loop, compiled_branch, nested))
+@pytest.mark.parametrize("wrap", (compiled_loop, nested))
 def test_a_program_for_several_platforms_runs_on_the_cpu(on_both_platforms, wrap):
     def program(x, rows):
         gathered = sp.allgather(rows)
