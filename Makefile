@@ -193,8 +193,8 @@ $(MPI_RUNS): test-mpi-%: $(STAMP)
 	    $(or $(MPI_SUITES),$(MPI_SUITES_$*),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS) \
 	    $(OR_SAY_LATE)
 
-# Of the hostile programs, sentences are looked at on one rank and numbers on two; SELECTION=--all
-# looks at all on both.
+# A hostile program runs on one rank, or on two if the ranks share what it computes; with
+# SELECTION=--all on both.
 test-long: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
 test-long: $(STAMP) ## what takes longer: hostile programs, faults, fuzzing, whole products
 	@echo "== long tests in one process, and those that start programs"

@@ -95,7 +95,7 @@ def nested(function: Function) -> Function:
 
 
 def on_two(context: Any) -> Any:
-    """The context, on other than two ranks only where all is asked for."""
+    """The context on two ranks, and on more where all is asked for."""
     return pytest.param(context, marks=_TWO, id=context.__name__)
 
 
@@ -113,11 +113,8 @@ CONTEXTS = (
 )
 """For rows, roots and groups, which the number of ranks decides."""
 
-TYPE_CONTEXTS = (eager, *map(on_two, (graph, compiled, *_OTHERS)))
-"""For element types and shapes, which it does not decide."""
-
-EAGER_FIRST = TYPE_CONTEXTS[:3]
-"""For what is made of the collectives' results."""
+EAGER_FIRST = (eager, *map(on_two, (graph, compiled)))
+"""For element types and what is made of the collectives' results, which it does not decide."""
 
 
 def _blank(function: Function, tensors: Sequence[Any]) -> Tensors:

@@ -7,7 +7,6 @@ import threading
 
 import numpy as np
 import pytest
-from fake_cupy import ILLEGAL_ADDRESS
 from inside import (
     Allgather,
     Allreduce,
@@ -125,16 +124,6 @@ def test_an_error_of_nccl(broken):
     assert broken.transport.error() == "NCCL_ERROR_REMOTE_ERROR: a rank is gone"
     broken.transport.finish()  # does not wait for what never ends
     broken.finish()
-
-
-def test_an_error_of_cuda(broken):
-    x = ones()
-    broken.start(X, x)
-    broken.runtime.code = ILLEGAL_ADDRESS
-    text = "cudaErrorIllegalAddress: an illegal memory access was encountered"
-    assert broken.transport.error() == f"cudaEventQuery failed: {text}"
-    assert str(broken.transport.in_flight()) == SAID  # the watchdog is to see it
-    broken.transport.finish()
 
 
 def test_an_aborted_communicator(broken):
