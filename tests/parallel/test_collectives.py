@@ -274,19 +274,6 @@ def test_groups_of_even_and_odd_ranks(context):
     group.free()
 
 
-def test_in_a_session():
-    """In a graph of TensorFlow 1's kind, with a gradient."""
-    inputs, v1 = basic_inputs(1, "session"), tf.compat.v1
-    mine = [xs[sp.rank()] for xs in inputs]
-    with v1.Graph().as_default(), v1.Session() as session:
-        xs = [v1.placeholder(tf.float32, x.shape) for x in mine]
-        ys = basic(*xs)
-        slope = v1.gradients(tf.reduce_sum(ys[0] ** 2), xs[0])[0]
-        *results, gradient = session.run([*ys, slope], dict(zip(xs, mine, strict=True)))
-    assert_basic(map(tf.constant, results), inputs, sp.rank())
-    np.testing.assert_allclose(gradient, 2 * sp.size() * sum(inputs[0]), 1e-6)
-
-
 # Numbers
 
 

@@ -7,7 +7,6 @@ from numbers import Integral
 import numpy as np
 import pytest
 from inside import Allgather, Allreduce, Alltoall, Broadcast, MPITransport, Reducescatter
-from ranks import COMPLEX
 from transports import Driver, array, world_mpi
 
 import sciml_par.parallel as sp
@@ -135,16 +134,6 @@ def test_nothing_at_all_at_one_address():
         Alltoall("float32", (0,), none, none),
     ):
         MPITransport(world_mpi()).prepare(request)(here, here)
-
-
-@pytest.mark.parametrize("dtype", COMPLEX)
-def test_a_part_that_is_infinite_leaves_the_other_as_it_is(dtype):
-    """A complex division would make it NaN."""
-    x = np.array([complex(np.inf, sp.rank()), complex(sp.rank(), -np.inf)], dtype)
-    y = Driver(MPITransport(world_mpi())).run(Allreduce(dtype, (2,), sp.Average), x)
-    mean = (sp.size() - 1) / 2
-    np.testing.assert_array_equal(y.real, np.array([np.inf, mean], y.real.dtype))
-    np.testing.assert_array_equal(y.imag, np.array([mean, -np.inf], y.real.dtype))
 
 
 MORE_THAN_MPI_HAS_COMMUNICATORS = 3000
