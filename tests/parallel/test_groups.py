@@ -129,8 +129,9 @@ def test_autograph_leaves_exchanges_alone(caplog):
         tf.get_logger().addHandler(caplog.handler)
         try:
             for name, arguments in calls.items():
+                exchange = getattr(WORLD, name)
 
-                def exchanged(x, exchange=getattr(WORLD, name), arguments=arguments):
+                def exchanged(x, exchange=exchange, arguments=arguments):
                     exchange(*arguments)
                     return x
 
