@@ -101,6 +101,7 @@ def on_two(context: Any) -> Any:
 
 _REASON = "one rank transfers nothing, and a third changes nothing in how a program is compiled"
 _TWO = pytest.mark.ranks(least=2, most=2, reason=_REASON)
+_SEVERAL = pytest.mark.ranks(least=2, reason=_REASON)
 _THREE = pytest.mark.ranks(least=2, most=3, reason=_REASON)
 
 _OTHERS = (graph_loop, compiled_loop, compiled_branch, nested)
@@ -108,7 +109,7 @@ _OTHERS = (graph_loop, compiled_loop, compiled_branch, nested)
 CONTEXTS = (
     eager,
     pytest.param(graph, marks=_THREE, id="graph"),
-    compiled,
+    pytest.param(compiled, marks=_SEVERAL, id="compiled"),
     *map(on_two, _OTHERS),
 )
 """For rows, roots and groups, which the number of ranks decides."""
