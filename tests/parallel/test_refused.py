@@ -11,7 +11,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
 pytestmark = pytest.mark.ranks(most=2, reason="refused before anything travels")
-alone = pytest.mark.ranks(most=1, reason="it is one rank's value")
+alone = pytest.mark.ranks(most=1, reason="another rank sees nothing of it")
 
 SIZE = sp.size()
 REDUCTIONS = {
@@ -104,7 +104,9 @@ def refused():
             )
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize(
+    "context", (eager, pytest.param(graph, marks=alone), pytest.param(compiled, marks=alone))
+)
 def test_refused(context):
     for says, call in refused():
         with pytest.raises(InputError, match=f"^{says}"):
