@@ -143,7 +143,7 @@ def addresses_of(arrays):
     return np.array([x.ctypes.data for x in arrays], np.uint64).tobytes()
 
 
-@pytest.mark.ranks(most=2, reason="the limit is that of one rank")
+@pytest.mark.ranks(least=2, most=2, reason="the limit is that of one rank")
 def test_more_call_sites_than_mpi_has_communicators():
     group = sp.current_world().communicator.split(0)
     request = Allreduce("float32", (5,), sp.Sum)

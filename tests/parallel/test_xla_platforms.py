@@ -94,6 +94,7 @@ def in_the_function_that_calls_it(look, device):
     outer()
 
 
+@pytest.mark.ranks(most=1, reason="nothing travels")
 @pytest.mark.parametrize("named", (in_the_function, around_its_call, in_the_function_that_calls_it))
 @pytest.mark.parametrize(
     "device, kind", ((None, "GPU"), ("/CPU:0", "CPU"), ("/GPU:0", "GPU"), ("/device:CPU:0", "CPU"))
