@@ -25,7 +25,6 @@ from ranks import (
     values,
 )
 from reductions import OPERATIONS, WITHOUT_MEANING, assert_same, own_part, reduced
-from selection import in_groups
 from transports import TRANSPORTS, device_of
 
 import sciml_par.parallel as sp
@@ -157,9 +156,34 @@ def inputs_of(name, dtype) -> list[np.ndarray]:
     return [values(r, shape, dtype, name) for r, shape in enumerate(shapes)]
 
 
-@in_groups("context, cases", CONTEXTS, [(n, t) for n in NAMES for t in COLLECTIVES[n].types])
+EVERY = [(name, dtype) for name in NAMES for dtype in COLLECTIVES[name].types]
+
+
+def some(shift):
+    """Each name and each type at least once."""
+    kinds = [COLLECTIVES[name].types for name in NAMES]
+    return [(n, t[(i + shift) % len(t)]) for i, (n, t) in enumerate(zip(NAMES, kinds, strict=True))]
+
+
+@pytest.mark.parametrize(
+    ("context", "cases"),
+    [
+        pytest.param(eager, EVERY, id="eager"),
+        *(
+            pytest.param(*each.values, some(shift), marks=each.marks, id=each.id)
+            for shift, each in enumerate(CONTEXTS[1:])
+        ),
+        *(
+            pytest.param(
+                *each.values, EVERY, marks=[*each.marks, pytest.mark.all], id=each.id + "+"
+            )
+            for each in CONTEXTS[1:]
+        ),
+    ],
+)
 def test_every_collective_of_every_type(context, cases):
     """All in one function, so that XLA compiles once a context."""
+    assert {dtype for _, dtype in cases} == set(MOVED)
     run = context(lambda *xs: [COLLECTIVES[n].call(x) for x, (n, _) in zip(xs, cases, strict=True)])
     results = run(*[tf.constant(inputs_of(*case)[sp.rank()]) for case in cases])
     for result, (name, dtype) in zip(results, cases, strict=True):
@@ -168,7 +192,9 @@ def test_every_collective_of_every_type(context, cases):
 
 
 by_every_transport = pytest.mark.parametrize("group", TRANSPORTS, indirect=True)
-several_ranks = pytest.mark.ranks(least=2, reason="one rank transfers nothing")
+several_ranks = pytest.mark.ranks(
+    least=2, most=3, reason="one rank transfers nothing; a fourth does what the third does"
+)
 
 
 @several_ranks

@@ -59,11 +59,10 @@ def test_every_type_in_every_context(context):
 def test_by_mpi(count, code):
     """As short as can be, in shares, and in several pieces of them."""
     driver = Driver(MPITransport(world_mpi(), machine_code=code))
-    types = FLOATS if count < 1_000_000 else ("float16", "float32")
-    for dtype in types:
-        for op in EXTREMES:
-            x = with_nan(sp.rank(), count, dtype)
-            assert_extremes(driver.run(Allreduce(dtype, (count,), op), x), op, dtype, count)
+    cases = itertools.product(FLOATS, EXTREMES)
+    for dtype, op in cases if count < 1_000_000 else [("float16", sp.Max)]:
+        x = with_nan(sp.rank(), count, dtype)
+        assert_extremes(driver.run(Allreduce(dtype, (count,), op), x), op, dtype, count)
 
 
 @pytest.mark.ranks(least=2, reason="one rank exchanges nothing")

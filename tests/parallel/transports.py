@@ -114,7 +114,7 @@ def group_by(transport: str, config: pytest.Config) -> sp.Communicator:
         return with_fake_gpus(world.mpi)[0]
     group = group_without_shared_memory()
     if transport == "MPI in parts":  # of an odd number of bytes
-        group.mpi_transport = MPITransport(group.mpi, longest=1013)
+        group.mpi_transport = MPITransport(group.mpi, longest=9973)
     return group
 
 
