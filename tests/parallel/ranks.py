@@ -114,8 +114,11 @@ CONTEXTS = (
 )
 """For rows, roots and groups, which the number of ranks decides."""
 
-EAGER_FIRST = (eager, *map(on_two, (graph, compiled)))
-"""For element types and what is made of the collectives' results, which it does not decide."""
+THREE_CONTEXTS = (eager, *map(on_two, (graph, compiled)))
+"""For element types and shapes, which it does not decide."""
+
+EAGER_FIRST = (eager, on_two(compiled))
+"""For what is made of the collectives' results."""
 
 
 def _blank(function: Function, tensors: Sequence[Any]) -> Tensors:

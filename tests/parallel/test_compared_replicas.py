@@ -119,7 +119,7 @@ def test_nothing_fails_that_may_differ(context):
     assert fails_at(training(context, start=np.nan)[0], FIRST_COMPARED)[0] is None
 
 
-@CONTEXTS
+@pytest.mark.parametrize("context", ("eager", "graph"))
 def test_layers_that_average_over_replicas_are_refused_in_loops(context):
     def step_of(layer):
         model = keras.Sequential([keras.Input([3]), layer, keras.layers.Dense(1)])

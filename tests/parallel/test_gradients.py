@@ -181,14 +181,6 @@ def in_one_process(results_of, everyone):
     return slopes_in_one_process(results_of, [tf.constant(x) for x in everyone])[sp.rank()]
 
 
-def open_graph(function):
-    def run(*xs):
-        specs = [tf.TensorSpec([None, 2], x.dtype) for x in xs]
-        return tf.function(function, input_signature=specs)(*xs)
-
-    return run
-
-
 def case(context, dtype, group="world", marks=(), **ranks):
     if ranks:
         marks = [*marks, pytest.mark.ranks(**ranks, reason="one more way to do the same")]
@@ -208,14 +200,13 @@ GPUS = {"group": "NCCL on GPUs", "marks": [pytest.mark.gpu], "least": 2}
         case(compiled, FLOAT, least=2),
         case(graph, FLOAT, least=2, most=2),
         case(compiled_loop, COMPLEX, least=2, most=2),
-        case(open_graph, COMPLEX, least=2, most=2),
         *(case(context, FLOAT, **GPUS) for context in (eager, graph, compiled)),
     ),
     indirect=["group"],
 )
 def test_the_gradient_is_that_of_one_process(context, dtype, group):
     """All collectives in one function, so that XLA compiles once a context."""
-    table = OF_TYPE[dtype] if context is not compiled_loop else STEPS
+    table = STEPS if context in (graph, compiled_loop) else OF_TYPE[dtype]
     with device_of(group):
         xs = [tf.identity(tf.constant(data(name, dtype)[sp.rank()])) for name in table]
         found = context(lambda *xs: gradients(table, *xs, communicator=group))(*xs)
@@ -349,9 +340,10 @@ def in_steps(results_of, number):
     return results
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
+@two
 @pytest.mark.parametrize(
-    ("through", "number"), ((through_a_loop, 3), pytest.param(through_a_branch, 1, marks=two))
+    ("context", "through", "number"),
+    ((graph, through_a_loop, 3), (compiled, through_a_loop, 3), (compiled, through_a_branch, 1)),
 )
 def test_through_control_flow(context, through, number):
     everyone = {name: 1 + 0.1 * normals((ROWS, 2), name) for name in STEPS}

@@ -122,11 +122,11 @@ def test_broadcasts_from_a_rank_that_runs_ahead():
 
 
 @pytest.mark.ranks(least=2, most=2, reason="what rank 0 remembers does not depend on how many wait")
-def test_a_rank_that_gives_thousands_of_broadcasts_before_others_come():
+def test_a_rank_that_gives_a_thousand_broadcasts_before_others_come():
     """More than it remembers; of unlike shapes, so that no two in a row are equal."""
     if sp.rank() == 0:
         xs = [tf.fill([n], float(n)) for n in (1, 2, 3)]
-        for step in range(3000):
+        for step in range(1200):
             sp.broadcast(xs[step % 3], 0)
     else:
         time.sleep(0.3)

@@ -86,11 +86,10 @@ def test_independent_collectives_keep_the_order_of_the_program(context, requests
 
 
 @two_ranks
-@pytest.mark.parametrize("context", (graph, compiled))
-def test_gradients_run_in_one_order(context, requests):
+def test_gradients_run_in_one_order(requests):
     """Which order is TensorFlow's affair, but it must be the same on all ranks."""
 
-    @context
+    @compiled
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)

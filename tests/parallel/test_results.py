@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import EAGER_FIRST, all_values, values
+from ranks import THREE_CONTEXTS, all_values, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.tensors.buffer_pool import result_memory
@@ -63,7 +63,7 @@ def odd_views(shape, tag):
     return x[::2], x[shape[0] :][::-1], np.asfortranarray(x[: shape[0]]), x[:, ::-1][1::2]
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
+@pytest.mark.parametrize("context", THREE_CONTEXTS)
 def test_views_of_numpy_that_are_not_contiguous(context):
     """And slices of tensors, which lie at addresses that suit nobody."""
     shape = (sp.size() + 1, 3)

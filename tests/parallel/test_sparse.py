@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import EAGER_FIRST, compiled, eager, generator, graph, values
+from ranks import THREE_CONTEXTS, compiled, eager, generator, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
@@ -41,7 +41,7 @@ def dense_sum(dtype="float64", more=0):
     return total
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
+@pytest.mark.parametrize("context", THREE_CONTEXTS)
 def test_the_sum_is_that_of_the_dense_tensors(context):
     def run(x, indices):
         slices = tf.IndexedSlices(x, indices, tf.constant([LENGTH, 2]))
@@ -156,7 +156,7 @@ def test_ranks_that_differ_in_a_dense_shape_that_only_the_graph_knows():
         run(x, indices, tf.constant([LENGTH + (sp.rank() == 1), 2]))
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
+@pytest.mark.parametrize("context", THREE_CONTEXTS)
 def test_a_dense_shape_that_is_no_tensor(context):
     shapes = ([LENGTH, 2], (LENGTH, 2), np.array([LENGTH, 2]), None)
 

@@ -22,8 +22,6 @@ PASSES = 3
 NOT_IN_JACOBIANS = ("reducescatter", "fused", "gathered together")
 """Where ranks have unequal numbers of elements, and so of passes; or pfor does not know slices."""
 
-OPS = (sp.Sum, sp.Average, sp.Product, sp.Min, sp.Max)
-
 
 def known(y, shape):
     """y with the shape that a plain graph leaves open."""
@@ -50,7 +48,7 @@ def every_collective(rows, context=eager):
         ),
         "adasum": lambda x: sp.allreduce(x**2, sp.Adasum),
     }
-    for op in OPS if context is not compiled else (sp.Product,):
+    for op in (sp.Product,) if context is compiled else (sp.Sum, sp.Product, sp.Max):
         found[f"allreduce {op.value}"] = lambda x, op=op: sp.allreduce(x**2, op) ** 2
         found[f"reducescatter {op.value}"] = lambda x, op=op: (
             known(sp.reducescatter(x**2, op), mine) ** 2
@@ -100,6 +98,8 @@ def test_second_derivatives_through_a_jacobian(context):
         results = []
         for name, collective in every_collective(x.shape[0], context).items():
             if name.startswith(NOT_IN_JACOBIANS):
+                continue
+            if context is compiled and not name.startswith("all"):
                 continue
             with tf.GradientTape() as outer:
                 outer.watch(x)
