@@ -22,7 +22,7 @@ MPI_SUITES_3 := tests/parallel $(patsubst %,--ignore=tests/parallel/test_%.py,na
     $(patsubst %,tests/horovod/test_%.py,functions horovod_gradients mpi_ops process_sets) \
     tests/results/test_merge.py
 MPI_SUITES_4 := $(patsubst %,tests/parallel/test_%.py,adasum agreement alltoall collectives \
-    gradients groups join shared_memory transports world) \
+    gradients groups join shared_memory world) \
     tests/training/test_rank_invariance.py tests/horovod/test_process_sets.py
 MPI_TIMEOUT ?=
 PYTEST_ARGS ?=
