@@ -87,7 +87,7 @@ def stiff_relaxation_to_a_cosine() -> Any:
 # Conditions, coefficients, complex numbers
 
 
-@table.gives(1e-4)
+@table.gives(1e-4, on_two)
 def an_absorbing_end_in_complex_numbers() -> Any:
     k = 4.0
 
