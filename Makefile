@@ -22,7 +22,7 @@ MPI_SUITES_3 := tests/parallel $(patsubst %,--ignore=tests/parallel/test_%.py,na
     $(patsubst %,tests/horovod/test_%.py,functions horovod_gradients mpi_ops process_sets) \
     tests/results/test_merge.py
 MPI_SUITES_4 := $(patsubst %,tests/parallel/test_%.py,adasum agreement alltoall collectives \
-    gradients groups join shared_memory transports world) \
+    gradients groups join shared_memory world) \
     tests/training/test_rank_invariance.py tests/horovod/test_process_sets.py
 MPI_TIMEOUT ?=
 PYTEST_ARGS ?=
@@ -193,8 +193,8 @@ $(MPI_RUNS): test-mpi-%: $(STAMP)
 	    $(or $(MPI_SUITES),$(MPI_SUITES_$*),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS) \
 	    $(OR_SAY_LATE)
 
-# Of the hostile programs, sentences are looked at on one rank and numbers on two; SELECTION=--all
-# looks at all on both.
+# A hostile program runs on one rank, or on two if the ranks share what it computes; with
+# SELECTION=--all on both.
 test-long: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
 test-long: $(STAMP) ## what takes longer: hostile programs, faults, fuzzing, whole products
 	@echo "== long tests in one process, and those that start programs"

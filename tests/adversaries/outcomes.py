@@ -19,6 +19,8 @@ from sciml_par.parallel import current_world
 
 Program = Callable[..., Any]
 
+on_two = pytest.mark.ranks(least=2, most=2, reason="the ranks share what the number is made of")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -99,10 +101,10 @@ class Table:
 
     @staticmethod
     def _case(row: Row) -> Any:
-        # Numbers are compared on several ranks, and sentences on one; --all does both on all.
-        elsewhere = (current_world().communicator.size == 1) == (row.gives is not None)
-        own_choice = any(mark.name == "ranks" for mark in row.marks)
-        marks = [pytest.mark.all] if elsewhere and not own_choice else []
+        # A program is run on one rank, unless it says otherwise; --all runs it on all as well.
+        chosen = any(mark.name == "ranks" for mark in row.marks)
+        elsewhere = current_world().communicator.size > 1 and not chosen
+        marks = [pytest.mark.all] if elsewhere else []
         return pytest.param(row, id=row.name, marks=[*row.marks, *marks])
 
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Row, Table
+from outcomes import Row, Table, on_two
 
 import sciml_par.horovod.tensorflow as hvd
 import sciml_par.horovod.tensorflow.keras as hvd_keras
@@ -16,7 +16,6 @@ import sciml_par.parallel as par
 
 pytestmark = pytest.mark.long
 table = Table()
-together = pytest.mark.ranks(least=2, reason="one rank has no others")
 
 
 def data(rank: int, rows: int = 12) -> tuple[Any, Any]:
@@ -39,7 +38,7 @@ def everyone(rows: Any = None) -> Any:
     return [data(r, 12 if rows is None else rows(r)) for r in range(hvd.size())]
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def a_tape_with_uneven_rows() -> Any:
     rows = lambda r: 5 + 7 * r
     x, y = data(hvd.rank(), rows(hvd.rank()))
@@ -52,7 +51,7 @@ def a_tape_with_uneven_rows() -> Any:
     return w.numpy(), descend(np.zeros((3, 1)), everyone(rows), 0.1, 10)
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def fit_with_the_distributed_optimizer() -> Any:
     x, y = data(hvd.rank())
     keras.utils.set_random_seed(hvd.rank())  # other weights on each rank, until the broadcast
@@ -71,7 +70,7 @@ def fit_with_the_distributed_optimizer() -> Any:
     return model.get_weights()[0], descend(start, everyone(), 0.1, 10)
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def backward_passes_before_an_update() -> Any:
     x, y = data(hvd.rank(), 12)
     w = tf.Variable(tf.zeros([3, 1]))
@@ -86,7 +85,7 @@ def backward_passes_before_an_update() -> Any:
     return w.numpy(), descend(np.zeros((3, 1)), everyone(), 0.1, 4)
 
 
-@table.gives(1e-6)
+@table.gives(1e-6, on_two)
 def averages_of_every_kind_of_input() -> Any:
     r, mean = hvd.rank(), (hvd.size() - 1) / 2
     return [
@@ -104,7 +103,7 @@ def averages_of_every_kind_of_input() -> Any:
     ]
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def rows_of_other_numbers_and_none() -> Any:
     r = hvd.rank()
     mine = tf.fill([r, 2], float(r))  # none on rank 0
@@ -112,7 +111,7 @@ def rows_of_other_numbers_and_none() -> Any:
     return hvd.allgather(mine).numpy(), wanted
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def objects_from_one_and_from_all() -> Any:
     config = hvd.broadcast_object({"lr": 0.1, "sizes": [1, 2]} if hvd.rank() == 0 else None, 0)
     names = hvd.allgather_object(f"rank {hvd.rank()}" * (hvd.rank() + 1))
@@ -123,7 +122,7 @@ def objects_from_one_and_from_all() -> Any:
     ]
 
 
-@table.gives(1e-6, together)
+@table.gives(1e-6, on_two)
 def a_set_of_one_rank() -> Any:
     alone = hvd.add_process_set([hvd.size() - 1])
     found = 7.0
@@ -133,7 +132,7 @@ def a_set_of_one_rank() -> Any:
     return found, float(hvd.size() - 1) if hvd.rank() == hvd.size() - 1 else 7.0
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def rows_dealt_out_by_splits() -> Any:
     p, r = hvd.size(), hvd.rank()
     splits = [r + s for s in range(p)]
@@ -143,7 +142,7 @@ def rows_dealt_out_by_splits() -> Any:
     return [(found.numpy(), wanted), (received.numpy(), np.array([s + r for s in range(p)]))]
 
 
-@table.gives(1e-6)
+@table.gives(1e-6, on_two)
 def metrics_that_are_averaged() -> Any:
     class Last(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -163,7 +162,7 @@ def metrics_that_are_averaged() -> Any:
     return last.logs["loss"], np.mean([np.mean(y**2) for _, y in everyone()])
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def a_gradient_through_a_compiled_loop() -> Any:
     @tf.function(jit_compile=True)
     def power(x: Any) -> Any:
@@ -184,7 +183,7 @@ def a_gradient_through_a_compiled_loop() -> Any:
     return total.numpy(), np.array([4 * 1.5**3], "float32")
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def statistics_of_uneven_rows() -> Any:
     x = data(hvd.rank(), 3 + 4 * hvd.rank())[0]
     n = hvd.allreduce(tf.constant(float(len(x))), op=hvd.Sum)
@@ -194,7 +193,7 @@ def statistics_of_uneven_rows() -> Any:
     return [(mean.numpy(), rows.mean(axis=0)), (square.numpy(), rows.var(axis=0))]
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def averages_of_bytes() -> Any:
     # The sum of what the ranks have does not fit into a byte; the average does.
     found = hvd.allreduce(tf.constant([200, 100], tf.uint8))
@@ -207,7 +206,7 @@ def averages_of_bytes() -> Any:
     ]
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def join_after_uneven_batches() -> Any:
     r, p = hvd.rank(), hvd.size()
     for batch in range(r + 1):
@@ -216,7 +215,7 @@ def join_after_uneven_batches() -> Any:
     return [(total.numpy(), np.array([(r + 1.0) * (p - r)])), (float(last), p - 1.0)]
 
 
-@table.gives(1e-6)
+@table.gives(1e-6, on_two)
 def gradients_through_uneven_rows() -> Any:
     r, p = hvd.rank(), hvd.size()
     x = tf.Variable(tf.fill([r + 1, 1], r + 1.0))
@@ -229,7 +228,7 @@ def gradients_through_uneven_rows() -> Any:
     return tape.gradient(loss, x).numpy(), wanted[before : before + r + 1]
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def adam_whose_state_comes_from_one_rank() -> Any:
     w, optimizer = tf.Variable(tf.ones([3, 1])), keras.optimizers.Adam(0.1)
     optimizer.build([w])
@@ -251,7 +250,7 @@ def adam_whose_state_comes_from_one_rank() -> Any:
     return w.numpy(), wanted
 
 
-@table.gives(1e-5)
+@table.gives(1e-5, on_two)
 def clipping_after_the_average() -> Any:
     x, y = data(hvd.rank())
     w = tf.Variable(tf.zeros([3, 1]))
@@ -263,7 +262,7 @@ def clipping_after_the_average() -> Any:
     return w.numpy(), 0.01 * step / np.linalg.norm(step)
 
 
-@table.gives(1e-6)
+@table.gives(1e-6, on_two)
 def early_stopping_by_an_averaged_metric() -> Any:
     class Score(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -289,13 +288,13 @@ table.add(
         "gradients of other shapes",
         lambda: hvd.allreduce(tf.zeros([2 + hvd.rank()])),
         says="shape|rows|differ",
-        marks=(together,),
+        marks=(on_two,),
     ),
     Row(
         "operations that differ",
         lambda: hvd.allreduce(tf.zeros([2]), op=hvd.Sum if hvd.rank() else hvd.Average),
         says="rank 0|op|Sum|Average",
-        marks=(together,),
+        marks=(on_two,),
     ),
     Row(
         "a root that there is not",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Row, Table, on_root
+from outcomes import Row, Table, on_root, on_two
 from scipy.integrate import solve_ivp
 from setups import UNIT, X, rod
 from setups import wider as solve
@@ -87,7 +87,7 @@ def stiff_relaxation_to_a_cosine() -> Any:
 # Conditions, coefficients, complex numbers
 
 
-@table.gives(1e-4)
+@table.gives(1e-4, on_two)
 def an_absorbing_end_in_complex_numbers() -> Any:
     k = 4.0
 
@@ -108,7 +108,7 @@ def an_absorbing_end_in_complex_numbers() -> Any:
     return solve(problem, points=60, steps=120).predict(X).mean, wave
 
 
-@table.gives(1e-4)
+@table.gives(1e-4, on_two)
 def a_value_at_a_corner_fixes_the_constant() -> Any:
     def slope(u: Any, x: Any, n: Any) -> Any:
         return tf.reduce_sum((gradient(u, x) - x[:, ::-1]) * n, axis=1, keepdims=True)
@@ -179,7 +179,7 @@ def insulation_all_around_a_source() -> Any:
 # Predictions, members, files
 
 
-@table.gives(1e-12)
+@table.gives(1e-12, on_two)
 def an_evaluation_domain_that_is_smaller() -> Any:
     kinked = lambda x: x * (1 - x) + (x > 0.5)  # right where it is evaluated
     result = solve(rod(exact=kinked), evaluation_domain=Interval(0.1, 0.4))
@@ -188,7 +188,7 @@ def an_evaluation_domain_that_is_smaller() -> Any:
     return [(ends, np.array([0.1, 0.4])), (float(seen.relative_l2_error < 1e-3), 1.0)]
 
 
-@table.gives(1e-12)
+@table.gives(1e-12, on_two)
 def seven_members_and_two_of_them_alone() -> Any:
     seven = solve(rod(), steps=5, mode=Ensemble(members=7))
     seeds = [member.seed for member in seven.members[5:]]
@@ -201,7 +201,7 @@ def seven_members_and_two_of_them_alone() -> Any:
     )
 
 
-@table.gives(1e-10)
+@table.gives(1e-10, on_two)
 def resumed_with_the_last_weights(folder: Path) -> Any:
     kept = {"optimizer": Adam(1e-2), "keep": "last"}
     whole = solve(rod(), steps=60, **kept)

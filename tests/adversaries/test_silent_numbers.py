@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Row, Table, on_root
+from outcomes import Row, Table, on_root, on_two
 from setups import UNIT, X, bent, loaded, rod, solve
 
 import sciml_par as sp
@@ -45,7 +45,6 @@ from sciml_par.training import (
 
 pytestmark = pytest.mark.long
 table = Table()
-together = pytest.mark.ranks(least=2, reason="one rank has no others")
 
 
 # An equation that is not the one before
@@ -157,13 +156,13 @@ def trained_again_with_another_ansatz() -> Any:
     return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(1.0) + 3 * X)]
 
 
-@table.says("rank", together)
+@table.says("rank", on_two)
 def a_dictionary_that_differs_between_ranks() -> Any:
     p = {"k": 1 + sp.rank()}
     return solve(loaded(lambda: p["k"]), steps=2)
 
 
-@table.says("rank", together)
+@table.says("rank", on_two)
 def a_class_attribute_that_differs_between_ranks() -> Any:
     class P:
         k = 1 + sp.rank()
@@ -174,7 +173,7 @@ def a_class_attribute_that_differs_between_ranks() -> Any:
 # Members and files
 
 
-@table.gives(1e-4)
+@table.gives(1e-4, on_two)
 def members_whose_fields_are_close() -> Any:
     def problem(factor: float) -> Problem:
         ansatz = lambda N, x: factor * (1 + 0.0 * N(x) + x * (1 - x))
@@ -243,10 +242,7 @@ def a_precision_that_is_bound() -> Any:
 # Points
 
 
-@table.gives(
-    1e-3,
-    or_says="couple|depends on the other points|IntegralCondition",
-)
+@table.gives(1e-3, on_two, or_says="couple|depends on the other points|IntegralCondition")
 def a_mean_over_the_points_in_a_residual() -> Any:
     # u′ = 2 ∫u by the mean over midpoints, u(0) = 1: u = 1 + 2 c x with c = 1 + c
     at = ((np.arange(60) + 0.5) / 60)[:, None]
@@ -287,7 +283,7 @@ def a_difference_quotient_in_single_precision() -> Any:
     result.predict([[0.5], [0.5 + 1e-9]])
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def a_long_time_beside_a_short_side() -> Any:
     seen: dict[str, Any] = {}
 
@@ -305,7 +301,7 @@ def a_long_time_beside_a_short_side() -> Any:
     return [(float(different >= 10), 1.0), (float(len(seen["start"]) >= 60), 1.0)]
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def a_held_out_loss_of_adam() -> Any:
     member = solve(rod(), optimizer=Adam(1e-2), steps=20).members[0]
     return float(np.isfinite(member.validation_loss)), 1.0
@@ -383,7 +379,7 @@ def one_column_for_two_outputs() -> Any:
     return solve(Problem(UNIT, lambda u, x: laplacian(u, x), conditions=conditions, outputs=2))
 
 
-@table.gives(1e-4)
+@table.gives(1e-4, on_two)
 def a_fit_of_data_alone(folder: Path) -> Any:
     at = np.linspace(0, 1, 21)[:, None]
     problem = Problem(UNIT, [], conditions=[Observations(at, np.sin(at))])
@@ -393,7 +389,7 @@ def a_fit_of_data_alone(folder: Path) -> Any:
     return [(result.predict(X).mean, np.sin(X)), (loaded, np.sin(X))]
 
 
-@table.gives(5e-2)
+@table.gives(5e-2, on_two)
 def a_fit_of_data_by_batches() -> Any:
     at = np.linspace(0, 1, 20)[:, None]
     problem = Problem(UNIT, [], conditions=[Observations(at, np.sin(at))])
@@ -419,7 +415,7 @@ def more_steps_than_a_wall_time_allows() -> Any:
     return float(len(result.history[0].steps) > 50), 1.0
 
 
-@table.gives(1e-12)
+@table.gives(1e-12, on_two)
 def numbers_of_a_sweep_as_one_stack() -> Any:
     problems = [
         Problem(UNIT, lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(float(k))])
@@ -434,7 +430,7 @@ def numbers_of_a_sweep_as_one_stack() -> Any:
 # Collectives
 
 
-@table.gives(1e-5, or_says="vectorized_map|pfor|use_pfor|experimental_use_pfor")
+@table.gives(1e-5, on_two, or_says="vectorized_map|pfor|use_pfor|experimental_use_pfor")
 def the_gradient_of_a_jacobian() -> Any:
     p = par.size()
     x = tf.Variable(tf.constant([1.0, 2.0, 3.0]) + par.rank())
@@ -447,13 +443,13 @@ def the_gradient_of_a_jacobian() -> Any:
     return outer.gradient(loss, x).numpy(), 96 * p**2 * s**2 * x.numpy()
 
 
-@table.says("dense_shape|shape", together)
+@table.says("dense_shape|shape", on_two)
 def sparse_gradients_of_other_shapes() -> Any:
     slices = tf.IndexedSlices(tf.ones([1, 2]), [0], dense_shape=[3 + par.rank(), 2])
     return par.allreduce(slices, par.Sum)
 
 
-@table.gives(0.0, together)
+@table.gives(0.0, on_two)
 def a_loss_that_is_not_a_number_on_one_rank() -> Any:
     found = []
     for dtype in ("float32", "float64", "float16", "bfloat16"):

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from outcomes import Row, Table, on_root
+from outcomes import Row, Table, on_root, on_two
 from setups import UNIT, X, bent, rod, solve
 
 import sciml_par as sp
@@ -73,7 +73,7 @@ def an_exponent_that_is_an_integer_in_a_loop() -> Any:
     return found
 
 
-@table.gives(1e-4)
+@table.gives(1e-4, on_two)
 def lambdas_that_bind_late_in_an_ensemble() -> Any:
     problems = []
     for k in (1.0, 2.0, 3.0):  # all three read the last k, as Python has it
@@ -122,7 +122,7 @@ def a_python_number_that_a_callback_changes() -> Any:
     solve(problem, optimizer=Adam(1e-2), steps=300, callbacks=[harder], keep="last")
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def callbacks_that_change_nothing() -> Any:
     load = tf.Variable(1.0, trainable=False, dtype=tf.float64)
 
@@ -257,7 +257,7 @@ def a_tf_module_for_a_network() -> Any:
     return solve(poisson(), network=Net())
 
 
-@table.gives(1e-12)
+@table.gives(1e-12, on_two)
 def interrupted_and_resumed(folder: Path) -> Any:
     options: Any = {"optimizer": Adam(1e-2), "log_every": 10}
     problem = rod()
@@ -278,7 +278,7 @@ def interrupted_and_resumed(folder: Path) -> Any:
     ]
 
 
-@table.gives(0.0)
+@table.gives(0.0, on_two)
 def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
     def field(N: Any, x: Any) -> Any:
         return x * (1 - x) * N(x)
@@ -370,7 +370,7 @@ def a_meshgrid_to_predict_at() -> Any:
     return solve(problem, steps=5, points=25).predict(grid)
 
 
-@table.gives(1e-10)
+@table.gives(1e-10, on_two)
 def the_loss_by_hand() -> Any:
     # The loss that is reported, recomputed from the prediction by finite differences.
     problem = Problem(
@@ -404,7 +404,7 @@ def a_target_that_is_reached() -> Any:
     return float(member.best_loss <= 1e-3 and member.steps < 40), 1.0
 
 
-@table.gives(1e-12)
+@table.gives(1e-12, on_two)
 def members_alone_and_together() -> Any:
     problem = rod()
     options: Any = {"optimizer": Adam(1e-2), "steps": 50}
@@ -429,7 +429,7 @@ def an_ensemble_member_again_by_its_seed() -> Any:
     return on_root(lambda: (two.predict(X).members, several.predict(X).members[[3, 0]]))
 
 
-@table.gives(1e-6)
+@table.gives(1e-6, on_two)
 def an_ensemble_of_ansatz_problems_saved_and_loaded(folder: Path) -> Any:
     def problem(j: int) -> Problem:
         height = [1e-4, 1.0][j]
@@ -455,7 +455,7 @@ def an_ensemble_of_ansatz_problems_saved_and_loaded(folder: Path) -> Any:
     return on_root(compare)
 
 
-@table.gives(1e-3)
+@table.gives(1e-3, on_two)
 def a_diffusivity_and_a_decay_from_noiseless_data() -> Any:
     exact = lambda x: np.exp(-(0.2 * np.pi**2 + 0.5) * x[:, 1:]) * np.sin(np.pi * x[:, :1])
     rng = np.random.default_rng(3)

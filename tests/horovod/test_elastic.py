@@ -15,7 +15,8 @@ from sciml_par.horovod.common.elastic import ObjectState
 
 v1 = tf.compat.v1
 
-pytestmark = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
+pytestmark = pytest.mark.ranks(least=2, most=2, reason="states are given from rank to rank")
+alone = pytest.mark.ranks(least=1, most=1, reason="concerns each rank separately")
 
 
 def objects(**kwargs) -> ObjectState:
@@ -43,6 +44,7 @@ def test_objects_of_rank_0_are_given_to_all():
     objects().sync()
 
 
+@alone
 def test_names_of_changing_hosts_do_nothing():
     state = objects(epoch=0)
     called = []
@@ -135,6 +137,7 @@ def test_model_and_optimizer():
         np.testing.assert_array_equal(before, after)
 
 
+@alone
 def test_a_model_without_weights():
     empty = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(InputError, match="no weights yet"):
@@ -151,7 +154,7 @@ class Recorder:
         self.commits.append((self.batch, self.epoch))
 
 
-@pytest.mark.skipif(hvd.size() > 1, reason="concerns each rank separately")
+@alone
 def test_callbacks_commit_and_count():
     state = Recorder()
     fit(
@@ -177,6 +180,7 @@ def test_a_function_is_run_once():
     assert calls == [0] and train.__name__ == "train"
 
 
+@alone
 def test_a_function_that_fails_says_how_to_start_again():
     @hvd.elastic.run
     def train(state):

@@ -17,8 +17,9 @@ from sciml_par.horovod.common.tensorflow_errors import InvalidInputError, Mismat
 from sciml_par.parallel import current_world
 
 v1 = tf.compat.v1
-SEVERAL = pytest.mark.skipif(hvd.size() == 1, reason="one rank agrees with itself")
-UP_TO_TWO = pytest.mark.skipif(hvd.size() > 2, reason="the same on two ranks")
+SEVERAL = pytest.mark.ranks(least=2, reason="one rank agrees with itself")
+ON_TWO = pytest.mark.ranks(least=2, most=2, reason="it needs another rank, and no third")
+ALONE = pytest.mark.ranks(most=1, reason="nothing travels")
 RANK = hvd.rank()
 ODD = RANK % 2
 
@@ -46,28 +47,12 @@ def other_shape():
     return hvd.allreduce, np.ones([17, 2 + ODD], "float32")
 
 
-def other_type():
-    return hvd.allreduce, np.ones([17], "int32" if ODD else "float32")
-
-
-def other_operation():
-    return lambda x: hvd.allreduce(x, op=hvd.Sum if ODD else hvd.Max), np.ones([3], "float32")
-
-
 def other_root():
     return lambda x: hvd.broadcast(x, RANK), np.ones([3], "float32")
 
 
 def other_columns():
     return hvd.allgather, np.ones([2, 10 * (RANK + 1)], "float32")
-
-
-def other_rows_to_scatter():
-    return hvd.reducescatter, np.ones([2 * hvd.size() + ODD], "float32")
-
-
-def other_columns_to_exchange():
-    return hvd.alltoall, np.ones([hvd.size(), 1 + ODD], "float32")
 
 
 def other_second_tensor():
@@ -77,28 +62,16 @@ def other_second_tensor():
     return grouped, np.ones([2], "float32")
 
 
-MISMATCHES = {
-    other_shape: ("eager", "compiled", "session"),
-    other_type: ("eager", "graph"),
-    other_operation: ("eager", "session"),
-    other_root: ("eager", "compiled"),
-    other_columns: ("eager", "graph"),
-    other_rows_to_scatter: ("eager",),
-    other_columns_to_exchange: ("eager", "session"),
-    other_second_tensor: ("eager", "compiled", "graph"),
-}
-"""Where each is tried: each in eager code, and in every other context several of them."""
+MISMATCHES = [
+    (other_shape, "eager"),
+    *((make, name) for make in (other_shape, other_root) for name in ("compiled", "session")),
+    (other_columns, "graph"),
+    (other_second_tensor, "graph"),
+][: 7 if hvd.size() == 2 else 1]
 
 
 @SEVERAL
-@pytest.mark.parametrize(
-    "make, name",
-    [
-        (make, name)
-        for make, names in MISMATCHES.items()
-        for name in names[: 3 if hvd.size() == 2 else 1]
-    ],
-)
+@pytest.mark.parametrize("make, name", MISMATCHES)
 def test_a_mismatch_is_a_failed_precondition_and_later_ones_work(make, name):
     context, error = CONTEXTS[name]
     function, x = make()
@@ -133,26 +106,24 @@ def test_a_mismatch_in_a_gradient():
         hvd.broadcast_object(1, root_rank=ODD)
 
 
-@UP_TO_TWO
+@ALONE
 def test_both_kinds_travel_between_processes():
     for error in (MismatchError("shapes differ"), InvalidInputError("splits")):
         copy = pickle.loads(pickle.dumps(error))
         assert type(copy) is type(error) and str(copy) == str(error) == error.message
 
 
-@UP_TO_TWO
+@ON_TWO
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_splits_that_do_not_fit(name):
-    wrong = [(1, [1] * hvd.size() + [0]), (2, [-1] * hvd.size())]
-    if hvd.size() > 1:  # any number of rows can be split among one rank
-        wrong.append((hvd.size() + 1, None))
+    wrong = [(1, [1] * hvd.size() + [0]), (2, [-1] * hvd.size()), (hvd.size() + 1, None)]
     for rows, splits in wrong:
         with pytest.raises(tf.errors.InvalidArgumentError, match="splits"):
             CONTEXTS[name][0](lambda x, splits=splits: hvd.alltoall(x, splits))(np.ones([rows]))
     assert hvd.allgather_object(RANK) == list(range(hvd.size()))
 
 
-@UP_TO_TWO
+@ON_TWO
 def test_splits_that_only_the_graph_knows():
     @tf.function(input_signature=[tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32)])
     def run(x, splits):
@@ -173,7 +144,7 @@ ROWS = (
 """Collectives of rows."""
 
 
-@UP_TO_TWO
+@ALONE
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_a_scalar_has_no_rows(name):
     for collective in ROWS if name == "eager" else ROWS[:2]:
@@ -181,19 +152,14 @@ def test_a_scalar_has_no_rows(name):
             CONTEXTS[name][0](collective)(np.float32(1.0))
 
 
-@UP_TO_TWO
-@pytest.mark.parametrize("op", (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum))
-def test_operations_that_slices_do_not_have(op):
+@ALONE
+def test_what_slices_do_not_have():
     slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), dense_shape=[2, 2])
-    with pytest.raises(NotImplementedError, match="IndexedSlices"):
-        hvd.allreduce(slices, op=op)
-    with pytest.raises(NotImplementedError, match="IndexedSlices"):
-        hvd.grouped_allreduce([tf.ones(2), slices], op=op)
-
-
-@UP_TO_TWO
-def test_factors_that_slices_do_not_have():
-    slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0]), dense_shape=[2, 2])
+    for op in (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum):
+        with pytest.raises(NotImplementedError, match="IndexedSlices"):
+            hvd.allreduce(slices, op=op)
+        with pytest.raises(NotImplementedError, match="IndexedSlices"):
+            hvd.grouped_allreduce([tf.ones(2), slices], op=op)
     for factors in ({"prescale_factor": 2.0}, {"postscale_factor": 2.0}):
         with pytest.raises(NotImplementedError, match="factor"):
             hvd.allreduce(slices, op=hvd.Sum, **factors)
@@ -203,12 +169,13 @@ def test_factors_that_slices_do_not_have():
         hvd.reducescatter(slices)
 
 
-@UP_TO_TWO
+@ALONE
 def test_what_needs_a_graph():
     with pytest.raises(RuntimeError, match="broadcast_variables"):
         hvd.broadcast_global_variables(0)
 
 
+@ALONE
 def test_before_init_there_are_no_ranks(monkeypatch):
     monkeypatch.setattr("sciml_par.parallel.groups.world.world", None)
     for ask in (hvd.size, hvd.rank, hvd.local_rank, hvd.is_homogeneous, hvd.mpi_threads_supported):
@@ -236,18 +203,21 @@ def test_when_the_ranks_compare(monkeypatch):
         group.free()
 
 
+@ALONE
 def test_errors_are_still_those_of_sciml_par():
     with pytest.raises(InputError, match="splits"):
         hvd.alltoall(tf.ones([2]), [5] * hvd.size())
     assert issubclass(MismatchError, CollectiveMismatchError)
 
 
+@ALONE
 @pytest.mark.parametrize("framework", ("torch", "mxnet", "ray", "spark"))
 def test_packages_of_other_frameworks_say_what_to_use(framework):
     with pytest.raises(ImportError, match=f"for TensorFlow and Keras, and has no {framework}"):
         importlib.import_module(f"sciml_par.horovod.{framework}")
 
 
+@ALONE
 @pytest.mark.parametrize(
     ("name", "advice"),
     [

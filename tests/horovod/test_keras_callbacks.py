@@ -12,9 +12,9 @@ from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.horovod.tensorflow.keras import DistributedOptimizer
 from sciml_par.horovod.tensorflow.keras import callbacks as hvd
 
-pytestmark = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
+pytestmark = pytest.mark.ranks(least=2, most=2, reason="one rank has nobody; a third adds nothing")
 
-several_ranks = pytest.mark.skipif("sp.size() == 1", reason="one rank cannot differ from others")
+alone = pytest.mark.ranks(least=1, most=1, reason="each rank says it by itself")
 
 
 def small_model(*layers, inputs=2):
@@ -76,6 +76,7 @@ def test_broadcast_waits_for_a_model_without_weights():
     np.testing.assert_allclose(values(model.weights), [kernel[0], bias], 1e-5)
 
 
+@alone
 def test_broadcast_refuses_what_is_no_variable():
     with pytest.raises(InputError, match="local_variables"):
         hvd.BroadcastGlobalVariablesCallback(0, local_variables=[1.0])
@@ -125,6 +126,7 @@ def test_broadcast_reaches_all_of_a_model_without_call(known):
     assert (everyone == everyone[0]).all() and len(flat) == 12 + 2 * (2 + 6)
 
 
+@alone
 def test_a_training_without_any_broadcast_is_an_error():
     class Untracked(keras.Model):
         def train_step(self, data):
@@ -162,7 +164,7 @@ def test_all_ranks_predict_the_same(kind):
     model = keras.Sequential([entry, layer, cast, keras.layers.Dense(1)])
     model.compile(DistributedOptimizer(keras.optimizers.SGD(0.0)), "mse", run_eagerly=True)
     callback = hvd.BroadcastGlobalVariablesCallback(sp.size() - 1)
-    if kind == "constant" and sp.size() > 1:
+    if kind == "constant":
         with pytest.raises(InputError, match="rank 0 predicts other values: for one input"):
             begin(callback, model)
         return
@@ -174,7 +176,6 @@ def test_all_ranks_predict_the_same(kind):
         assert f"only{sp.size() - 1}" in layer.get_vocabulary()
 
 
-@several_ranks
 def test_layers_of_replicas_are_refused():
     model = small_model(keras.layers.BatchNormalization(synchronized=True))
     with pytest.raises(InputError, match="Use SyncBatchNormalization of sciml_par.horovod"):
@@ -191,7 +192,6 @@ def test_an_optimizer_from_another_program_is_refused():
     begin(hvd.BroadcastGlobalVariablesCallback(0), model)
 
 
-@several_ranks
 def test_broadcast_of_models_that_differ():
     width = 2 if sp.rank() == 0 else 3
     model = small_model(keras.layers.Dense(width))
@@ -218,7 +218,6 @@ def test_metrics_are_averaged_whatever_their_order():
     hvd.MetricAverageCallback().on_epoch_end(0)
 
 
-@several_ranks
 @pytest.mark.parametrize("extra", (1.0, "text"))
 def test_a_metric_of_one_rank_only_is_an_error_on_all(extra):
     logs = {"loss": 1.0} | ({"val_loss": extra} if sp.rank() == 1 else {})
@@ -227,6 +226,7 @@ def test_a_metric_of_one_rank_only_is_an_error_on_all(extra):
     assert logs["loss"] == 1.0
 
 
+@alone
 def test_a_metric_that_is_no_number():
     with pytest.raises(InputError, match="«name»"):
         hvd.MetricAverageCallback().on_epoch_end(0, {"name": "text"})
@@ -273,6 +273,7 @@ def test_the_best_model_is_written_by_rank_0(tmp_path):
         assert best.input_shape == (None, 2)
 
 
+@alone
 def test_a_callback_of_the_other_keras_says_so():
     with pytest.raises(InputError, match="TF_USE_LEGACY_KERAS"):
         hvd.MetricAverageCallback()._implements_train_batch_hooks()
@@ -290,6 +291,7 @@ def rows(number):
     return x, x[:, :1] + sp.rank()
 
 
+@pytest.mark.ranks(least=1, most=2, reason="one rank is an ordinary case of it")
 def test_metrics_are_those_over_all_rows():
     model = distributed_model()
     model.compile(keras.optimizers.SGD(0.0), loss="mse")
@@ -308,7 +310,6 @@ def test_metrics_are_those_over_all_rows():
         assert history[name] == pytest.approx([squares.mean()], rel=1e-5)
 
 
-@several_ranks
 def test_uneven_batches_fail_in_the_first_epoch():
     model = distributed_model()
     x, y = rows(4 + 2 * (sp.rank() == 0))
@@ -320,7 +321,6 @@ def test_uneven_batches_fail_in_the_first_epoch():
     assert "at the end of epoch 1, after 2 steps" in str(caught.value)
 
 
-@several_ranks
 def test_a_schedule_on_one_rank_fails_at_the_end_of_an_epoch():
     model = distributed_model()
     callbacks = [hvd.BroadcastGlobalVariablesCallback(0)]

@@ -81,7 +81,7 @@ def test_a_gan_in_fit(jit_compile):
 
 
 def test_a_gan_whose_loop_broadcasts_after_the_first_step():
-    gan = Gan(critics=5)
+    gan = Gan(critics=3)
     gan.compile(keras.optimizers.RMSprop(1e-3), keras.optimizers.Adam(1e-3))
     step = tf.function(gan.train_step)
     for batch in range(BEYOND):
@@ -109,8 +109,7 @@ def train(model, optimizer, *, by_tape=False, steps=BEYOND, width=3, **sets):
         step(tf.constant(rows(4, width, n)))
 
 
-@pytest.mark.parametrize("by_tape", (False, True))
-@pytest.mark.parametrize("others", ("idle", "train"))
+@pytest.mark.parametrize(("others", "by_tape"), (("idle", True), ("train", False)))
 def test_process_sets(others, by_tape):
     """The first ranks train one model; the last trains another with other settings, or nothing."""
     last = hvd.size() - 1
@@ -143,7 +142,6 @@ def test_process_sets(others, by_tape):
 
 OPTIMIZERS = {
     "adasum": {"op": hvd.Adasum},
-    "passes": {"backward_passes_per_step": 3},
     "averaged passes": {"backward_passes_per_step": 2, "average_aggregated_gradients": True},
     "fp16": {"compression": hvd.Compression.fp16},
 }
@@ -188,7 +186,7 @@ def test_callbacks_serve_two_models():
         check_equal(model.weights)
 
 
-@pytest.mark.parametrize("how", ("fit", "loop", "tape"))
+@pytest.mark.parametrize("how", ("fit", "tape"))
 def test_mixed_precision(how):
     """Rank 1's gradients overflow in the first steps, and all ranks skip them."""
     keras.config.set_dtype_policy("mixed_float16")
@@ -213,8 +211,7 @@ def test_mixed_precision(how):
         def step(x, y):
             with tf.GradientTape() as tape:
                 loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2))
-            if how == "tape":
-                tape = hvd.DistributedGradientTape(tape)
+            tape = hvd.DistributedGradientTape(tape)
             gradients = tape.gradient(loss, model.trainable_variables)
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
 
@@ -225,7 +222,7 @@ def test_mixed_precision(how):
     assert 0 < int(optimizer.inner_optimizer.iterations) < BEYOND
 
 
-@pytest.mark.parametrize(("how", "rate"), [("fit", 0.02), ("loop", 0.02), ("loop", None)])
+@pytest.mark.parametrize(("how", "rate"), [("fit", 0.02), ("loop", None)])
 def test_rank_0_continues_and_the_others_begin(how, rate, tmp_path):
     """Rank 0 restores weights, counter and rate; the others get them after the first step."""
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5)

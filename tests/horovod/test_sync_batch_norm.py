@@ -12,8 +12,8 @@ from sciml_par.errors import InputError
 from sciml_par.horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 
 CHANNELS = 3
-UP_TO_TWO = pytest.mark.skipif(sp.size() > 2, reason="the same on two ranks")
-LOCAL = pytest.mark.skipif(sp.size() > 1, reason="concerns each rank separately")
+UP_TO_TWO = pytest.mark.ranks(least=2, most=2, reason="one rank has the whole batch")
+LOCAL = pytest.mark.ranks(most=1, reason="concerns each rank separately")
 
 
 def batch(rank: int, rows: int, *, mean: float = 2.0) -> np.ndarray:
@@ -103,7 +103,7 @@ def test_mixed_precision():
     np.testing.assert_allclose(y, whole(np.concatenate(x), training=True)[mine], atol=5e-3)
 
 
-@pytest.mark.skipif(sp.size() != 2, reason="the same on two ranks")
+@UP_TO_TWO
 def test_a_compiled_fit_is_that_of_the_whole_batch():
     x = [batch(rank, 8)[:, 0] for rank in range(sp.size())]
     targets = [np.sin(each).sum(axis=1, keepdims=True) for each in x]
@@ -145,7 +145,7 @@ def test_comes_back_from_its_configuration():
 
 
 @LOCAL
-@pytest.mark.parametrize("fused", (True, None))
-def test_fused_is_refused(fused):
-    with pytest.raises(InputError, match="fused=False"):
-        SyncBatchNormalization(fused=fused)
+def test_fused_is_refused():
+    for fused in (True, None):
+        with pytest.raises(InputError, match="fused=False"):
+            SyncBatchNormalization(fused=fused)

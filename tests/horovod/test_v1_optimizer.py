@@ -15,7 +15,7 @@ RATE = 0.125  # exact in float32, in which these optimizers keep it
 STEPS = 4
 PASSES = 2
 RANK, SIZE = hvd.rank(), hvd.size()
-ON_TWO = pytest.mark.skipif(hvd.size() != 2, reason="the same on two ranks")
+ON_TWO = pytest.mark.ranks(least=2, most=2, reason="the same on two ranks")
 BOTH = pytest.mark.parametrize("control_flow", (2, 1))
 
 

@@ -43,13 +43,22 @@ def fakes(all_with_fakes: tuple[Any, Any]) -> Any:
     return group
 
 
+@pytest.fixture(scope="session")
+def group(request: pytest.FixtureRequest) -> sp.Communicator:
+    """Return all ranks as a group by one of `transports.TRANSPORTS`, or the world (collective)."""
+    from transports import group_by
+
+    return group_by(request.param, request.config)
+
+
 @pytest.fixture
 def carried(group: sp.Communicator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return by what each collective of this rank was carried by a group with NCCL, in order."""
+    """Return by what each collective of this rank was carried by the group, in order."""
     from real_gpus import fill_results_before
     from transports import transports_from_now_on
 
-    fill_results_before(monkeypatch, group.nccl_transport)
+    if group.nccl_transport is not None:
+        fill_results_before(monkeypatch, group.nccl_transport)
     return transports_from_now_on(monkeypatch)
 
 
@@ -58,5 +67,7 @@ def by_mpi() -> Iterator[sp.Communicator]:
     """Return all ranks as a group whose collectives all travel by MPI (collective)."""
     from ranks import group_without_shared_memory
 
-    with group_without_shared_memory() as group:
-        yield group
+    group = group_without_shared_memory()
+    assert group.shared is None
+    yield group
+    group.free()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -96,28 +95,29 @@ def nested(function: Function) -> Function:
 
 
 def on_two(context: Any) -> Any:
-    """The context, on more than two ranks only where all is asked for."""
+    """The context on two ranks, and on more where all is asked for."""
     return pytest.param(context, marks=_TWO, id=context.__name__)
 
 
-_REASON = "how a program is compiled does not depend on the number of ranks"
-_TWO = pytest.mark.ranks(most=2, reason=_REASON)
-_THREE = pytest.mark.ranks(most=3, reason=_REASON)
+_REASON = "one rank transfers nothing, and a third changes nothing in how a program is compiled"
+_TWO = pytest.mark.ranks(least=2, most=2, reason=_REASON)
+_SEVERAL = pytest.mark.ranks(least=2, reason=_REASON)
+_THREE = pytest.mark.ranks(least=2, most=3, reason=_REASON)
 
 _OTHERS = (graph_loop, compiled_loop, compiled_branch, nested)
 
 CONTEXTS = (
     eager,
     pytest.param(graph, marks=_THREE, id="graph"),
-    compiled,
+    pytest.param(compiled, marks=_SEVERAL, id="compiled"),
     *map(on_two, _OTHERS),
 )
 """For rows, roots and groups, which the number of ranks decides."""
 
-TYPE_CONTEXTS = (eager, *map(on_two, (graph, compiled, *_OTHERS)))
+THREE_CONTEXTS = (eager, *map(on_two, (graph, compiled)))
 """For element types and shapes, which it does not decide."""
 
-EAGER_FIRST = TYPE_CONTEXTS[:3]
+EAGER_FIRST = (eager, on_two(compiled))
 """For what is made of the collectives' results."""
 
 
@@ -151,18 +151,14 @@ def _in_branch(function: Function) -> Function:
     return branched
 
 
-@contextlib.contextmanager
-def group_without_shared_memory() -> Iterator[sp.Communicator]:
-    """All ranks once more, as a group whose tensors all travel by MPI (collective)."""
+def group_without_shared_memory() -> sp.Communicator:
+    """Return all ranks once more, as a group whose tensors all travel by MPI (collective)."""
     world = sp.current_world().communicator
     native, world.native = world.native, replace(world.native, obstacle="left out by a test")
     try:
-        group = world.split(0)
+        return world.split(0)
     finally:
         world.native = native
-    assert group.shared is None
-    yield group
-    group.free()
 
 
 def same_on_all_ranks(arrays: Sequence[Any]) -> bool:
@@ -177,8 +173,8 @@ def odd_one_out() -> bool:
     return sp.rank() == sp.size() - 1
 
 
-def to_the_next(x: Any) -> Any:
+def to_the_next(x: Any, **on: Any) -> Any:
     """All of x to the next rank, the last one's to the first (collective)."""
     next_one = (sp.rank() + 1) % sp.size()
     given = [x.shape[0] if r == next_one else 0 for r in range(sp.size())]
-    return sp.alltoall(x, given)[0]
+    return sp.alltoall(x, given, **on)[0]

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pytest
-from gpu_work import leave_out
 from mpi4py import MPI
-from transports import Driver, OnArrays
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.call_site import PreparedCall
-from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.tensors.memory import HOST_MEMORY, has_gpus
 from sciml_par.parallel.transports.cupy_binding import MissingBindingError, load_gpu, load_nccl
 from sciml_par.parallel.transports.nccl import NCCLTransport
@@ -27,15 +22,20 @@ NOT_A_NUMBER = 0xFF
 """Bytes of these are a NaN in every floating-point type, and -1 or the largest integer."""
 
 
-def require_gpu(config: pytest.Config, *, tensorflow: bool = True) -> None:
-    """Leave the test out unless every rank has a GPU that can be used (collective).
+def leave_out(config: pytest.Config, reason: str) -> None:
+    """Skip a test that finds no GPU; end a run of the tests marked gpu alone (`pytest -m gpu`).
 
-    Parameters
-    ----------
-    tensorflow : whether TensorFlow has to compute on it.
+    Such a run must not succeed if all tests are skipped.
     """
+    if config.option.markexpr == "gpu":
+        pytest.exit(f"No test has run on a GPU: {reason}", returncode=1)
+    pytest.skip(reason)
+
+
+def require_gpu(config: pytest.Config) -> None:
+    """Leave the test out unless TensorFlow has a GPU on every rank (collective)."""
     world = sp.current_world()
-    obstacles = world.communicator.allgather_object(_obstacle(tensorflow=tensorflow))
+    obstacles = world.communicator.allgather_object(_obstacle())
     lacking = [f"rank {rank}: {text}" for rank, text in enumerate(obstacles) if text]
     if sp.size() > 1 and not lacking and world.communicator.nccl_transport is None:
         lacking = [f"the ranks do not use NCCL: {world.transport.obstacle}"]
@@ -43,7 +43,7 @@ def require_gpu(config: pytest.Config, *, tensorflow: bool = True) -> None:
         leave_out(config, "; ".join(lacking))
 
 
-def _obstacle(*, tensorflow: bool) -> str:
+def _obstacle() -> str:
     """Why this rank has no GPU for tests; empty if it has (local)."""
     if sp.current_world().gpu is None:
         return "there is no GPU"
@@ -52,7 +52,7 @@ def _obstacle(*, tensorflow: bool) -> str:
         load_nccl()
     except MissingBindingError as missing:
         return str(missing)
-    return "TensorFlow sees no GPU" if tensorflow and not has_gpus() else ""
+    return "" if has_gpus() else "TensorFlow sees no GPU"
 
 
 def nccl_of_this_rank() -> NCCLTransport:
@@ -97,44 +97,35 @@ def fill_results_before(monkeypatch: Any, nccl: NCCLTransport) -> None:
     monkeypatch.setattr(PreparedCall, "execute", filling)
 
 
-@dataclass
-class GpuDriver(Driver):
-    """NCCL between addresses in the memory of GPUs."""
+class Busy:
+    """Work that keeps a stream busy for some tenths of a second: memory is filled again and again.
 
-    _allocated: list[int] = field(default_factory=list)
+    It needs nothing but CUDA's runtime. A stream's queue holds about a thousand calls; when it is
+    full, the host waits.
+    """
 
-    def prepared(self, request: Request) -> OnArrays:
+    _ROUNDS = 400
+    _BYTES = 2 << 30
+
+    def __init__(self) -> None:
         from cupy.cuda import runtime
 
-        transfer = self.transport.prepare(request)
+        self._cuda = runtime
+        self._nbytes = min(self._BYTES, runtime.memGetInfo()[0] // 4)
+        self._address = runtime.malloc(self._nbytes)
+        self._mark = runtime.eventCreate()
 
-        def on_arrays(x: np.ndarray, y: np.ndarray) -> None:
-            send = self._copied(x)
-            receive = send if y is x else self._copied(y)
-            transfer(send, receive, *self.where)
-            self.transport.gpu.synchronize(*self.where)
-            runtime.memcpy(y.ctypes.data, receive, y.nbytes, runtime.memcpyDeviceToHost)
+    def put_on(self, stream: int) -> None:
+        """Enqueue it; returns at once."""
+        for _ in range(self._ROUNDS):
+            self._cuda.memsetAsync(self._address, 0, self._nbytes, stream)
+        self._cuda.eventRecord(self._mark, stream)
 
-        return on_arrays
+    def is_done(self) -> bool:
+        """Return whether the GPU has done it."""
+        return int(self._cuda.eventQuery(self._mark)) == 0
 
-    def finish(self) -> None:
-        from cupy.cuda import runtime
-
-        while self._allocated:
-            runtime.free(self._allocated.pop())
-
-    def _copied(self, x: np.ndarray) -> int:
-        from cupy.cuda import runtime
-
-        address = int(runtime.malloc(max(x.nbytes, 1)))
-        self._allocated.append(address)
-        runtime.memcpy(address, x.ctypes.data, x.nbytes, runtime.memcpyHostToDevice)
-        runtime.deviceSynchronize()  # the last of pageable memory may still be on its way
-        return address
-
-
-def driver_of_gpus(config: pytest.Config) -> GpuDriver:
-    """Return NCCL's driver, of all ranks or of this rank alone (collective)."""
-    require_gpu(config, tensorflow=False)
-    nccl = sp.current_world().communicator.nccl_transport or nccl_of_this_rank()
-    return GpuDriver(nccl, (nccl.stream,))
+    def release(self) -> None:
+        """Wait for it, and give the memory back."""
+        self._cuda.deviceSynchronize()
+        self._cuda.free(self._address)

@@ -35,16 +35,20 @@ def reduced(everyone: np.ndarray, op: sp.ReduceOp) -> np.ndarray:
     return (result / len(everyone) if op is sp.Average else result).astype(dtype)
 
 
-def assert_same(got: tf.Tensor, expected: np.ndarray, what: str) -> None:
-    """Equal; in floating point to two units in the last place, as x/P may be x·(1/P)."""
+def assert_same(got: tf.Tensor, expected: np.ndarray, what: str, roundings: int = 0) -> None:
+    """Equal; in floating point to two units in the last place, as x/P may be x·(1/P).
+
+    Where x·(1/P) was summed, to so many roundings of numbers up to 2.
+    """
     result = got.numpy()
     assert result.dtype == expected.dtype and result.shape == expected.shape, what
     if got.dtype.is_complex:
-        np.testing.assert_allclose(result, expected, 2 * np.finfo(result.dtype).eps, err_msg=what)
+        eps = np.finfo(result.dtype).eps
+        np.testing.assert_allclose(result, expected, 2 * eps, roundings * eps, err_msg=what)
     elif got.dtype.is_floating:
-        tolerance = 2 * float(ml_dtypes.finfo(result.dtype).eps)
+        eps, wide = float(ml_dtypes.finfo(result.dtype).eps), expected.astype(np.float64)
         np.testing.assert_allclose(
-            result.astype(np.float64), expected.astype(np.float64), tolerance, 0, err_msg=what
+            result.astype(np.float64), wide, 2 * eps, roundings * eps, err_msg=what
         )
     else:
         np.testing.assert_array_equal(result, expected, err_msg=what)

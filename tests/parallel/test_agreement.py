@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import eager, group_without_shared_memory, odd_one_out
+from ranks import eager, odd_one_out
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
@@ -118,7 +118,7 @@ def test_eager(what):
     assert_still_works()
 
 
-@pytest.mark.ranks(most=3, reason="the message is that of test_eager")
+@pytest.mark.ranks(least=2, most=2, reason="the message is that of test_eager")
 @pytest.mark.parametrize("jit_compile", (False, True))
 @pytest.mark.parametrize(
     "what", ("operation", "shape", "root", "names", "rows of a reducescatter", "columns")
@@ -156,19 +156,18 @@ def test_agreement_at_every_execution(monkeypatch):
         sp.allreduce(x(22 if odd_one_out() else 21), sp.Sum)
 
 
-def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement():
+def test_ranks_that_asked_for_other_things_are_found_at_the_next_agreement(by_mpi):
     """Both had been agreed on, and are as long, so nobody noticed."""
-    with group_without_shared_memory() as group:
-        for op in (sp.Sum, sp.Product):
-            sp.allreduce(x(24), op, communicator=group)
-        sp.allreduce(x(24), sp.Product if odd_one_out() else sp.Sum, communicator=group)
-        sp.allreduce(x(24), sp.Sum, communicator=group)
-        with pytest.raises(CollectiveMismatchError) as error:
-            group.barrier()
-        calls = [f"allreduce(float32 [24], {op})" for op in ("Sum", "Product")]
-        assert_names_everyone(str(error.value), calls, group.name)
-        assert "2 before this one; results since then are wrong" in str(error.value)
-        np.testing.assert_array_equal(sp.allreduce(x(2), sp.Max, communicator=group), x(2))
+    for op in (sp.Sum, sp.Product):
+        sp.allreduce(x(24), op, communicator=by_mpi)
+    sp.allreduce(x(24), sp.Product if odd_one_out() else sp.Sum, communicator=by_mpi)
+    sp.allreduce(x(24), sp.Sum, communicator=by_mpi)
+    with pytest.raises(CollectiveMismatchError) as error:
+        by_mpi.barrier()
+    calls = [f"allreduce(float32 [24], {op})" for op in ("Sum", "Product")]
+    assert_names_everyone(str(error.value), calls, by_mpi.name)
+    assert "2 before this one; results since then are wrong" in str(error.value)
+    np.testing.assert_array_equal(sp.allreduce(x(2), sp.Max, communicator=by_mpi), x(2))
 
 
 @pytest.mark.parametrize("compiled", (False, True))
@@ -204,3 +203,50 @@ def test_names_of_gradients_and_of_other_calls():
         tape.gradient(z, y)
     for signature in ("broadcast(float32 [23], root 0, name 'other')", "name 'gradient of part'"):
         assert signature in str(error.value)
+
+
+# What is remembered
+
+
+@pytest.fixture
+def agreements(monkeypatch):
+    """The signatures that the ranks compare, in a group that remembers three."""
+    group = sp.current_world().communicator.split(0)
+    monkeypatch.setattr(group.progress.ledger, "_most", 3)
+    compared = []
+    agree = group.agree
+
+    def noting(signature, number=0):
+        compared.append(signature.name)
+        return agree(signature, number)
+
+    monkeypatch.setattr(group, "agree", noting)
+    yield group, compared
+    monkeypatch.undo()
+    group.free()
+
+
+def test_call_sites_of_all_contexts_share_it(agreements):
+    group, compared = agreements
+
+    def total(x):
+        return sp.allreduce(x, sp.Sum, name="a", communicator=group)
+
+    compiled = tf.function(total, jit_compile=True)
+    for function in (total, tf.function(total), compiled, compiled, tf.function(total)):
+        assert function(tf.constant(1.0)).numpy() == sp.size()
+    assert compared == ["a"]
+
+
+def test_ranks_forget_together(agreements):
+    """After more names than it holds, also a call site that has agreed compares again."""
+    group, compared = agreements
+    compiled = tf.function(
+        lambda x: sp.allreduce(x, sp.Sum, name="a", communicator=group), jit_compile=True
+    )
+    names = ("b", "c", "d", "e")
+    for _ in range(2):
+        assert compiled(tf.constant(1.0)).numpy() == sp.size()
+        for name in names:
+            sp.allreduce(tf.constant(1.0), name=name, communicator=group)
+    assert compared == ["a", *names, "a", *names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import FLOATS, compiled, eager, graph, normal, numpy_type
+from ranks import FLOATS, THREE_CONTEXTS, normal, numpy_type
 
 import sciml_par.parallel as sp
 
@@ -31,7 +31,7 @@ def exchanged(number=rows_between, tag=""):
     return np.concatenate(parts), [len(part) for part in parts]
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", THREE_CONTEXTS)
 def test_how_many_rows_come_from_each_rank_is_told(context):
     def run(x):
         y, received = sp.alltoall(x, splits_of(sp.rank()))
@@ -95,7 +95,7 @@ KINDS_OF_SPLITS = {
 
 
 @pytest.mark.ranks(most=2, reason="it is about the splits of one rank")
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", THREE_CONTEXTS)
 def test_splits_may_be_any_whole_numbers_that_are_known(context):
     """Made outside of the function; the last are constants of its graph."""
     splits = splits_of(sp.rank())

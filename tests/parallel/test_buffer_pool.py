@@ -41,20 +41,6 @@ def test_a_tensor_lies_on_the_arrays_memory():
     assert view(tensor_on(array)).address == address
 
 
-def test_arrays_that_live_share_nothing():
-    memory = ResultMemory()
-    arrays = [floats(memory)[0] for _ in range(10)]
-    starts = sorted(array.ctypes.data for array in arrays)
-    assert min(np.diff(starts)) >= 4 * N
-
-
-def test_dropped_memory_is_used_again():
-    memory = ResultMemory()
-    array, first = floats(memory)
-    del array
-    assert floats(memory)[1] == first
-
-
 @pytest.mark.parametrize(
     "hold",
     [

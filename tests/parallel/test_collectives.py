@@ -1,7 +1,7 @@
 """Every collective against NumPy: operation × element type × context, on data that differ by rank.
 
-Other properties are in test_alltoall.py, test_adasum.py, test_sparse.py and test_fusion.py, invalid
-arguments in test_refused.py.
+So are all of them by every transport, in eager code. Other properties are in test_alltoall.py,
+test_adasum.py, test_sparse.py and test_fusion.py, invalid arguments in test_refused.py.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from ranks import (
     EAGER_FIRST,
     FLOATS,
     MOVED,
-    compiled,
+    THREE_CONTEXTS,
     eager,
-    graph,
     normal,
     normals,
     numpy_type,
@@ -27,7 +26,7 @@ from ranks import (
     values,
 )
 from reductions import OPERATIONS, WITHOUT_MEANING, assert_same, own_part, reduced
-from selection import in_groups
+from transports import TRANSPORTS, device_of
 
 import sciml_par.parallel as sp
 
@@ -109,7 +108,7 @@ def exchange(number) -> Collective:
         return np.concatenate([parts[me] for parts in each])
 
     return Collective(
-        lambda x: sp.alltoall(x, splits(sp.rank(), sp.size()))[0],
+        lambda x, **on: sp.alltoall(x, splits(sp.rank(), sp.size()), **on)[0],
         lambda r, n: sum(splits(r, n)),
         expected,
     )
@@ -158,14 +157,61 @@ def inputs_of(name, dtype) -> list[np.ndarray]:
     return [values(r, shape, dtype, name) for r, shape in enumerate(shapes)]
 
 
-@in_groups("context, cases", CONTEXTS, [(n, t) for n in NAMES for t in COLLECTIVES[n].types])
+EVERY = [(name, dtype) for name in NAMES for dtype in COLLECTIVES[name].types]
+
+
+def some(shift):
+    """Each name and each type at least once."""
+    kinds = [COLLECTIVES[name].types for name in NAMES]
+    return [(n, t[(i + shift) % len(t)]) for i, (n, t) in enumerate(zip(NAMES, kinds, strict=True))]
+
+
+@pytest.mark.parametrize(
+    ("context", "cases"),
+    [
+        pytest.param(eager, EVERY, id="eager"),
+        *(
+            pytest.param(*each.values, some(shift), marks=each.marks, id=each.id)
+            for shift, each in enumerate(CONTEXTS[1:])
+        ),
+        *(
+            pytest.param(
+                *each.values, EVERY, marks=[*each.marks, pytest.mark.all], id=each.id + "+"
+            )
+            for each in CONTEXTS[1:]
+        ),
+    ],
+)
 def test_every_collective_of_every_type(context, cases):
     """All in one function, so that XLA compiles once a context."""
+    assert {dtype for _, dtype in cases} == set(MOVED)
     run = context(lambda *xs: [COLLECTIVES[n].call(x) for x, (n, _) in zip(xs, cases, strict=True)])
     results = run(*[tf.constant(inputs_of(*case)[sp.rank()]) for case in cases])
     for result, (name, dtype) in zip(results, cases, strict=True):
         expected = COLLECTIVES[name].expected(inputs_of(name, dtype), sp.rank())
         assert_same(result, expected, f"{name} of {dtype}")
+
+
+by_every_transport = pytest.mark.parametrize("group", TRANSPORTS, indirect=True)
+several_ranks = pytest.mark.ranks(
+    least=2, most=3, reason="one rank transfers nothing; a fourth does what the third does"
+)
+
+
+@several_ranks
+@by_every_transport
+def test_every_collective_by_every_transport(group, carried):
+    by_nccl = group.nccl_transport is not None
+    for name, dtype in EVERY[by_nccl::3]:
+        xs, collective = inputs_of(name, dtype), COLLECTIVES[name]
+        with device_of(group):
+            mine = tf.identity(tf.constant(xs[sp.rank()]))
+            result = collective.call(mine, communicator=group)
+        # NCCL sums x·(1/P).
+        roundings = (sp.size() + 1) * (by_nccl and "Average" in name)
+        expected = collective.expected(xs, sp.rank())
+        assert_same(result, expected, f"{name} of {dtype}", roundings=roundings)
+    assert ("NCCL" in carried) == by_nccl
 
 
 def basic_inputs(multiple, tag, ranks=None) -> list[list[np.ndarray]]:
@@ -189,31 +235,43 @@ def basic(*xs, **on):
     return [each.call(x, **on) for each, x in zip(BASIC, xs, strict=True)]
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_short_and_long_tensors(context):
+def ways():
+    """Parametrize by the contexts with all ranks, and by the transports in eager code."""
+    one = [pytest.param(each.values[0], "world", marks=each.marks) for each in THREE_CONTEXTS[1:]]
+    for transport in TRANSPORTS:
+        name, gpu = getattr(transport, "values", [transport])[0], getattr(transport, "marks", ())
+        one.append(pytest.param(eager, name, marks=[several_ranks, *gpu]))
+    return pytest.mark.parametrize("context, group", [(eager, "world"), *one], indirect=["group"])
+
+
+@ways()
+def test_short_and_long_tensors(context, group):
     """On either side of 4 kB, some 100 kB, and past what a message carries at once."""
     multiples = (1, 50, 160, 4000, 70_001)
     inputs = [basic_inputs(multiple, "long") for multiple in multiples]
 
     def every_length(*xs):
-        return [y for i in range(len(multiples)) for y in basic(*xs[5 * i : 5 * i + 5])]
+        parts = [xs[5 * i : 5 * i + 5] for i in range(len(multiples))]
+        return [y for part in parts for y in basic(*part, communicator=group)]
 
-    mine = [tf.constant(xs[sp.rank()]) for each in inputs for xs in each]
-    results = context(every_length)(*mine)
+    with device_of(group):
+        mine = [tf.identity(tf.constant(xs[sp.rank()])) for each in inputs for xs in each]
+        results = context(every_length)(*mine)
     for i, each in enumerate(inputs):
         assert_basic(results[5 * i : 5 * i + 5], each, sp.rank())
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-def test_inputs_stay_and_values_may_change(context):
+@ways()
+def test_inputs_stay_and_values_may_change(context, group):
     """XLA may give a collective one buffer for both, and a compiled call keeps its buffers."""
-    run = context(lambda *xs: [*basic(*xs), *(x + 0.0 for x in xs)])
+    run = context(lambda *xs: [*basic(*xs, communicator=group), *(x + 0.0 for x in xs)])
     earlier = []
     for step in range(3):
         inputs = basic_inputs(8, f"step {step}")
         mine = [xs[sp.rank()] for xs in inputs]
-        tensors = list(map(tf.constant, mine))
-        results = run(*tensors)
+        with device_of(group):
+            tensors = [tf.identity(tf.constant(x)) for x in mine]
+            results = run(*tensors)
         earlier.append((results[:5], inputs))
         for kept, tensor, x in zip(results[5:], tensors, mine, strict=True):
             np.testing.assert_array_equal(kept, x)
@@ -228,7 +286,7 @@ def test_rows_may_change_from_call_to_call():
         assert_basic(basic(*[xs[sp.rank()] for xs in inputs]), inputs, sp.rank())
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", CONTEXTS[:3])
 def test_groups_of_even_and_odd_ranks(context):
     """And all ranks beside them."""
     group = sp.current_world().communicator.split(sp.rank() % 2)
@@ -241,19 +299,6 @@ def test_groups_of_even_and_odd_ranks(context):
     assert_basic(results, inputs, group.rank)
     assert whole.numpy() == sum(range(sp.size()))
     group.free()
-
-
-def test_in_a_session():
-    """In a graph of TensorFlow 1's kind, with a gradient."""
-    inputs, v1 = basic_inputs(1, "session"), tf.compat.v1
-    mine = [xs[sp.rank()] for xs in inputs]
-    with v1.Graph().as_default(), v1.Session() as session:
-        xs = [v1.placeholder(tf.float32, x.shape) for x in mine]
-        ys = basic(*xs)
-        slope = v1.gradients(tf.reduce_sum(ys[0] ** 2), xs[0])[0]
-        *results, gradient = session.run([*ys, slope], dict(zip(xs, mine, strict=True)))
-    assert_basic(map(tf.constant, results), inputs, sp.rank())
-    np.testing.assert_allclose(gradient, 2 * sp.size() * sum(inputs[0]), 1e-6)
 
 
 # Numbers

@@ -121,8 +121,7 @@ def test_iterations_that_may_run_in_parallel_keep_their_order(compile_it):
 
 
 @needs_ranks
-@pytest.mark.parametrize("level", ("SINGLE", "FUNNELED", "SERIALIZED"))
-@pytest.mark.parametrize("shape", ([2], [None]))
+@pytest.mark.parametrize(("level", "shape"), (("SINGLE", [2]), ("SERIALIZED", [None])))
 def test_graphs_need_an_mpi_for_threads(monkeypatch, level, shape):
     """MPI is made to say that it was started with less, as by a program before `init`."""
     monkeypatch.setattr(MPI, "Query_thread", lambda: getattr(MPI, f"THREAD_{level}"))

@@ -1,6 +1,6 @@
 """The calls to CuPy, on recorded fakes, and the fakes' interface next to the real one's.
 
-test_transports.py shows that the calls have the right arguments.
+test_collectives.py shows that the calls have the right arguments.
 """
 
 from __future__ import annotations

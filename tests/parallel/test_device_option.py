@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import EAGER_FIRST, FLOATS, TYPES, compiled, eager, graph, normal, values
+from ranks import EAGER_FIRST, normal, values
 from selection import in_groups
 
 import sciml_par.parallel as sp
@@ -30,7 +30,11 @@ def mine(dtype):
     return tf.constant(values(sp.rank(), (2 * sp.size(), 2), dtype))
 
 
-@in_groups("context, cases", EAGER_FIRST, list(itertools.product(TYPES, COLLECTIVES)))
+@in_groups(
+    "context, cases",
+    EAGER_FIRST,
+    list(itertools.product(("bfloat16", "float64", "int32"), COLLECTIVES)),
+)
 def test_from_the_host_is_the_same(context, cases):
     """For every collective and type, all in one function."""
 
@@ -47,13 +51,13 @@ def test_from_the_host_is_the_same(context, cases):
         np.testing.assert_array_equal(on_host.numpy(), as_it_comes.numpy(), err_msg=f"{case}")
 
 
-@pytest.mark.parametrize("device", ON_HOST)
-def test_the_host_has_several_names(device):
-    total = sp.allreduce(tf.constant(float(sp.rank())), sp.Sum, device=device)
-    assert total.numpy() == sum(range(sp.size()))
+def test_the_host_has_several_names():
+    for device in ON_HOST:
+        total = sp.allreduce(tf.constant(float(sp.rank())), sp.Sum, device=device)
+        assert total.numpy() == sum(range(sp.size())), device
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize("context", EAGER_FIRST)
 def test_gradients_and_fused_collectives_take_it_along(context):
     x = tf.constant(normal(sp.rank(), (2 * sp.size(),), "device"))
     kinds = [kind for kind in COLLECTIVES if kind != "broadcast"]
@@ -74,8 +78,7 @@ def test_gradients_and_fused_collectives_take_it_along(context):
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU")
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_a_gpu_that_is_not_there(dtype):
+def test_a_gpu_that_is_not_there():
     """TensorFlow computes on the host what it was told to compute on a GPU."""
-    total = sp.allreduce(tf.constant(1.0, dtype), sp.Sum, device="/GPU:0")
+    total = sp.allreduce(tf.constant(1.0), sp.Sum, device="/GPU:0")
     assert total.numpy() == sp.size()

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import CONTEXTS, EAGER_FIRST, TYPE_CONTEXTS, eager, values
+from ranks import EAGER_FIRST, compiled_loop, eager, graph_loop, nested, on_two, values
 from reductions import own_part
 
 import sciml_par.parallel as sp
@@ -76,7 +76,7 @@ def sums(everyone):
     return [sum(each[1:], each[0]) for each in everyone]
 
 
-@pytest.mark.parametrize("context", TYPE_CONTEXTS)
+@pytest.mark.parametrize("context", (*EAGER_FIRST, on_two(compiled_loop)))
 def test_fused_allreduce(context):
     run = context(lambda *xs: sp.fused_allreduce(xs, sp.Sum))
     assert_same(run(*map(tf.constant, inputs_of(sp.rank()))), sums(of_all(inputs_of)))
@@ -89,7 +89,7 @@ def test_fused_broadcast(context):
     assert_same(results, inputs_of(sp.size() - 1))
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", (*EAGER_FIRST, on_two(graph_loop)))
 def test_fused_allgather(context, transfers):
     run = context(lambda *xs: sp.fused_allgather(xs))
     assert_same(run(*map(tf.constant, rows_of(sp.rank()))), map(np.concatenate, of_all(rows_of)))
@@ -98,7 +98,7 @@ def test_fused_allgather(context, transfers):
         assert types == ["int64", "float64", "int32", "bool", "complex64"]
 
 
-@pytest.mark.parametrize("context", TYPE_CONTEXTS)
+@pytest.mark.parametrize("context", (*EAGER_FIRST, on_two(nested)))
 def test_fused_reducescatter(context, transfers):
     run = context(lambda *xs: sp.fused_reducescatter(xs, sp.Sum))
     mine = inputs_of(sp.rank(), SCATTERED)
@@ -119,10 +119,9 @@ def test_one_transfer_per_type(context, fused, transfers):
     assert found == [("bfloat16", 3), ("float32", 1), ("float64", 6)]
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
-def test_nothing_to_fuse(context):
+def test_nothing_to_fuse():
     for fused in (sp.fused_allreduce, sp.fused_allgather, sp.fused_reducescatter):
-        assert context(lambda fused=fused: fused([]))() == []
+        assert fused([]) == []
 
 
 def test_average_is_the_default():

@@ -14,7 +14,6 @@ from sciml_par.parallel.startup.gpu_choice import (
     choose_gpus,
     choose_in_tensorflow,
     pin,
-    sharing_is_allowed,
     visible_gpus,
 )
 
@@ -121,12 +120,6 @@ def test_a_container_that_hides_the_drivers_list(host, forbidden):
     forbidden.add(host.device(0))
     assert host.shows() == gpus("0@nvidia2", "1@nvidia10")
     assert host.shows("1") == gpus("1@nvidia10")
-
-
-def test_unused_gpus_have_no_uuid_but_different_identities(three_gpus):
-    texts = [path.read_text() for path in three_gpus.root.glob("proc/**/information")]
-    assert [NOT_YET_KNOWN in text for text in texts] == [True] * 3
-    assert len({gpu.identity for gpu in three_gpus.shows()}) == 3
 
 
 @pytest.mark.parametrize(
@@ -248,19 +241,6 @@ def test_ranks_share_with_permission():
     both = gpus("0", "1")
     assert chosen([both] * 5, share=True) == [both[r % 2] for r in range(5)]
     assert chosen([both[:1]] * 2, share=True) == [both[0]] * 2
-
-
-@pytest.mark.parametrize(
-    ("environment", "allowed"),
-    [
-        ({}, False),
-        ({"SCIML_PAR_SHARE_GPUS": ""}, False),
-        ({"SCIML_PAR_SHARE_GPUS": "0"}, False),
-        ({"SCIML_PAR_SHARE_GPUS": "1"}, True),
-    ],
-)
-def test_sharing_takes_permission(environment, allowed):
-    assert sharing_is_allowed(environment) is allowed
 
 
 # The effect of a choice

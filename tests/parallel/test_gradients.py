@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from ranks import EAGER_FIRST, compiled, compiled_loop, eager, graph, normals, on_two, to_the_next
+from transports import device_of
 
 import sciml_par.parallel as sp
 
@@ -44,9 +45,9 @@ def product(xs):
     return functools.reduce(operator.mul, xs)
 
 
-def fused_rows(x):
-    parts = sp.fused_reducescatter([x, x[:1], 2 * x], sp.Sum)
-    return tf.concat([*parts, *sp.fused_allgather([x, x[:1]])], axis=0)
+def fused_rows(x, **on):
+    parts = sp.fused_reducescatter([x, x[:1], 2 * x], sp.Sum, **on)
+    return tf.concat([*parts, *sp.fused_allgather([x, x[:1]], **on)], axis=0)
 
 
 def fused_rows_in_one_process(xs):
@@ -57,54 +58,83 @@ def fused_rows_in_one_process(xs):
 
 
 COLLECTIVES = {
-    "sum": (lambda x: sp.allreduce(x, sp.Sum), lambda xs: everywhere(tf.add_n(xs))),
+    "sum": (lambda x, **on: sp.allreduce(x, sp.Sum, **on), lambda xs: everywhere(tf.add_n(xs))),
     "average": (sp.allreduce, lambda xs: everywhere(tf.add_n(xs) / sp.size())),
-    "product": (lambda x: sp.allreduce(x, sp.Product), lambda xs: everywhere(product(xs))),
-    "sum scattered": (lambda x: sp.reducescatter(x, sp.Sum), lambda xs: scattered(tf.add_n(xs))),
+    "product": (
+        lambda x, **on: sp.allreduce(x, sp.Product, **on),
+        lambda xs: everywhere(product(xs)),
+    ),
+    "sum scattered": (
+        lambda x, **on: sp.reducescatter(x, sp.Sum, **on),
+        lambda xs: scattered(tf.add_n(xs)),
+    ),
     "average scattered": (sp.reducescatter, lambda xs: scattered(tf.add_n(xs) / sp.size())),
     "product scattered": (
-        lambda x: sp.reducescatter(x, sp.Product),
+        lambda x, **on: sp.reducescatter(x, sp.Product, **on),
         lambda xs: scattered(product(xs)),
     ),
     "scattered, fewer than ranks": (
-        lambda x: sp.reducescatter(x[:ROOT], sp.Sum),
+        lambda x, **on: sp.reducescatter(x[:ROOT], sp.Sum, **on),
         lambda xs: scattered(tf.add_n(xs)[:ROOT]),
     ),
-    "from the first": (lambda x: sp.broadcast(x, 0), lambda xs: everywhere(xs[0])),
-    "from the last": (lambda x: sp.broadcast(x, ROOT), lambda xs: everywhere(xs[ROOT])),
+    "from the first": (lambda x, **on: sp.broadcast(x, 0, **on), lambda xs: everywhere(xs[0])),
+    "from the last": (lambda x, **on: sp.broadcast(x, ROOT, **on), lambda xs: everywhere(xs[ROOT])),
     "gathered": (
-        lambda x: sp.allgather(x[: own_rows(sp.rank())]),
+        lambda x, **on: sp.allgather(x[: own_rows(sp.rank())], **on),
         lambda xs: everywhere(tf.concat([x[: own_rows(r)] for r, x in enumerate(xs)], axis=0)),
     ),
     "exchanged": (
-        lambda x: sp.alltoall(x)[0],
+        lambda x, **on: sp.alltoall(x, **on)[0],
         lambda xs: exchanged(xs, lambda _: [2] * sp.size()),
     ),
     "exchanged by splits": (
-        lambda x: sp.alltoall(x[: sum(splits(sp.rank()))], splits(sp.rank()))[0],
+        lambda x, **on: sp.alltoall(x[: sum(splits(sp.rank()))], splits(sp.rank()), **on)[0],
         lambda xs: exchanged(xs, splits),
     ),
     "fused": (
-        lambda x: tf.add(*sp.fused_allreduce([x, x[0]], sp.Sum)),
+        lambda x, **on: tf.add(*sp.fused_allreduce([x, x[0]], sp.Sum, **on)),
         lambda xs: everywhere(tf.add_n(xs) + tf.add_n(xs)[0]),
     ),
     "fused rows": (fused_rows, fused_rows_in_one_process),
     "with factors": (
-        lambda x: sp.allreduce(x, sp.Sum, prescale_factor=0.5, postscale_factor=3.0),
+        lambda x, **on: sp.allreduce(x, sp.Sum, prescale_factor=0.5, postscale_factor=3.0, **on),
         lambda xs: everywhere(1.5 * tf.add_n(xs)),
     ),
 }
 """The collective, and what it gives to all ranks, computed in one process."""
 
 WITH_ORDER = {
-    "least": (lambda x: sp.allreduce(x, sp.Min), lambda xs: everywhere(tf.reduce_min(xs, 0))),
-    "greatest": (lambda x: sp.allreduce(x, sp.Max), lambda xs: everywhere(tf.reduce_max(xs, 0))),
+    "least": (
+        lambda x, **on: sp.allreduce(x, sp.Min, **on),
+        lambda xs: everywhere(tf.reduce_min(xs, 0)),
+    ),
+    "greatest": (
+        lambda x, **on: sp.allreduce(x, sp.Max, **on),
+        lambda xs: everywhere(tf.reduce_max(xs, 0)),
+    ),
     "greatest scattered": (
-        lambda x: sp.reducescatter(x, sp.Max),
+        lambda x, **on: sp.reducescatter(x, sp.Max, **on),
         lambda xs: scattered(tf.reduce_max(xs, 0)),
     ),
 }
 """Not for complex numbers. Ranks that hold the same extreme share the gradient."""
+
+
+def shifted(xs):
+    return [xs[-1], *xs[:-1]]
+
+
+STEPS = {
+    "average": COLLECTIVES["average"],
+    "product": COLLECTIVES["product"],
+    "from the last": COLLECTIVES["from the last"],
+    "to the next": (to_the_next, shifted),
+    "scattered and gathered": (
+        lambda x, **on: sp.allgather(sp.reducescatter(x, **on), **on),
+        lambda xs: everywhere(tf.add_n(xs) / sp.size()),
+    ),
+}
+"""Collectives whose results have the shape of their inputs."""
 
 OF_TYPE = {FLOAT: COLLECTIVES | WITH_ORDER, COMPLEX: COLLECTIVES}
 
@@ -128,12 +158,12 @@ def loss_of(y, rank):
     return tf.reduce_sum(tf.math.real(weight * y * y) + tf.math.real(y * tf.math.conj(y)))
 
 
-def gradients(collectives, *xs):
+def gradients(collectives, *xs, **on):
     results = []
     for x, (collective, _) in zip(xs, collectives.values(), strict=True):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = loss_of(collective(x), sp.rank())
+            loss = loss_of(collective(x, **on), sp.rank())
         results.append(tape.gradient(loss, x))
     return results
 
@@ -151,35 +181,35 @@ def in_one_process(results_of, everyone):
     return slopes_in_one_process(results_of, [tf.constant(x) for x in everyone])[sp.rank()]
 
 
-def open_graph(function):
-    def run(*xs):
-        specs = [tf.TensorSpec([None, 2], x.dtype) for x in xs]
-        return tf.function(function, input_signature=specs)(*xs)
+def case(context, dtype, group="world", marks=(), **ranks):
+    if ranks:
+        marks = [*marks, pytest.mark.ranks(**ranks, reason="one more way to do the same")]
+    name = f"{context.__name__} {dtype} {group}"
+    return pytest.param(context, dtype, group, marks=marks, id=name)
 
-    return run
 
-
-def case(context, dtype, most=None):
-    marks = [] if most is None else [pytest.mark.ranks(most=most, reason="one more way to compile")]
-    return pytest.param(context, dtype, marks=marks, id=f"{context.__name__} {dtype}")
+GPUS = {"group": "NCCL on GPUs", "marks": [pytest.mark.gpu], "least": 2}
 
 
 @pytest.mark.parametrize(
-    ("context", "dtype"),
+    ("context", "dtype", "group"),
     (
         case(eager, FLOAT),
-        case(eager, COMPLEX, 3),
-        case(compiled, FLOAT),
-        case(graph, FLOAT, 2),
-        case(compiled_loop, COMPLEX, 2),
-        case(open_graph, COMPLEX, 2),
+        case(eager, COMPLEX, most=3),
+        case(eager, FLOAT, "NCCL", least=2, most=2),
+        case(compiled, FLOAT, least=2),
+        case(graph, FLOAT, least=2, most=2),
+        case(compiled_loop, COMPLEX, least=2, most=2),
+        *(case(context, FLOAT, **GPUS) for context in (eager, graph, compiled)),
     ),
+    indirect=["group"],
 )
-def test_the_gradient_is_that_of_one_process(context, dtype):
+def test_the_gradient_is_that_of_one_process(context, dtype, group):
     """All collectives in one function, so that XLA compiles once a context."""
-    table = OF_TYPE[dtype]
-    xs = [tf.constant(data(name, dtype)[sp.rank()]) for name in table]
-    found = context(lambda *xs: gradients(table, *xs))(*xs)
+    table = STEPS if context in (graph, compiled_loop) else OF_TYPE[dtype]
+    with device_of(group):
+        xs = [tf.identity(tf.constant(data(name, dtype)[sp.rank()])) for name in table]
+        found = context(lambda *xs: gradients(table, *xs, communicator=group))(*xs)
     for name, gradient in zip(table, found, strict=True):
         assert gradient.dtype == dtype
         expected = in_one_process(table[name][1], data(name, dtype))
@@ -228,15 +258,15 @@ def test_second_derivatives(context):
             )
         return outer.gradient(along, xs[sp.rank()], unconnected_gradients="zero")
 
+    table = COLLECTIVES if context is eager else STEPS
+
     def run(w, *xs):
-        pairs = zip(COLLECTIVES.values(), xs, strict=True)
+        pairs = zip(table.values(), xs, strict=True)
         return [second(collective, x, w) for (collective, _), x in pairs]
 
-    everyone = {name: 1 + 0.2 * normals((ROWS, 2), name) for name in COLLECTIVES}
+    everyone = {name: 1 + 0.2 * normals((ROWS, 2), name) for name in table}
     mine = [tf.constant(x[sp.rank()]) for x in (directions, *everyone.values())]
-    for result, (name, (_, results_of)) in zip(
-        context(run)(*mine), COLLECTIVES.items(), strict=True
-    ):
+    for result, (name, (_, results_of)) in zip(context(run)(*mine), table.items(), strict=True):
         wanted = expected(results_of, everyone[name])
         np.testing.assert_allclose(result, wanted, 1e-11, 1e-11, err_msg=name)
 
@@ -259,9 +289,8 @@ def test_integers_have_no_gradient(context):
     assert gradient.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
 
 
-@pytest.mark.ranks(most=2, reason="types do not depend on the number of ranks")
-@pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32"))
-@pytest.mark.parametrize("jit_compile", (False, True))
+@pytest.mark.ranks(least=2, most=2, reason="types do not depend on the number of ranks")
+@pytest.mark.parametrize(("dtype", "jit_compile"), (("float16", False), ("bfloat16", True)))
 def test_gradients_keep_the_type(dtype, jit_compile):
     def together(x):
         return sp.alltoall(sp.allgather(sp.reducescatter(sp.allreduce(x, sp.Max), sp.Sum)))[0]
@@ -281,24 +310,7 @@ def test_gradients_keep_the_type(dtype, jit_compile):
 # Through loops, branches and functions, whose backward pass TensorFlow derives
 
 
-def shifted(xs):
-    return [xs[-1], *xs[:-1]]
-
-
-STEPS = {
-    "average": COLLECTIVES["average"],
-    "product": COLLECTIVES["product"],
-    "from the last": COLLECTIVES["from the last"],
-    "to the next": (to_the_next, shifted),
-    "scattered and gathered": (
-        lambda x: sp.allgather(sp.reducescatter(x)),
-        lambda xs: everywhere(tf.add_n(xs) / sp.size()),
-    ),
-}
-"""Collectives whose results have the shape of their inputs."""
-
-
-two = pytest.mark.ranks(most=2, reason="how a program is compiled does not depend on it")
+two = pytest.mark.ranks(least=2, most=2, reason="one rank transfers nothing")
 
 
 def through_a_loop(collective, x, flag):
@@ -328,9 +340,10 @@ def in_steps(results_of, number):
     return results
 
 
-@pytest.mark.parametrize("context", EAGER_FIRST)
+@two
 @pytest.mark.parametrize(
-    ("through", "number"), ((through_a_loop, 3), pytest.param(through_a_branch, 1, marks=two))
+    ("context", "through", "number"),
+    ((graph, through_a_loop, 3), (compiled, through_a_loop, 3), (compiled, through_a_branch, 1)),
 )
 def test_through_control_flow(context, through, number):
     everyone = {name: 1 + 0.1 * normals((ROWS, 2), name) for name in STEPS}
@@ -346,7 +359,7 @@ def test_through_control_flow(context, through, number):
         np.testing.assert_allclose(gradient, expected, 1e-11, err_msg=name)
 
 
-@pytest.mark.ranks(most=3, reason="on four ranks it is the same program")
+@pytest.mark.ranks(least=2, most=3, reason="on four ranks it is the same program")
 @pytest.mark.parametrize("wrap", (graph, on_two(compiled)))
 def test_of_a_function_whose_tape_is_outside(wrap):
     """The backward pass is a separate function, which TensorFlow derives."""

@@ -17,6 +17,10 @@ import sciml_par.parallel as sp
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.collectives.join import _Join
 
+pytestmark = pytest.mark.ranks(
+    least=2, most=3, reason="one rank waits for nobody; a fourth does what the third does"
+)
+
 WORLD = sp.current_world().communicator
 ONES = (1,) * sp.size()
 TYPES = ("float32", "bfloat16", "int8", "uint16", "bool", "complex64")
@@ -34,26 +38,22 @@ def at_step(step: int) -> range:
     return range(sum(step < steps_of(rank) for rank in range(sp.size())))
 
 
-def data(rank: int, step: int, dtype: str = "float64") -> np.ndarray:
-    return values(rank, (3, 2), dtype, f"step {step}")
+def data(rank: int, step: int) -> np.ndarray:
+    return values(rank, (3, 2), "float64", f"step {step}")
 
 
-def reduced(step: int, op: sp.ReduceOp, dtype: str) -> np.ndarray:
-    present = np.stack([data(rank, step, dtype) for rank in at_step(step)])
-    return {
-        sp.Sum: lambda: present.sum(0),
-        sp.Average: lambda: present.sum(0) / sp.size(),
-        sp.Min: lambda: present.min(0),
-        sp.Max: lambda: present.max(0),
-        sp.Product: lambda: present.prod(0),
-    }[op]()
+def reduced(step: int, op: sp.ReduceOp) -> np.ndarray:
+    present = np.stack([data(rank, step) for rank in at_step(step)])
+    if op is sp.Min:
+        return present.min(0)
+    return present.sum(0) / (sp.size() if op is sp.Average else 1)
 
 
-@pytest.mark.parametrize("op", (sp.Sum, sp.Average, sp.Min, sp.Max, sp.Product))
-def test_allreduce_goes_on_without_those_that_are_done(op):
+def test_allreduce_goes_on_without_those_that_are_done():
     for step in range(steps_of(sp.rank())):
-        y = sp.allreduce(data(sp.rank(), step), op)
-        np.testing.assert_allclose(y, reduced(step, op, "float64"), rtol=1e-15)
+        for op in (sp.Sum, sp.Average, sp.Min):
+            y = sp.allreduce(data(sp.rank(), step), op)
+            np.testing.assert_allclose(y, reduced(step, op), rtol=1e-15)
     assert sp.join() == 0
     # All meet again as before.
     total = sp.allreduce(tf.constant(float(sp.rank())), sp.Sum)
@@ -77,7 +77,7 @@ def test_a_compiled_function_that_was_traced_by_all():
     run = tf.function(lambda x: sp.allreduce(x, sp.Sum), jit_compile=True)
     for step in range(steps_of(sp.rank())):
         y = run(tf.constant(data(sp.rank(), step)))
-        np.testing.assert_allclose(y, reduced(step, sp.Sum, "float64"))
+        np.testing.assert_allclose(y, reduced(step, sp.Sum))
     assert sp.join() == 0
 
 
@@ -104,7 +104,7 @@ def test_rows_without_those_that_are_done():
         wanted = [data(rank, step)[: 1 + rank % 3] for rank in at_step(step)]
         np.testing.assert_array_equal(y, np.concatenate(wanted))
         part = sp.reducescatter(data(sp.rank(), step), sp.Sum)
-        whole = np.array_split(reduced(step, sp.Sum, "float64"), sp.size())
+        whole = np.array_split(reduced(step, sp.Sum), sp.size())
         np.testing.assert_allclose(part, whole[sp.rank()])
         rows, received = sp.alltoall(np.full((sp.size(), 1), sp.rank()))
         assert list(received) == [int(rank in at_step(step)) for rank in range(sp.size())]
@@ -121,12 +121,12 @@ def test_broadcasts_from_a_rank_that_runs_ahead():
     assert sp.join() == 0
 
 
-@pytest.mark.ranks(most=2, reason="what rank 0 remembers does not depend on how many wait")
-def test_a_rank_that_gives_thousands_of_broadcasts_before_others_come():
+@pytest.mark.ranks(least=2, most=2, reason="what rank 0 remembers does not depend on how many wait")
+def test_a_rank_that_gives_a_thousand_broadcasts_before_others_come():
     """More than it remembers; of unlike shapes, so that no two in a row are equal."""
     if sp.rank() == 0:
         xs = [tf.fill([n], float(n)) for n in (1, 2, 3)]
-        for step in range(3000):
+        for step in range(1200):
             sp.broadcast(xs[step % 3], 0)
     else:
         time.sleep(0.3)
@@ -169,6 +169,7 @@ def test_every_operation_and_type_where_one_rank_alone_has_data():
     assert sp.join() == sp.size() - 1
 
 
+@pytest.mark.ranks(least=2, most=4, reason="the groups have one rank and two")
 def test_a_group_joins_alone():
     group = WORLD.split(sp.rank() % 2)
     if group.rank == 0:
@@ -181,6 +182,7 @@ def test_the_last_of_equals_is_the_highest():
     assert sp.join() == sp.size() - 1
 
 
+@pytest.mark.ranks(least=1, most=2, reason="it says what one rank cannot do")
 @pytest.mark.parametrize(
     ("announcement", "reason"),
     (

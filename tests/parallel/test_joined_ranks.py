@@ -18,7 +18,7 @@ from sciml_par.parallel.groups.joined_ranks import (
 
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are made up")
 
-MANY = 256
+MANY = 64
 
 
 def collective(number: int) -> Announcement:

@@ -1,4 +1,7 @@
-"""Whether the ranks use NCCL: what they conclude from what each has found out."""
+"""Whether the ranks use NCCL: what they conclude from what each has found out.
+
+Wishes that cannot be granted are in tests/integration/test_start.py.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,10 @@ import pytest
 from inside import Gpu
 
 import sciml_par.parallel as sp
-from sciml_par.errors import InputError
 from sciml_par.parallel.startup.nccl import (
     GpuTransport,
     Report,
     decide,
-    requested_transport,
     set_up_transport,
 )
 
@@ -70,38 +71,6 @@ def test_what_the_ranks_conclude(reports, obstacle, surprising):
     assert decide(reports) == GpuTransport(obstacle, surprising)
 
 
-@pytest.mark.parametrize(
-    ("reports", "reason"),
-    [
-        ([without_gpu("nccl")] * 2, "ranks 0 and 1: no GPU"),
-        ([able("a", "nccl"), without_gpu("nccl")], "rank 1: no GPU"),
-        ([able("a", "nccl"), without_cupy("b", "nccl")], f"rank 1: {NO_CUPY}"),
-        ([able("a", "nccl"), able("a", "nccl")], "ranks 0 and 1 share a GPU"),
-    ],
-)
-def test_a_wish_for_nccl_that_cannot_be(reports, reason):
-    with pytest.raises(InputError) as error:
-        decide(reports)
-    says = f"SCIML_PAR_TRANSPORT=nccl: tensors cannot be carried by NCCL. {reason}"
-    assert str(error.value).startswith(says)
-
-
-@pytest.mark.parametrize("choices", (("auto", "mpi"), ("nccl", "nccl", "mpi"), ("auto", "nccl")))
-def test_wishes_that_differ(choices):
-    """Although each of them alone could be granted."""
-    with pytest.raises(InputError, match=f"differs between the ranks: {', '.join(choices)}."):
-        decide([able(f"gpu {r}", choice) for r, choice in enumerate(choices)])
-
-
-def test_what_a_user_asks_for():
-    assert requested_transport({}) == requested_transport({"SCIML_PAR_TRANSPORT": ""}) == "auto"
-    for choice in ("auto", "mpi", "nccl"):
-        assert requested_transport({"SCIML_PAR_TRANSPORT": choice}) == choice
-    for text in ("foo", "NCCL", "mpi ", "0"):
-        with pytest.raises(InputError, match=f"expected one of auto, mpi, nccl; got '{text}'"):
-            requested_transport({"SCIML_PAR_TRANSPORT": text})
-
-
 # All of it, on these ranks
 
 
@@ -126,12 +95,6 @@ def set_up(gpu=None, **environment):
     """The transport of a new group of all ranks, and the group."""
     group = sp.current_world().communicator.split(0)
     return set_up_transport(group, gpu, environment), group
-
-
-def test_ranks_without_gpus_go_by_mpi():
-    transport, group = set_up()
-    assert transport.obstacle.endswith(": no GPU") and not transport.surprising
-    assert (group.nccl_transport, group.gpu) == (None, None)
 
 
 def test_one_rank_lacks_cupy(install):
@@ -166,20 +129,3 @@ def test_who_may_share_a_gpu(code, permission, may_share, install, monkeypatch):
     )
     set_up("the only one", NCCL_MULTI_RANK_GPU_ENABLE=permission)
     assert seen == [Report("auto", "the only one", "", may_share)] * sp.size()
-
-
-@pytest.mark.parametrize(
-    ("wish", "match"),
-    (
-        ("foo", "expected one of auto, mpi, nccl; got 'foo'"),
-        pytest.param(
-            "mpi",
-            "differs between the ranks: auto, .*mpi.",
-            marks=pytest.mark.ranks(least=2, reason="one rank agrees with itself"),
-        ),
-    ),
-)
-def test_a_wrong_wish_of_one_rank_is_an_error_on_all(wish, match):
-    choice = wish if sp.rank() == sp.size() - 1 else "auto"
-    with pytest.raises(InputError, match=match):
-        set_up(SCIML_PAR_TRANSPORT=choice)

@@ -9,12 +9,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import compiled, eager, graph, normal, normals, on_two, same_on_all_ranks
+from ranks import compiled, eager, graph, normal, normals, same_on_all_ranks
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
-pytestmark = pytest.mark.ranks(most=2, reason="what the ranks average is tested in test_tape.py")
+pytestmark = pytest.mark.ranks(
+    least=2, most=2, reason="what more ranks average is tested in test_tape.py"
+)
+alone = pytest.mark.ranks(least=1, most=1, reason="nothing travels")
 
 SHAPES = ((3, 2), (4,))
 
@@ -96,6 +99,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.ranks(least=1, most=2, reason="one rank is an ordinary case of it")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_sees_what_the_serial_one_would(name):
     make = OPTIMIZERS[name]
@@ -105,13 +109,13 @@ def test_sees_what_the_serial_one_would(name):
     assert same_on_all_ranks([*got, *optimizer.variables])
 
 
-@pytest.mark.parametrize("context", (on_two(graph), on_two(compiled)))
+@pytest.mark.parametrize("context", (graph, compiled))
 def test_inside_a_function(context):
     optimizer = sp.DistributedOptimizer(keras.optimizers.Adam(0.1), sp.Sum)
     before = sp.current_world().communicator.progress.sequence
     got = train(optimizer, range(3), context)
     # The first reduction compares the settings of the optimizer as well.
-    assert sp.current_world().communicator.progress.sequence - before == (4 if sp.size() > 1 else 0)
+    assert sp.current_world().communicator.progress.sequence - before == 4
 
     def sums(step):
         return [sp.size() * g for g in mean(step)]
@@ -119,7 +123,7 @@ def test_inside_a_function(context):
     check(got, serially(keras.optimizers.Adam(0.1), range(3), sums))
 
 
-@pytest.mark.parametrize("context", (eager, on_two(graph), on_two(compiled)))
+@pytest.mark.parametrize("context", (eager, graph, compiled))
 def test_several_passes_for_one_step(context):
     average = context is not graph
     optimizer = sp.DistributedOptimizer(
@@ -127,7 +131,7 @@ def test_several_passes_for_one_step(context):
     )
     before = sp.current_world().communicator.progress.sequence
     got = train(optimizer, range(5), context)  # the fifth pass waits for a sixth
-    assert sp.current_world().communicator.progress.sequence - before == (3 if sp.size() > 1 else 0)
+    assert sp.current_world().communicator.progress.sequence - before == 3
     assert int(optimizer.iterations) == 2
     factor = 0.5 if average else 1.0
 
@@ -155,6 +159,7 @@ def test_takes_over_what_the_given_one_has_reached():
     check(variables, expected)
 
 
+@alone
 def test_keeps_what_is_excluded_from_weight_decay():
     plain = keras.optimizers.AdamW(0.1, weight_decay=0.5)
     plain.exclude_from_weight_decay(var_names=["bias"])
@@ -209,6 +214,7 @@ def test_local_variables_go_their_own_way():
     assert float(own) == 1.0 - sp.rank()
 
 
+@alone
 def test_norms_of_all_gradients_need_all_of_them():
     variable = keras.Variable(1.0)
     optimizer = sp.DistributedOptimizer(
@@ -343,6 +349,7 @@ def test_an_optimizer_without_configuration():
     assert len(optimizer._variables) == 3 and optimizer.factors["last"][0] is optimizer.variables[1]
 
 
+@alone
 def test_what_cannot_be_distributed():
     for optimizer, says in (
         (tf.compat.v1.train.AdamOptimizer(), "sciml_par.horovod.tensorflow"),
@@ -356,6 +363,7 @@ def test_what_cannot_be_distributed():
         sp.DistributedOptimizer(keras.optimizers.Adam(), sp.Min)
 
 
+@alone
 def test_a_distributed_optimizer_is_outermost():
     with pytest.raises(InputError, match="the other way round"):
         keras.optimizers.LossScaleOptimizer(sp.DistributedOptimizer(keras.optimizers.Adam()))

@@ -75,7 +75,7 @@ def program(x):
 PROGRAM_ORDER = [12, 1, 9, 4, 3, 9, 4, 3, 5, 2, 8, 4, 3, 20, 11, 10, 13]
 
 
-@needs_ranks
+@two_ranks
 @pytest.mark.parametrize("context", (graph, compiled))
 def test_independent_collectives_keep_the_order_of_the_program(context, requests):
     run = context(program)
@@ -86,11 +86,10 @@ def test_independent_collectives_keep_the_order_of_the_program(context, requests
 
 
 @two_ranks
-@pytest.mark.parametrize("context", (graph, compiled))
-def test_gradients_run_in_one_order(context, requests):
+def test_gradients_run_in_one_order(requests):
     """Which order is TensorFlow's affair, but it must be the same on all ranks."""
 
-    @context
+    @compiled
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -103,7 +102,7 @@ def test_gradients_run_in_one_order(context, requests):
     assert same_on_all_ranks([sizes_of(requests)])
 
 
-@pytest.mark.ranks(least=2, reason="one rank transfers nothing")
+@needs_ranks
 @pytest.mark.parametrize("wrap", (on_two(graph), compiled))
 def test_a_derived_gradient_has_one_order(wrap, requests):
     """With the tape outside, TensorFlow derives the backward function, and orders nothing in it.

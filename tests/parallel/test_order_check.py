@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 from inside import OrderDigest
-from ranks import group_without_shared_memory
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.supervision.order_check import OrderCheck
@@ -25,14 +24,13 @@ class FakeMailbox:
 
 
 @pytest.fixture
-def group():
+def group(by_mpi):
     """By MPI, in which what was agreed on pairs in silence."""
-    with group_without_shared_memory() as group:
-        group.all_groups.remove(group)  # out of the sight of the ranks' own watchdogs
-        for op in (sp.Sum, sp.Product):
-            sp.allreduce(tf.ones(3), op, communicator=group)
-        yield group
-        group.all_groups.append(group)
+    by_mpi.all_groups.remove(by_mpi)  # out of the sight of the ranks' own watchdogs
+    for op in (sp.Sum, sp.Product):
+        sp.allreduce(tf.ones(3), op, communicator=by_mpi)
+    yield by_mpi
+    by_mpi.all_groups.append(by_mpi)
 
 
 def compared(group, steps, *, differ_at=None):

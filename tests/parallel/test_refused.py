@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import compiled, eager, graph
+from ranks import MOVED, compiled, eager, graph
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 
 pytestmark = pytest.mark.ranks(most=2, reason="refused before anything travels")
+alone = pytest.mark.ranks(most=1, reason="another rank sees nothing of it")
 
 SIZE = sp.size()
 REDUCTIONS = {
@@ -103,7 +104,9 @@ def refused():
             )
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
+@pytest.mark.parametrize(
+    "context", (eager, pytest.param(graph, marks=alone), pytest.param(compiled, marks=alone))
+)
 def test_refused(context):
     for says, call in refused():
         with pytest.raises(InputError, match=f"^{says}"):
@@ -138,6 +141,7 @@ NO_TENSORS = {
 }
 
 
+@alone
 @pytest.mark.parametrize("kind", NO_TENSORS)
 def test_what_is_not_a_tensor(kind):
     make, says = NO_TENSORS[kind]
@@ -146,6 +150,15 @@ def test_what_is_not_a_tensor(kind):
             collective(make())
 
 
+@alone
+def test_the_types_that_travel_are_those_of_the_tests():
+    with pytest.raises(InputError) as error:
+        sp.allgather(tf.constant(["a"]))
+    named = str(error.value).partition("expected one of ")[2].partition(". ")[0]
+    assert sorted(named.split(", ")) == sorted(MOVED)
+
+
+@alone
 def test_what_is_not_a_tensor_in_a_graph():
     """As arguments of the function, too."""
     for value, says in ((tf.ragged.constant([[1], [2, 3]]), "Ragged"), (None, "None")):

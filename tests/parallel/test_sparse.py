@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import compiled, eager, generator, graph, values
+from ranks import THREE_CONTEXTS, compiled, eager, generator, graph, values
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError, InputError
@@ -41,22 +41,21 @@ def dense_sum(dtype="float64", more=0):
     return total
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize("op", (sp.Sum, sp.Average))
-def test_the_sum_is_that_of_the_dense_tensors(context, op):
+@pytest.mark.parametrize("context", THREE_CONTEXTS)
+def test_the_sum_is_that_of_the_dense_tensors(context):
     def run(x, indices):
-        y = sp.allreduce(tf.IndexedSlices(x, indices, tf.constant([LENGTH, 2])), op)
-        assert isinstance(y, tf.IndexedSlices)
-        return [y.values, y.indices, y.dense_shape]
+        slices = tf.IndexedSlices(x, indices, tf.constant([LENGTH, 2]))
+        ys = [sp.allreduce(slices, op) for op in (sp.Sum, sp.Average)]
+        assert all(isinstance(y, tf.IndexedSlices) for y in ys)
+        return [part for y in ys for part in (y.values, y.indices, y.dense_shape)]
 
-    x, indices = slices(sp.rank())
-    got, where, shape = context(run)(tf.constant(x), tf.constant(indices))
-    assert got.shape[0] == where.shape[0] == sum(map(rows_of, range(sp.size())))
-    np.testing.assert_array_equal(shape, [LENGTH, 2])
-    total = np.zeros((LENGTH, 2))
-    np.add.at(total, where.numpy(), got.numpy())
-    expected = dense_sum() / (sp.size() if op is sp.Average else 1)
-    np.testing.assert_allclose(total, expected, 1e-13, 1e-14)
+    results = context(run)(*map(tf.constant, slices(sp.rank())))
+    for factor, (got, where, shape) in ((1, results[:3]), (sp.size(), results[3:])):
+        assert got.shape[0] == where.shape[0] == sum(map(rows_of, range(sp.size())))
+        np.testing.assert_array_equal(shape, [LENGTH, 2])
+        total = np.zeros((LENGTH, 2))
+        np.add.at(total, where.numpy(), got.numpy())
+        np.testing.assert_allclose(total, dense_sum() / factor, 1e-13, 1e-14)
 
 
 def test_fused_with_dense_tensors(transfers):
@@ -115,16 +114,23 @@ def test_the_gradient_of_an_embedding_in_a_graph():
         np.testing.assert_array_equal(run(tf.constant(where, tf.int32)), expected)
 
 
-@pytest.mark.parametrize("op", (sp.Max, sp.Product, sp.Adasum))
-def test_other_operations_are_refused(op):
-    for reduce in (sp.allreduce, lambda x, op: sp.fused_allreduce([x], op)):
-        with pytest.raises(InputError, match=r"expected Sum or Average for tf.IndexedSlices; got"):
-            reduce(indexed(sp.rank()), op)
+@pytest.mark.ranks(most=1, reason="refused before anything travels")
+def test_other_operations_are_refused():
+    for op in (sp.Max, sp.Product, sp.Adasum):
+        for reduce in (sp.allreduce, lambda x, op: sp.fused_allreduce([x], op)):
+            with pytest.raises(InputError, match="expected Sum or Average for tf.IndexedSlices; g"):
+                reduce(indexed(sp.rank()), op)
 
 
 @pytest.mark.ranks(least=2, reason="one rank has nobody to differ from")
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize("reduce", (sp.allreduce, lambda x, op: sp.fused_allreduce([x], op)[0]))
+@pytest.mark.parametrize(
+    ("context", "reduce"),
+    (
+        (eager, sp.allreduce),
+        (graph, lambda x, op: sp.fused_allreduce([x], op)[0]),
+        (compiled, sp.allreduce),
+    ),
+)
 def test_ranks_that_differ_in_the_dense_shape(context, reduce):
     def run(x, indices):
         shape = [LENGTH + (sp.rank() == 1), 2]
@@ -150,11 +156,13 @@ def test_ranks_that_differ_in_a_dense_shape_that_only_the_graph_knows():
         run(x, indices, tf.constant([LENGTH + (sp.rank() == 1), 2]))
 
 
-@pytest.mark.parametrize("context", (eager, graph, compiled))
-@pytest.mark.parametrize("shape", ([LENGTH, 2], (LENGTH, 2), np.array([LENGTH, 2]), None))
-def test_a_dense_shape_that_is_no_tensor(context, shape):
-    def run(x, indices):
-        return [sp.allreduce(tf.IndexedSlices(x, indices, shape), sp.Sum).values]
+@pytest.mark.parametrize("context", THREE_CONTEXTS)
+def test_a_dense_shape_that_is_no_tensor(context):
+    shapes = ([LENGTH, 2], (LENGTH, 2), np.array([LENGTH, 2]), None)
 
-    (y,) = context(run)(*map(tf.constant, slices(sp.rank())))
-    assert y.shape == [sum(map(rows_of, range(sp.size()))), 2]
+    def run(x, indices):
+        every = [tf.IndexedSlices(x, indices, shape) for shape in shapes]
+        return [sp.allreduce(each, sp.Sum).values for each in every]
+
+    for y in context(run)(*map(tf.constant, slices(sp.rank()))):
+        assert y.shape == [sum(map(rows_of, range(sp.size()))), 2]

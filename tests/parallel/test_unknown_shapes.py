@@ -134,7 +134,7 @@ def forgotten(x, shape):
 KNOWN = ((ANY_ROWS, known), (None, forgotten), (ANYTHING, known))
 
 
-@pytest.mark.ranks(most=2, reason="what a graph knows of shapes does not depend on other ranks")
+@pytest.mark.ranks(least=2, most=2, reason="what a graph knows does not depend on the number")
 @pytest.mark.parametrize("of_x, of_gradient", KNOWN)
 def test_gradients_of_which_more_or_less_is_known(of_x, of_gradient):
     """A graph may know the shape of a result's gradient but not that of the input, or vice versa.

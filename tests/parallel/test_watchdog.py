@@ -13,7 +13,7 @@ from sciml_par.parallel.supervision import elsewhere, watchdog
 
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are made up")
 
-MANY = 64
+MANY = 32
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from inside import Bridge, foreign_calls
-from ranks import all_values, compiled, compiled_branch, compiled_loop, nested, values
+from ranks import all_values, compiled_loop, nested, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution import dispatch as context
@@ -40,7 +40,7 @@ needs_ranks = pytest.mark.ranks(least=2, reason="one rank exchanges nothing")
 
 
 @needs_ranks
-@pytest.mark.parametrize("wrap", (compiled, compiled_loop, compiled_branch, nested))
+@pytest.mark.parametrize("wrap", (compiled_loop, nested))
 def test_a_program_for_several_platforms_runs_on_the_cpu(on_both_platforms, wrap):
     def program(x, rows):
         gathered = sp.allgather(rows)
@@ -94,6 +94,7 @@ def in_the_function_that_calls_it(look, device):
     outer()
 
 
+@pytest.mark.ranks(most=1, reason="nothing travels")
 @pytest.mark.parametrize("named", (in_the_function, around_its_call, in_the_function_that_calls_it))
 @pytest.mark.parametrize(
     "device, kind", ((None, "GPU"), ("/CPU:0", "CPU"), ("/GPU:0", "GPU"), ("/device:CPU:0", "CPU"))

@@ -8,20 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
+import tensorflow as tf
 from fake_cupy import FakeNccl, FakeRuntime
 from inside import HOST_MEMORY, Gpu, MPITransport, Nccl, NCCLTransport, PreparedCall, Request
 from mpi4py import MPI
-from ranks import MOVED, numpy_type, values
+from ranks import group_without_shared_memory, numpy_type, values
+from real_gpus import require_gpu
 
 import sciml_par.parallel as sp
 
-ROWS = {
-    "even": lambda rank: 2,
-    "growing": lambda rank: rank + 1,
-    "only the last": lambda rank: 3 if rank == sp.size() - 1 else 0,
-    "only the first": lambda rank: 0 if rank else 2,
-    "none": lambda rank: 0,
-}
+TRANSPORTS = ("MPI", "MPI in parts", "NCCL", pytest.param("NCCL on GPUs", marks=pytest.mark.gpu))
+"""Parameters of `group_by`; NCCL is a fake but on GPUs."""
 
 
 OnArrays = Callable[[np.ndarray, np.ndarray], object]
@@ -32,22 +30,17 @@ def array(rank, shape, dtype, tag=""):
     return np.asarray(values(rank, shape, dtype, tag))
 
 
-def sizes(rows):
-    return tuple(rows(rank) for rank in range(sp.size()))
-
-
 def world_mpi():
     return sp.current_world().communicator.mpi
 
 
 @dataclass
 class Driver:
-    """A transport, how its transfers are called, and the element types it is tested with."""
+    """A transport, and how its transfers are called."""
 
     transport: Any
     where: tuple[int, ...] = ()
     kept: list[np.ndarray] = field(default_factory=list)
-    types: tuple[str, ...] = MOVED
 
     def carries(self, request: Request) -> bool:
         return self.transport.carries(request)
@@ -96,20 +89,6 @@ class FakedDriver(Driver):
         return names
 
 
-def driver_of_mpi() -> Driver:
-    """Of all ranks, by MPI (collective)."""
-    return Driver(MPITransport(world_mpi()))
-
-
-def driver_of_mpi_in_parts() -> Driver:
-    """The same, where no call of MPI may be longer than this odd number of bytes (collective).
-
-    Hundreds of calls a tensor: fewer types.
-    """
-    types = ("int8", "float16", "complex128")
-    return Driver(MPITransport(world_mpi(), longest=101), types=types)
-
-
 def driver_of_nccl() -> FakedDriver:
     """Of all ranks, by NCCL over its fake (collective)."""
     transport, nccl, runtime = fake_nccl_communicator(world_mpi())
@@ -122,6 +101,27 @@ def fake_nccl_communicator(mpi: MPI.Comm) -> tuple[NCCLTransport, FakeNccl, Fake
     nccl = FakeNccl(mpi, runtime)
     transport = NCCLTransport.connect(Nccl(nccl), Gpu(runtime), mpi.rank, mpi.size, mpi.bcast)
     return transport, nccl, runtime
+
+
+def group_by(transport: str, config: pytest.Config) -> sp.Communicator:
+    """Return all ranks as a group whose tensors travel by one of `TRANSPORTS` (collective)."""
+    world = sp.current_world().communicator
+    if transport == "NCCL on GPUs":
+        require_gpu(config)
+    if transport in ("NCCL on GPUs", "world"):
+        return world
+    if transport == "NCCL":
+        return with_fake_gpus(world.mpi)[0]
+    group = group_without_shared_memory()
+    if transport == "MPI in parts":  # of an odd number of bytes
+        group.mpi_transport = MPITransport(group.mpi, longest=9973)
+    return group
+
+
+def device_of(group: sp.Communicator) -> Any:
+    """Return the context of computations whose results the group's NCCL can read, if it has one."""
+    nccl = group.nccl_transport
+    return tf.device("/CPU:0" if nccl is None or nccl.memory == HOST_MEMORY else "/GPU:0")
 
 
 def with_fake_gpus(mpi: MPI.Comm) -> tuple[sp.Communicator, FakeNccl, FakeRuntime]:
