@@ -16,7 +16,8 @@ from sciml_par.problems import Initial, Interval, Observations, Problem, Unknown
 from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 RATE, NOISE = 1.5, 0.05
 SEEN = np.linspace(0.02, 1, 40)[:, None]
 WITH_NOISE = np.exp(-RATE * SEEN) + NOISE * np.random.default_rng(1).normal(size=(40, 1))
@@ -59,6 +60,7 @@ def rate(result: Result) -> float:
     return float(result.unknowns["k"].mean)
 
 
+@two
 def test_noise_that_is_known_or_not() -> None:
     """The rate is that of least squares; χ² is of order n, and σ is found with n − 1 degrees."""
     best, deviation = least_squares()
@@ -116,7 +118,6 @@ def test_a_fit_without_equations_says_that_it_fits_the_noise() -> None:
     assert len(said) == (sp.rank() == 0)
 
 
-@pytest.mark.ranks(most=1, reason="nothing of it depends on the number of ranks")
 def test_what_observations_cannot_determine_is_told() -> None:
     problem = Problem(
         Interval(0, 1),
@@ -172,7 +173,7 @@ def observed(operator: Any, **options: Any) -> Problem:
     return decay(RATES, operator=operator, **options)
 
 
-@pytest.mark.parametrize("operator", [by_slope, by_unknown])
+@pytest.mark.parametrize("operator", [by_slope, pytest.param(by_unknown, marks=two)])
 def test_an_observed_quantity_determines_what_least_squares_says(operator: Any) -> None:
     from scipy.optimize import curve_fit
 
@@ -189,10 +190,15 @@ def test_an_observed_quantity_determines_what_least_squares_says(operator: Any) 
     assert found.observations == (), "a figure of u has no place for other quantities"
 
 
-@pytest.mark.ranks(most=1, reason="each number of ranks shows the same")
 @pytest.mark.parametrize(
     "options",
-    [{"noise": "unknown"}, {"noise": NOISE**2 * np.eye(40)}, {"loss": "huber"}, {"noise": None}],
+    [
+        {"noise": NOISE**2 * np.eye(40)},
+        *(
+            pytest.param(each, marks=pytest.mark.all)
+            for each in ({"noise": "unknown"}, {"loss": "huber"}, {"noise": None})
+        ),
+    ],
 )
 def test_an_observed_quantity_with_every_kind_of_error(options: Any) -> None:
     result = small(observed(by_unknown, **options))
@@ -239,7 +245,6 @@ def test_a_checkpoint_knows_the_operator(tmp_path: Any) -> None:
     assert repr(loaded.members[0].fits) == repr(result.members[0].fits)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize(
     ("operator", "component", "says"),
     [
