@@ -179,8 +179,8 @@ def test_arrays_for_all_points_are_refused_where_a_step_has_some_of_them() -> No
     [
         Adam(),
         LevenbergMarquardt(),
-        pytest.param(LBFGS(), marks=pytest.mark.long),
-        pytest.param(SSBroyden(), marks=pytest.mark.long),
+        pytest.param(LBFGS(), marks=pytest.mark.all),
+        pytest.param(SSBroyden(), marks=pytest.mark.all),
     ],
     ids=lambda o: type(o).__name__,
 )
@@ -202,7 +202,7 @@ def test_a_residual_runs_few_times_before_the_first_step(optimizer: Any) -> None
 
 @pytest.mark.ranks(most=2, reason="one rank shares no model, and two do as more would")
 @pytest.mark.parametrize(
-    "optimizer", [Adam(), pytest.param(LevenbergMarquardt(), marks=pytest.mark.long)]
+    "optimizer", [Adam(), pytest.param(LevenbergMarquardt(), marks=pytest.mark.all)]
 )
 def test_coupled_points_are_refused_where_a_step_has_some_of_them(optimizer: Any) -> None:
     problem, _ = COUPLED["mean"]
@@ -222,7 +222,8 @@ def test_coupled_points_are_refused_where_a_step_has_some_of_them(optimizer: Any
             )
 
 
-@pytest.mark.parametrize("count", [pytest.param(16, marks=pytest.mark.long), 40])
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+@pytest.mark.parametrize("count", [pytest.param(16, marks=pytest.mark.all), 40])
 def test_an_integral_at_fixed_nodes_is_the_same_on_any_number_of_ranks(count: int) -> None:
     """u(x) = 1 + ∫ x s u(s) ds has u = 1 + 3x/4, also with as many nodes as points."""
     nodes, weights = np.polynomial.legendre.leggauss(count)

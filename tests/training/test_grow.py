@@ -43,8 +43,9 @@ from sciml_par.training.points.growing import grown
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:train. :RuntimeWarning"),
-    pytest.mark.ranks(most=2, reason="two ranks show what more would"),
+    pytest.mark.ranks(most=1, reason="the same on any number of ranks"),
 ]
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 UNIT = Interval(0, 1)
 
 
@@ -74,6 +75,7 @@ def growths_of(result: Result) -> list[tuple[int, ...]]:
     return [growth[:3] for growth in result.members[0].growths]
 
 
+@two
 def test_points_are_added_on_the_way() -> None:
     with warned("at the training points") as told:
         alone = few(grow=False)
@@ -128,6 +130,7 @@ def test_weights_that_are_worse_than_the_initial_ones_are_given_up() -> None:
     assert error_of(result) < 0.2
 
 
+@two
 def test_it_is_said_once_by_rank_0(capsys: pytest.CaptureFixture[str]) -> None:
     result = few(progress=True)
     said = "points: 5 → 10 after step 10, since the loss was "
@@ -144,6 +147,7 @@ def test_a_loaded_result_says_it(tmp_path: Path) -> None:
     assert Result.load(folder).members[0].growths == result.members[0].growths
 
 
+@two
 def test_ranks_agree() -> None:
     """What one rank finds, by the numbers of one rank."""
     member = few().members[0]
@@ -209,14 +213,13 @@ def test_ranks_grow_alike() -> None:
         few(grow=sp.rank() == 0)
 
 
-@pytest.mark.ranks(most=1, reason="values for all points")
 def test_values_for_the_training_points_alone_stay() -> None:
     y = waves(UNIT.grid(5))
     problem = Problem(UNIT, lambda u, x: u(x) - y)
     assert not train(problem, **{**few.keywords, "grow": True}).members[0].growths
 
 
-@pytest.mark.parametrize("at", [10, 15, 20, 30])
+@pytest.mark.parametrize("at", [10, pytest.param(15, marks=two), 30])
 def test_resumed_is_as_if_uninterrupted(at: int, tmp_path: Path) -> None:
     """Before a growth, at it, and after it."""
     checkpoint = Checkpoint(shared(tmp_path), every=5)

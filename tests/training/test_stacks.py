@@ -196,7 +196,15 @@ def dense() -> keras.Layer:
     return keras.layers.Dense(1, kernel_initializer=keras.initializers.GlorotNormal(seed=2))
 
 
-@pytest.mark.parametrize("network", [one_seed, partial(tiny, seed=3), one_seed_by_keras])
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
+@pytest.mark.parametrize(
+    "network",
+    [
+        one_seed,
+        pytest.param(partial(tiny, seed=3), marks=pytest.mark.all),
+        pytest.param(one_seed_by_keras, marks=pytest.mark.ranks(most=1, reason="another network")),
+    ],
+)
 def test_members_that_are_copies_of_one_are_named(network: Any) -> None:
     count = 2 * sp.size()
     with warned("are copies of one model") as said:
@@ -211,6 +219,7 @@ def test_members_that_are_copies_of_one_are_named(network: Any) -> None:
         small(wave(0), network=network, mode=Ensemble(members=count, bootstrap=True), steps=3)
 
 
+@pytest.mark.ranks(most=1, reason="what is refused is local")
 def test_one_object_for_several_members_is_refused() -> None:
     model = tiny(1, 1, dtype="float64")
     with pytest.raises(InputError, match="the same object, a MLP, for members 0 and 1"):
