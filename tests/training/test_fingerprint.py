@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from sciml_par.training.identity.described import of_array, text_of
+
+pytestmark = pytest.mark.ranks(most=1, reason="local")
 
 
 def test_what_is_a_function_is_called_by_its_name() -> None:

@@ -45,6 +45,7 @@ from sciml_par.training import Points
 from sciml_par.training.loss.jacobian import JacobianOfTerm, weighted
 from sciml_par.training.loss.known import Gradient, Jacobian, Residuals
 
+pytestmark = pytest.mark.ranks(most=1, reason="the Jacobian is that of a rank's own points")
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])
 
 
@@ -186,25 +187,44 @@ MODELS = {
     "gates": partial(ModifiedMLP, width=3, depth=2, embedding=FourierFeatures(2)),
     "blocks": partial(PirateNet, width=3, depth=1),
 }
-PAIRS = [(case, "mlp") for case in CASES] + [
+USUAL = [
+    ("poisson", "mlp"),
+    ("unknowns", "mlp"),
+    ("ansatz", "mlp"),
+    ("system", "frozen"),
+]
+LONG = [
+    ("nonlinear, mixed derivatives", "adaptive"),
+    ("fourth order, ansatz", "mlp"),
+    ("function of the field", "mlp"),
+    ("two places", "mlp"),
+    ("tapes", "mlp"),
+    ("mean over the points", "chain"),
+    ("unknown where the field is evaluated", "mlp"),
+    ("correlated observations and priors", "mlp"),
+    ("does not see the network", "mlp"),
     ("poisson", "skip"),
+    ("poisson", "periodic"),
+    ("poisson", "gates"),
+]
+RARE = [(case, "mlp") for case in CASES if (case, "mlp") not in USUAL + LONG] + [
     ("correlated observations and priors", "skip"),
     ("poisson", "chain"),
-    ("system", "frozen"),
     ("ansatz", "skip"),
-    ("mean over the points", "chain"),
     ("unknowns", "skip"),
-    ("nonlinear, mixed derivatives", "adaptive"),
-    ("poisson", "periodic"),
     ("system", "gates"),
-    ("poisson", "gates"),
     ("poisson", "blocks"),
 ]
 
 
-@pytest.mark.long_after(4)
-@pytest.mark.parametrize(("case", "model"), PAIRS)
-@pytest.mark.ranks(most=1, reason="the Jacobian is that of a rank's own points")
+@pytest.mark.parametrize(
+    ("case", "model"),
+    [
+        *USUAL,
+        *(pytest.param(*pair, marks=pytest.mark.long) for pair in LONG),
+        *(pytest.param(*pair, marks=pytest.mark.all) for pair in RARE),
+    ],
+)
 def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model: str) -> None:
     engine = Engine(
         CASES[case], sp.current_world().communicator, MODELS[model], points=Points(27, boundary=150)
@@ -302,13 +322,12 @@ COUPLED_PROBLEMS = {name: Problem(Interval(0, 1), each) for name, each in COUPLE
 @pytest.mark.parametrize(
     ("case", "model"),
     [
-        # Each case with one model; with the other one in long tests.
-        pytest.param(case, model, marks=[pytest.mark.long] if (i + j) % 2 else [])
+        # Each case with one model in the usual runs.
+        pytest.param(case, model, marks=[pytest.mark.all] if (i + j) % 2 else [])
         for i, case in enumerate(COUPLED_PROBLEMS)
         for j, model in enumerate([_mlp, _skip])
     ],
 )
-@pytest.mark.ranks(most=1, reason="as above")
 def test_jacobian_of_coupled_points_agrees_with_differences(
     case: str, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,11 +356,17 @@ def test_jacobian_of_coupled_points_agrees_with_differences(
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
 
 
-@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
-    "case", ["poisson", "root", "fourth order", "third order", "divergence", "tapes"]
+    "case",
+    [
+        "root",
+        "tapes",
+        *(
+            pytest.param(case, marks=pytest.mark.all)
+            for case in ("poisson", "fourth order", "third order", "divergence")
+        ),
+    ],
 )
-@pytest.mark.ranks(most=1, reason="as above")
 def test_neither_rounding_nor_nan_makes_a_pointwise_residual_slow(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

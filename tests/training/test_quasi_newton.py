@@ -120,7 +120,9 @@ def scipy_evaluations(function: Any, start: np.ndarray, loss: float) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(
+    "problem", ["Rosenbrock", pytest.param("quadratic", marks=pytest.mark.all)]
+)
 def test_lbfgs_needs_about_as_many_evaluations_as_scipy(problem: str, runs: dict[str, Run]) -> None:
     ours, theirs, run = 0, 0, runs["lbfgs"]
     for j in members(problem):

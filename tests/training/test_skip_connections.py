@@ -24,9 +24,10 @@ def network() -> keras.Model:
     return keras.Model(x, keras.layers.Dense(1, dtype="float64")(h))
 
 
-@pytest.mark.long_after(1)
 @pytest.mark.ranks(most=1, reason="the gradient is local")
-@pytest.mark.parametrize("ansatz", [None, lambda u, x: x[:, 0:1] * u(x)])
+@pytest.mark.parametrize(
+    "ansatz", [lambda u, x: x[:, 0:1] * u(x), pytest.param(None, marks=pytest.mark.all)]
+)
 def test_compiled_gradients_are_those_of_a_graph(ansatz: Any) -> None:
     """With tapes through everything: the network has no jet."""
     problem = Problem(

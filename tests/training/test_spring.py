@@ -105,7 +105,7 @@ def residuals_of(here: Engine, count: int) -> Any:
     [
         pytest.param(FEW, id="fewer"),
         pytest.param(MANY, id="more", marks=MOST),
-        pytest.param(ONE, id="one point"),
+        pytest.param(ONE, id="one point", marks=pytest.mark.all),
     ],
 )
 def test_steps_are_those_of_the_formulas_on_any_number_of_ranks(points: Points) -> None:

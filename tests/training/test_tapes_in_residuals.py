@@ -46,7 +46,10 @@ def _train(residual: Any, optimizer: str) -> np.ndarray:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+@pytest.mark.parametrize(
+    "optimizer", ["least squares", pytest.param("L-BFGS", marks=pytest.mark.all)]
+)
 def test_tapes_and_gradients_in_a_residual_are_the_operators(optimizer: str) -> None:
     expected = _train(lambda u, x: laplacian(u, x) + tf.sin(3 * x), optimizer)
     for residual in (_tapes, _gradients):
