@@ -16,14 +16,7 @@ from trainings import everywhere, quick, shared
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.problems import poisson
-from sciml_par.training import (
-    Adam,
-    Callback,
-    Checkpoint,
-    Ensemble,
-    Progress,
-    TensorBoard,
-)
+from sciml_par.training import Adam, Callback, Checkpoint, Ensemble, Progress, TensorBoard
 from sciml_par.training.run.callbacks import as_callbacks
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")

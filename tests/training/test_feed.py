@@ -106,8 +106,7 @@ def test_all_points_at_every_step_cost_nothing(name: str) -> None:
 
 @local
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in LOOPED else pytest.mark.all) for name in WANTED],
+    "name", [pytest.param(name, marks=() if name in LOOPED else pytest.mark.all) for name in WANTED]
 )
 def test_chunks_may_begin_and_end_anywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled loop over all steps has the points that single steps of other feeds have."""

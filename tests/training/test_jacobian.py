@@ -148,10 +148,7 @@ CASES = {
             lambda u, x, *, D, c: tf.concat([D * u(x), c[0] * D**2 + x[:, :1]], axis=1),
         ],
         conditions=[Dirichlet(lambda x, *, D: D * x[:, :1])],
-        unknowns={
-            "D": Unknown(0.3, lower=0, upper=2),
-            "c": Unknown([0.5, -2.0], upper=1),
-        },
+        unknowns={"D": Unknown(0.3, lower=0, upper=2), "c": Unknown([0.5, -2.0], upper=1)},
     ),
     "unknown where the field is evaluated": Problem(
         Interval(0, 1), lambda u, x, *, a: laplacian(u, x) - u(a * x), unknowns={"a": Unknown(0.7)}
@@ -187,12 +184,7 @@ MODELS = {
     "gates": partial(ModifiedMLP, width=3, depth=2, embedding=FourierFeatures(2)),
     "blocks": partial(PirateNet, width=3, depth=1),
 }
-USUAL = [
-    ("poisson", "mlp"),
-    ("unknowns", "mlp"),
-    ("ansatz", "mlp"),
-    ("system", "frozen"),
-]
+USUAL = [("poisson", "mlp"), ("unknowns", "mlp"), ("ansatz", "mlp"), ("system", "frozen")]
 LONG = [
     ("nonlinear, mixed derivatives", "adaptive"),
     ("fourth order, ansatz", "mlp"),

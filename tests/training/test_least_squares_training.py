@@ -219,11 +219,7 @@ def test_precision_and_batches_are_told() -> None:
             "slow",
         ),
         ({"mode": Ensemble(members_per_rank=2)}, "LevenbergMarquardt", "13 parameters"),
-        (
-            {"mode": Ensemble(members=1, learning_rates=[1e-3])},
-            "Adam",
-            "learning rates",
-        ),
+        ({"mode": Ensemble(members=1, learning_rates=[1e-3])}, "Adam", "learning rates"),
     ],
 )
 def test_auto_chooses_by_the_size(options: dict[str, Any], kind: str, reason: str) -> None:

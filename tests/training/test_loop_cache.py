@@ -35,10 +35,7 @@ def test_a_second_training_compiles_nothing() -> None:
     assert before > 0
     again = small(poisson(k=3), seed=5, optimizer=Adam(3e-3), steps=31, log_every=3)
     weighted = Problem(
-        Interval(-1, 1),
-        poisson().residuals,
-        conditions=[Dirichlet(0.0, weight=7.0)],
-        exact=np.sin,
+        Interval(-1, 1), poisson().residuals, conditions=[Dirichlet(0.0, weight=7.0)], exact=np.sin
     )
     small(weighted)
     assert compiled() == before

@@ -10,23 +10,8 @@ import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP, RandomFeatures, Windows
-from sciml_par.problems import (
-    Dirichlet,
-    Initial,
-    Interval,
-    Problem,
-    Time,
-    derivative,
-    laplacian,
-)
-from sciml_par.training import (
-    Checkpoint,
-    LeastSquares,
-    LevenbergMarquardt,
-    Result,
-    solve,
-    train,
-)
+from sciml_par.problems import Dirichlet, Initial, Interval, Problem, Time, derivative, laplacian
+from sciml_par.training import Checkpoint, LeastSquares, LevenbergMarquardt, Result, solve, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="two ranks march where a test says so")
 

@@ -13,14 +13,7 @@ from test_rank_invariance import plate, poisson, relative
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Box,
-    Interval,
-    Observations,
-    Problem,
-    Unknown,
-    jacobian,
-)
+from sciml_par.problems import Box, Interval, Observations, Problem, Unknown, jacobian
 from sciml_par.training import (
     LBFGS,
     SGD,

@@ -274,9 +274,7 @@ def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_u_is_not_zero_at_the_start_where_the_equation_is_singular_there():
     t = np.linspace(0, 1, 5)
     problem = Problem(
-        Time(0, 1),
-        lambda u, t: derivative(u, t, "t") + 1 / u(t),
-        conditions=[Initial(2.0)],
+        Time(0, 1), lambda u, t: derivative(u, t, "t") + 1 / u(t), conditions=[Initial(2.0)]
     )
     result = solve(problem, tolerance=1e-6, progress=False)
     np.testing.assert_allclose(result.predict(t).mean[:, 0], np.sqrt(4 - 2 * t), rtol=1e-6)

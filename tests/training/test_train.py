@@ -15,15 +15,7 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Box,
-    Dirichlet,
-    Interval,
-    Problem,
-    laplacian,
-    poisson,
-    two_sines,
-)
+from sciml_par.problems import Box, Dirichlet, Interval, Problem, laplacian, poisson, two_sines
 from sciml_par.training import Adam, Ensemble, Points, Result
 from sciml_par.training.members.initial_networks import member_seed
 from sciml_par.training.preparation.consistency import common_domain
@@ -147,10 +139,7 @@ def test_members_on_different_domains_predict_on_the_box_around_all() -> None:
 def test_two_dimensions_and_given_points() -> None:
     square = Box([0, 0], [1, 1])
     problem = Problem(
-        square,
-        lambda u, x: laplacian(u, x) + 1.0,
-        conditions=[Dirichlet(0.0)],
-        name="membrane",
+        square, lambda u, x: laplacian(u, x) + 1.0, conditions=[Dirichlet(0.0)], name="membrane"
     )
     points = Points(square.sample(21, seed=0), boundary=16)
     result = small(problem, points=points, points_per_rank=None)

@@ -10,15 +10,7 @@ import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.networks import RandomFeatures
-from sciml_par.problems import (
-    Dirichlet,
-    Interface,
-    Interval,
-    Neumann,
-    Problem,
-    Residual,
-    laplacian,
-)
+from sciml_par.problems import Dirichlet, Interface, Interval, Neumann, Problem, Residual, laplacian
 from sciml_par.training import LeastSquares, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")

@@ -43,10 +43,7 @@ def decay(
     return Problem(
         Interval(0, 1, name="t"),
         equation or (lambda u, t, *, k: derivative(u, t, 0) + k * u(t)),
-        conditions=[
-            Dirichlet(1.0, on="t=lower"),
-            Observations(TIMES, measured(), noise=noise),
-        ],
+        conditions=[Dirichlet(1.0, on="t=lower"), Observations(TIMES, measured(), noise=noise)],
         unknowns={"k": unknown or Unknown(1.0, lower=0, true=RATE)} | unknowns,
     )
 

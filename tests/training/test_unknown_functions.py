@@ -125,9 +125,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert (folder / "unknown_k.png").stat().st_size > 1000
     # A folder that is written anew does not keep the functions of another run.
     number = Problem(
-        Interval(0, 1),
-        lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
-        unknowns={"k": 1.0},
+        Interval(0, 1), lambda u, x, *, k: derivative(u, x, 0) + k * u(x), unknowns={"k": 1.0}
     )
     small(number, optimizer=Adam(), steps=2).save(folder, overwrite=True, plots=False)
     assert not (folder / "functions.npz").exists()
@@ -196,10 +194,7 @@ def smooth_source(values: Any) -> Problem:
     return Problem(
         Interval(0, 1),
         lambda u, x, *, s: derivative(u, x, 0, 0) - s(x),
-        conditions=[
-            Dirichlet(0.0),
-            Observations(SEEN[1:-1], values, noise=0.01),
-        ],
+        conditions=[Dirichlet(0.0), Observations(SEEN[1:-1], values, noise=0.01)],
         unknowns={"s": UnknownFunction(0.0, network=partial(MLP, width=16, depth=1), prior=prior)},
     )
 
@@ -407,12 +402,7 @@ def test_it_begins_close_to_its_start_and_otherwise_for_each_seed() -> None:
     seen = []
     for seed in range(3):
         (network,) = networks_of_functions(
-            problem,
-            beside=solution,
-            seed=seed,
-            members=1,
-            dtype="float64",
-            initial_weights=None,
+            problem, beside=solution, seed=seed, members=1, dtype="float64", initial_weights=None
         )
         weights = [network.trainable_variables]
         bound = bound_functions(problem, solution.with_others([network]), weights)["k"]

@@ -24,15 +24,7 @@ from sciml_par.problems import (
     poisson,
 )
 from sciml_par.programs import run
-from sciml_par.training import (
-    LBFGS,
-    RAD,
-    Adam,
-    Ensemble,
-    LevenbergMarquardt,
-    Points,
-    Result,
-)
+from sciml_par.training import LBFGS, RAD, Adam, Ensemble, LevenbergMarquardt, Points, Result
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:train. :RuntimeWarning"),
@@ -138,11 +130,7 @@ def assert_unknown(result: Result) -> None:
 
 
 over_fitting = partial(
-    short,
-    poisson(k=1, domain=UNIT),
-    points=POINTS[::9],
-    optimizer=LevenbergMarquardt(),
-    steps=60,
+    short, poisson(k=1, domain=UNIT), points=POINTS[::9], optimizer=LevenbergMarquardt(), steps=60
 )
 
 

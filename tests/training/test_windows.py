@@ -31,14 +31,7 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.results import Result
-from sciml_par.training import (
-    Adam,
-    LeastSquares,
-    LevenbergMarquardt,
-    Points,
-    ReLoBRaLo,
-    train,
-)
+from sciml_par.training import Adam, LeastSquares, LevenbergMarquardt, Points, ReLoBRaLo, train
 
 pytestmark = [
     pytest.mark.beside,
