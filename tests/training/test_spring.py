@@ -120,16 +120,6 @@ def test_steps_are_those_of_the_formulas_on_any_number_of_ranks(points: Points) 
     assert np.abs(found[-1] - found[0]).max() > 1e-4
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
-def test_compiled_steps_are_those_of_the_plain_graph() -> None:
-    optimizer = SPRING(damping=1e-3)
-    here = engine(FEW, optimizer=optimizer)
-    chunk = here.advance(here.start(), 3)
-    assert chunk.done == 3
-    wanted = trained(here, optimizer, 3)[-1]
-    np.testing.assert_allclose(chunk.state.parameters[0], wanted, rtol=0, atol=1e-8)
-
-
 @pytest.mark.ranks(most=1, reason="on each rank the same")
 def test_single_precision_solves_in_double() -> None:
     """J Jᵀ has the eigenvalues 4 and 2.5e-9, and the smaller one is lost in single precision."""
