@@ -11,18 +11,16 @@ import tensorflow as tf
 from engine import ParameterLayout
 from functions import (
     BARRIER_MINIMUM,
+    MEMBERS,
     SIZE,
     STARTS,
     Run,
     all_functions,
-    goes_on_from_its_state,
     members,
-    members_are_independent,
     moving,
     only,
     quadratic,
     rosenbrock,
-    stays_where_nothing_can_be_improved,
 )
 from scipy.optimize import minimize
 
@@ -57,15 +55,51 @@ def run(runs: dict[str, Run], name: str) -> Run:
 
 
 def test_members_are_independent(run: Run) -> None:
-    members_are_independent(run)
+    """What a member does depends on no other one, and one that has ended costs nothing."""
+    together = run.start(STARTS).go(12)
+    theta, evaluations = together.theta, together.evaluations
+    counts = []
+    for j in (0, 4, 6, 7):
+        alone = run.start(STARTS).go(12, running=only(j))
+        np.testing.assert_array_equal(alone.theta[j], theta[j])
+        counts.append(alone.evaluations)
+    assert min(counts) < max(counts) <= evaluations
+    assert run.start(STARTS).go(3, running=only()).evaluations == 0
+    assert np.abs(theta - STARTS).max(axis=1)[:6].min() > 0.1
 
 
 def test_goes_on_from_its_state_bit_for_bit(run: Run) -> None:
-    goes_on_from_its_state(run)
+    """Steps from a state that was saved give what the whole run gives, bit for bit."""
+    whole = run.start(STARTS).go(14).theta
+    half = run.start(STARTS).go(6)
+    saved = [leaf.numpy() for leaf in tf.nest.flatten(half.state)]
+    state, parameters = half.state, half.theta
+    again = run.start(STARTS)
+    again.state = tf.nest.pack_sequence_as(state, [tf.constant(leaf) for leaf in saved])
+    again.parameters, again.number = tf.constant(parameters), 6
+    np.testing.assert_array_equal(again.go(8).theta, whole)
 
 
 def test_stays_where_nothing_can_be_improved(run: Run, name: str) -> None:
-    stays_where_nothing_can_be_improved(run, METHODS[name].report)
+    """At a minimum, and with a constant loss: no step, no number that is none, and it is said."""
+    report = METHODS[name].report
+    still = [*members("constant"), *members("minimum")]
+    run.start(STARTS).go(1)
+    first = report(run.state)
+    assert [j for j in range(MEMBERS) if first.stuck.numpy()[j]] == still
+    assert (first.measures["|gradient|"].numpy()[still] == 0).all()
+    assert (first.measures["step length"].numpy()[still] == 0).all()
+    assert (first.measures["step length"].numpy()[:6] > 0).all()
+    before = run.evaluations
+    run.go(3, running=only(*still))
+    assert run.evaluations == before, "stuck members evaluate again and again"
+    np.testing.assert_array_equal(run.theta[still], STARTS[still])
+    # One that arrives at its minimum is stuck there in the end.
+    (arriving,) = members("barrier")
+    run.go(40, running=only(arriving))
+    assert report(run.state).stuck.numpy()[arriving]
+    np.testing.assert_allclose(run.theta[arriving], BARRIER_MINIMUM, atol=1e-7)
+    assert np.isfinite(np.array(run.losses)).all()
 
 
 def test_the_loss_never_rises_and_is_that_of_the_parameters(run: Run) -> None:
@@ -80,13 +114,6 @@ def test_values_that_are_kept_are_not_used_for_other_parameters(run: Run) -> Non
     run.parameters = tf.constant(STARTS * 0.9)
     run.go(1)
     np.testing.assert_allclose(run.losses[-1], all_functions(tf.constant(STARTS * 0.9)), rtol=1e-12)
-
-
-def test_points_without_a_number_are_stepped_back_from(run: Run) -> None:
-    (j,) = members("barrier")
-    run.start(STARTS).go(40, running=only(j))
-    np.testing.assert_allclose(run.theta[j], BARRIER_MINIMUM, atol=1e-7)
-    assert np.isfinite(run.losses).all()
 
 
 def test_a_loss_that_is_no_number_is_told(run: Run) -> None:
