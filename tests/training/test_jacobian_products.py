@@ -23,16 +23,6 @@ pytestmark = pytest.mark.ranks(most=1, reason="products of a rank's own points")
         ("poisson", "skip"),
         pytest.param("unknowns", "mlp", marks=pytest.mark.long),
         pytest.param("mean over the points", "mlp", marks=pytest.mark.long),
-        *(
-            pytest.param(case, model, marks=pytest.mark.all)
-            for case, model in (
-                ("nonlinear, mixed derivatives", "mlp"),
-                ("system", "frozen"),
-                ("ansatz", "chain"),
-                ("tapes", "mlp"),
-                ("does not see the network", "mlp"),
-            )
-        ),
     ],
 )
 def test_products_agree_with_the_jacobian(case: str, model: str) -> None:

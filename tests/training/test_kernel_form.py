@@ -67,9 +67,6 @@ def dense(here: Engine) -> tuple[Any, Any]:
         pytest.param(1, True, id="one, scaled"),
         pytest.param(3, False, id="fewer"),
         pytest.param(23, True, id="more, scaled", marks=pytest.mark.all),
-        pytest.param(1, False, id="one", marks=pytest.mark.all),
-        pytest.param(3, True, id="fewer, scaled", marks=pytest.mark.all),
-        pytest.param(23, False, id="more", marks=pytest.mark.all),
     ],
 )
 def test_both_forms_solve_the_same_equations_on_any_number_of_ranks(

@@ -192,15 +192,9 @@ def test_an_observed_quantity_determines_what_least_squares_says(operator: Any) 
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"noise": NOISE**2 * np.eye(40)},
-        *(
-            pytest.param(each, marks=pytest.mark.all)
-            for each in ({"noise": "unknown"}, {"loss": "huber"}, {"noise": None})
-        ),
-    ],
+    [{"noise": NOISE**2 * np.eye(40)}, pytest.param({"noise": "unknown"}, marks=pytest.mark.all)],
 )
-def test_an_observed_quantity_with_every_kind_of_error(options: Any) -> None:
+def test_an_observed_quantity_with_other_kinds_of_errors(options: Any) -> None:
     result = small(observed(by_unknown, **options))
     assert abs(rate(result) - RATE) < 0.15
 

@@ -181,10 +181,10 @@ def problem_of(equation: Any) -> Problem:
 OTHER_EQUATION: dict[str, tuple[Any, dict[str, Any], int]] = {
     "one model": (by_entry, {}, 25),
     "minibatches": (by_entry, CASES["minibatches"][0], 35),
+    "members one by one": (by_element, {"mode": Ensemble(members_per_rank=2)}, 25),
     "points by the residual": (by_entry, CASES["points by the residual"][0], 45),
     "in a phase of LBFGS": (by_entry, QUASI_NEWTON, 25),
     "weights by a strategy": (by_entry, {"weights": ReLoBRaLo(every=5)}, 25),
-    "members one by one": (by_element, {"mode": Ensemble(members_per_rank=2)}, 25),
     "finished": (by_entry, {"steps": 20, "optimizer": LevenbergMarquardt()}, 60),
 }
 
@@ -195,11 +195,7 @@ OTHER_EQUATION: dict[str, tuple[Any, dict[str, Any], int]] = {
         "one model",
         pytest.param("minibatches", marks=pytest.mark.long),
         pytest.param("members one by one", marks=pytest.mark.long),
-        *(
-            pytest.param(case, marks=pytest.mark.all)
-            for case in OTHER_EQUATION
-            if case not in ("one model", "minibatches", "members one by one")
-        ),
+        *(pytest.param(case, marks=pytest.mark.all) for case in list(OTHER_EQUATION)[3:]),
     ],
 )
 def test_refuses_to_resume_with_another_number_wherever_the_equation_reads_it(

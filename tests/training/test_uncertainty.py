@@ -205,10 +205,7 @@ def test_priors_and_covariances_are_data_as_observations_are(drawn: bool) -> Non
 def test_a_prior_alone_is_what_is_known() -> None:
     first = decay(unknown=Unknown(1.0, prior=Normal(RATE, 0.1)))
     alone = Problem(
-        first.domain,
-        first.residuals[0],
-        conditions=first.conditions[:1],
-        unknowns=first.unknowns,
+        first.domain, first.residuals[0], conditions=first.conditions[:1], unknowns=first.unknowns
     )
     answer = trained(alone, steps=40).uncertainty()
     np.testing.assert_allclose([answer.values[0], answer.deviations[0]], [RATE, 0.1], rtol=1e-3)
