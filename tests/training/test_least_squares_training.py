@@ -214,7 +214,7 @@ def test_precision_and_batches_are_told() -> None:
         ({"points": Points(36, batch_size=12)}, "Adam", "minibatches"),
         ({"network": partial(MLP, width=60, depth=2)}, "Adam, then LBFGS", "than 2,000 parameters"),
         (
-            {"points": 200_000, "network": partial(MLP, width=100, depth=1)},
+            {"points": 120_000, "network": partial(MLP, width=150, depth=1)},
             "Adam, then SSB",
             "slow",
         ),

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine, ParameterLayout, field_of, trace_terms
+from engine import Engine, ParameterLayout, trace_terms
 from trainings import quick, tiny
 
 import sciml_par.parallel as sp
@@ -286,16 +286,6 @@ def test_which_members_are_one_computation() -> None:
     assert key(Unknown(1.0, lower=0)) == key(Unknown(1.0, lower=0, spread=0.1, true=2.0))
     assert key(Unknown(2.0, scale=1.0)) == key(Unknown(3.0, scale=1.0))
     assert key(Unknown(1.0)) != key(Unknown(1.0, lower=0)) != key(Unknown(1.0, lower=-1, upper=3))
-
-
-@local
-def test_the_field_has_the_values_of_its_parameters() -> None:
-    engine = Engine(decay(), sp.current_world().alone, tiny, points=POINTS)
-    network = engine.field.args[1]  # type: ignore[attr-defined]
-    parameters = engine.objective.layout.unflatten(engine.parameters[0])
-    u = field_of(decay(), network, parameters)
-    np.testing.assert_allclose(u.unknowns["k"], 0.5)
-    assert field_of(decay(), network, parameters[:-1]).unknowns == {}
 
 
 @local
