@@ -133,7 +133,7 @@ def test_what_observations_cannot_determine_is_told() -> None:
 def test_deviation_of_a_bootstrap_is_that_of_the_noise() -> None:
     """And members that share all data, or are equal, are warned of."""
     deviation = least_squares()[1]
-    result = small(decay(), mode=Ensemble(members=12, bootstrap=True))
+    result = small(decay(), mode=Ensemble(members=12, bootstrap=True), steps=80)
     found = result.unknowns["k"].deviation
     assert 0.5 < found / deviation < 1.7, "within three of its own deviations"
     if sp.rank() == 0:
@@ -199,6 +199,7 @@ def test_an_observed_quantity_with_other_kinds_of_errors(options: Any) -> None:
     assert abs(rate(result) - RATE) < 0.15
 
 
+@pytest.mark.long
 def test_first_order_methods_see_the_same_loss_of_an_observed_quantity() -> None:
     """And a mean of u over points around each one is a quantity like others."""
     offsets = np.array([-0.02, 0.0, 0.02])
