@@ -101,7 +101,14 @@ def test_points_are_added_on_the_way() -> None:
     assert member.best_loss == pytest.approx(min(member.losses[last:]))
 
 
-@pytest.mark.parametrize("stop", [None, NoProgress(5, least_progress=0.5), TargetLoss(1e-9)])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        None,
+        NoProgress(5, least_progress=0.5),
+        pytest.param(TargetLoss(1e-9), marks=pytest.mark.all),
+    ],
+)
 def test_a_training_that_would_have_ended_early_goes_on(stop: Any) -> None:
     """An optimizer that is stuck, and stops, which are met again by losses at the new points."""
     alone, result = (few(stop=stop, steps=400, grow=grow) for grow in (False, None))
@@ -123,6 +130,7 @@ def test_best_weights_of_few_points_are_not_kept() -> None:
     assert error_of(result) < 0.2
 
 
+@pytest.mark.long
 def test_weights_that_are_worse_than_the_initial_ones_are_given_up() -> None:
     """Between five points the field of L-BFGS is far off, and no step leads back from there."""
     result = few(optimizer=LBFGS(), steps=400)
@@ -211,7 +219,10 @@ def test_values_for_the_training_points_alone_stay() -> None:
     assert not train(problem, **{**few.keywords, "grow": True}).members[0].growths
 
 
-@pytest.mark.parametrize("at", [10, pytest.param(15, marks=two), 30])
+@pytest.mark.parametrize(
+    "at",
+    [pytest.param(15, marks=two), *(pytest.param(at, marks=pytest.mark.all) for at in (10, 30))],
+)
 def test_resumed_is_as_if_uninterrupted(at: int, tmp_path: Path) -> None:
     """Before a growth, at it, and after it."""
     checkpoint = Checkpoint(shared(tmp_path), every=5)

@@ -100,10 +100,10 @@ def test_gross_outliers_leave_a_coefficient_right_with_a_robust_loss() -> None:
     deviation = least_squares()[1]
     apart = {
         loss: abs(rate(small(decay(wrong, loss=loss))) - RATE) / deviation
-        for loss in ("squares", "huber", "student")
+        for loss in ("huber", "student")
     }
-    assert apart["squares"] > 5
     assert apart["huber"] < 3 and apart["student"] < 2
+    assert abs(least_squares(wrong)[0] - RATE) > 5 * deviation
 
 
 def test_a_fit_without_equations_says_that_it_fits_the_noise() -> None:
@@ -173,7 +173,10 @@ def observed(operator: Any, **options: Any) -> Problem:
     return decay(RATES, operator=operator, **options)
 
 
-@pytest.mark.parametrize("operator", [by_slope, pytest.param(by_unknown, marks=two)])
+@pytest.mark.parametrize(
+    "operator",
+    [pytest.param(by_unknown, marks=two), pytest.param(by_slope, marks=pytest.mark.all)],
+)
 def test_an_observed_quantity_determines_what_least_squares_says(operator: Any) -> None:
     from scipy.optimize import curve_fit
 

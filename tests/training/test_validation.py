@@ -24,7 +24,7 @@ from sciml_par.problems import (
     poisson,
 )
 from sciml_par.programs import run
-from sciml_par.training import LBFGS, RAD, Adam, Ensemble, LevenbergMarquardt, Points, Result
+from sciml_par.training import RAD, Adam, Ensemble, LevenbergMarquardt, Points, Result
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:train. :RuntimeWarning"),
@@ -41,7 +41,7 @@ def sine() -> Problem:
     return Problem(UNIT, lambda u, x: u(x) - tf.sin(3 * x))
 
 
-@pytest.mark.parametrize("optimizer", [Adam(), LBFGS(), LevenbergMarquardt()])
+@pytest.mark.parametrize("optimizer", [Adam(), LevenbergMarquardt()])
 def test_every_optimizer_has_that_of_the_problem(optimizer: Any) -> None:
     """Of a residual that does not see the network it is 3 ∫ (1 + x)² dx = 7."""
     known = Problem(UNIT, Residual(lambda u, x: 0 * u(x) + 1 + x, weight=3.0))
