@@ -143,6 +143,7 @@ def test_two_components_and_a_condition_at_pairs_of_points() -> None:
     assert error_of(trained(problem, network=windows(20, 4), points=300)) < 1e-8
 
 
+@pytest.mark.long
 def test_the_error_is_estimated_by_richer_windows() -> None:
     """Also where one of them has more features than the others."""
     few = windows(40, (2, 1)).enrich(1)
