@@ -130,20 +130,22 @@ def test_what_observations_cannot_determine_is_told() -> None:
     assert len(said) == 1
 
 
+@pytest.mark.long
 def test_deviation_of_a_bootstrap_is_that_of_the_noise() -> None:
-    """And members that share all data, or are equal, are warned of."""
     deviation = least_squares()[1]
     result = small(decay(), mode=Ensemble(members=12, bootstrap=True), steps=80)
     found = result.unknowns["k"].deviation
     assert 0.5 < found / deviation < 1.7, "within three of its own deviations"
-    if sp.rank() == 0:
-        band = result.predict([[0.5]], interval=0.95)
-        assert band.lower < np.exp(-0.5 * RATE) < band.upper
+    band = result.predict([[0.5]], interval=0.95)
+    assert band.lower < np.exp(-0.5 * RATE) < band.upper
+
+
+def test_members_that_share_all_data_or_are_equal_are_told() -> None:
     with warned("all members have the same observations") as alike:
         short(decay(), mode=Ensemble(members=2))
     with warned("are copies of one model") as equal:
         short(decay(), mode=Ensemble(members=2, seeds=[3, 3], bootstrap=True))
-    assert len(alike) == len(equal) == (sp.rank() == 0)
+    assert len(alike) == len(equal) == 1
 
 
 def test_fits_are_loaded_and_known_of_correlated_errors(tmp_path: Any) -> None:
