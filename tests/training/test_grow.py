@@ -223,7 +223,7 @@ def test_values_for_the_training_points_alone_stay() -> None:
     "at", [pytest.param(15, marks=two), pytest.param(30, marks=pytest.mark.all)]
 )
 def test_resumed_is_as_if_uninterrupted(at: int, tmp_path: Path) -> None:
-    """Before a growth, at it, and after it."""
+    """Between two growths, and after them."""
     checkpoint = Checkpoint(shared(tmp_path), every=5)
     first = few(checkpoint=checkpoint, callbacks=stop_at(at))
     assert first.members[0].ended == "the test"
