@@ -382,6 +382,7 @@ def test_polynomials_go_on_where_a_component_is_open() -> None:
     assert error < 2 * result.error.relative < 2e-6
 
 
+@pytest.mark.long
 def test_a_velocity_is_known_where_its_potential_is_open() -> None:
     def velocity(x: Any) -> Any:
         a, b = x[:, :1], x[:, 1:]
