@@ -193,6 +193,7 @@ def test_the_optimizer_of_any_phase_chooses_the_initial_weights() -> None:
     assert (found.networks[0].initial_weights, said) == ("glorot", [])
 
 
+@pytest.mark.all
 def test_members_begin_with_centres_of_their_own() -> None:
     domains = [Interval(0, 2), Interval(-50, 50)]
 

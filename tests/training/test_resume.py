@@ -88,6 +88,7 @@ def uninterrupted(case: str) -> list[Any]:
 
 
 RARE = ["float64", "in the first phase", "in a phase of SSBroyden", "no progress"]
+RARE += ["a Keras optimizer"]
 LONG = ["members one by one", "in a phase of LBFGS", "points added, before they are"]
 ON_RANKS = ["stacked members", "minibatches", "points by the residual"]
 

@@ -200,6 +200,7 @@ def smooth_source(values: Any) -> Problem:
 
 
 @local
+@pytest.mark.long
 def test_with_a_prior_it_is_the_mean_of_the_posterior() -> None:
     """As by the algebra of Gaussian processes, with the Green's function."""
     x = SEEN[1:-1]

@@ -163,6 +163,7 @@ def test_members_have_values_of_their_own() -> None:
 
 
 @local
+@pytest.mark.long
 def test_a_prior_determines_what_correlated_observations_do_not() -> None:
     """a u' + b u = 0 tells b/a alone: a is its prior, and b/a that of least squares."""
     covariance = 0.02**2 * (np.exp(-np.abs(SEEN - SEEN.T) / 0.2) + 0.1 * np.eye(len(SEEN)))
