@@ -253,15 +253,15 @@ def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="no checkpoint"):
         solve(_front(), checkpoint=checkpoint, resume=True, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        first = solve(_front(), checkpoint=checkpoint, seconds=8, **options)
+        first = solve(_front(), checkpoint=checkpoint, seconds=20, **options)
     assert type(first.networks[0]).__name__ == "MLP"
     with pytest.raises(InputError, match="holds checkpoints"):
         solve(_front(), checkpoint=checkpoint, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        second = solve(_front(), checkpoint=checkpoint, seconds=8, resume=True, **options)
+        second = solve(_front(), checkpoint=checkpoint, seconds=20, resume=True, **options)
     assert second.members[0].steps > first.members[0].steps
     with pytest.raises(InputError, match="another training"):
-        solve(_front(0.004), checkpoint=checkpoint, seconds=8, resume="auto", **options)
+        solve(_front(0.004), checkpoint=checkpoint, seconds=20, resume="auto", **options)
 
 
 def test_u_is_not_zero_at_the_start_where_the_equation_is_singular_there():
