@@ -81,3 +81,26 @@ class GivenObjective:
             transposed_times,
             lambda d: transposed_times(times(d)),
         )
+
+
+class LeastSquares(GivenObjective):
+    """|r(θ)|² for M members, r: [p] -> [K], as an objective of one rank."""
+
+    def __init__(self, residual: Callable[[Tensor], Tensor], size: int) -> None:
+        self._residual, self.size = residual, size
+
+    def residuals(self, parameters: Any, batch: Any) -> list[Any]:
+        return [tf.stack([self._residual(row) for row in tf.unstack(parameters)])]
+
+    def jacobian(self, parameters: Any, batch: Any) -> list[Any]:
+        slopes = []
+        for row in tf.unstack(parameters):
+            with tf.GradientTape() as tape:
+                tape.watch(row)
+                r = self._residual(row)
+            found = tape.jacobian(r, row, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            slopes.append(tf.transpose(found))
+        return [tf.stack(slopes)]
+
+    def residuals_of_ranks(self, batch: Any) -> tuple[int, ...]:
+        return (int(self._residual(tf.zeros([self.size], tf.float64)).shape[0]),)

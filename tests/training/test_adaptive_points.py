@@ -116,6 +116,7 @@ def test_anchors_stay_where_they_are(points: Points, number: int) -> None:
     np.testing.assert_allclose(rows.weights.numpy().ravel()[:number], 1 / number)
 
 
+@local
 def test_a_training_with_anchors_counts_them() -> None:
     points = Points(20, anchors=ANCHORS, method="sobol", resample_every=2)
     result = quick(layer(), points=points, steps=5)
@@ -183,7 +184,9 @@ small = partial(quick, steps=45, log_every=5, precision="float64")
 
 
 @pytest.mark.ranks(most=3, reason="two and three divide the points unevenly, as more would")
-@pytest.mark.parametrize("adapt", (RAD(20), RAR(20, add=7)), ids=("RAD", "RAR"))
+@pytest.mark.parametrize(
+    "adapt", [RAD(20), pytest.param(RAR(20, add=7), marks=pytest.mark.all)], ids=("RAD", "RAR")
+)
 def test_any_number_of_ranks_and_stacked_members_have_the_same_points(adapt: Any) -> None:
     points = Points(23, adapt=adapt)
     together = small(layer(), points=points, mode="data")

@@ -16,17 +16,11 @@ from trainings import everywhere, quick, shared
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.problems import poisson
-from sciml_par.training import (
-    Adam,
-    Callback,
-    Checkpoint,
-    Ensemble,
-    Progress,
-    TensorBoard,
-)
+from sciml_par.training import Adam, Callback, Checkpoint, Ensemble, Progress, TensorBoard
 from sciml_par.training.run.callbacks import as_callbacks
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
 small = partial(quick, points=9, steps=300, log_every=50)
 
@@ -75,6 +69,7 @@ def test_all_is_called_in_order_with_the_same_numbers_on_all_ranks() -> None:
         assert list(terms) == ["residual", "dirichlet"]
 
 
+@two
 def test_the_losses_are_those_of_all_members() -> None:
     seen: list[dict[int, float]] = []
     small(poisson(), mode=Ensemble(members_per_rank=2), callbacks=lambda p: seen.append(p.losses))
@@ -83,6 +78,7 @@ def test_the_losses_are_those_of_all_members() -> None:
     assert all(theirs == seen for theirs in everywhere(seen))
 
 
+@two
 def test_one_rank_stops_all_before_another_step() -> None:
     def stop(progress: Progress) -> None:
         if progress.step >= 100 and sp.rank() == sp.size() - 1:
@@ -129,6 +125,7 @@ def test_tensorboard_has_every_record_of_all_terms(tmp_path: Path) -> None:
         np.testing.assert_allclose([value for _, value in own], values[:-1], rtol=1e-6)
 
 
+@two
 def test_tensorboard_has_a_folder_for_each_member_of_an_ensemble(tmp_path: Path) -> None:
     folder = shared(tmp_path)
     result = small(poisson(), mode=Ensemble(members_per_rank=2), callbacks=[TensorBoard(folder)])
@@ -142,7 +139,6 @@ class OfKeras(keras.callbacks.Callback):
     """One of a user's own."""
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -161,6 +157,7 @@ def test_refuses_what_is_none_and_says_what_to_use(given: Any, message: str) -> 
         as_callbacks(given)
 
 
+@two
 def test_every_so_many_steps() -> None:
     class Every(Callback):
         def __init__(self, every: int) -> None:
@@ -185,6 +182,7 @@ def test_a_method_that_is_never_called_is_refused() -> None:
         as_callbacks(Habit())
 
 
+@two
 def test_chunks_that_are_cut_short_do_not_make_the_next_ones_ever_longer(tmp_path: Path) -> None:
     """The length that is asked for must not grow by a factor at each of them."""
     folder = shared(tmp_path)

@@ -10,7 +10,6 @@ import pytest
 from sciml_par._free_memory import free_memory
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
-from sciml_par.training.optimizers.least_squares.block_cholesky import Panels
 
 pytestmark = pytest.mark.ranks(most=1, reason="a function of numbers")
 GB = 10**9
@@ -37,23 +36,6 @@ def test_choice(p: int, rows: int, ranks: int, memory: Any, expected: str) -> No
     usual = expected in ("normal equations", "kernel")
     assert taken == LevenbergMarquardt(solver="auto" if usual else expected)
     assert expected in sentence or usual
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 7, 40])
-@pytest.mark.parametrize("p", [1, 2, 30, 1_341, 5_000])
-def test_panels_cover_the_columns(p: int, ranks: int) -> None:
-    panels = Panels(p, ranks)
-    assert panels.count <= max(24, ranks)
-    columns = [c for k in range(panels.count) for c in range(panels.first(k), panels.end(k))]
-    assert columns == list(range(p))
-    owned = [k for rank in range(ranks) for k in panels.of(rank)]
-    assert sorted(owned) == list(range(panels.count))
-    assert all(k in panels.of(panels.owner(k)) for k in owned)
-    total = sum(rows * width for rows, width in map(panels.shape, owned))
-    assert p * (p + 1) / 2 <= total <= p * p
-    if p == 5_000 and ranks < 8:
-        of_ranks = [sum(a * b for a, b in map(panels.shape, panels.of(r))) for r in range(ranks)]
-        assert max(of_ranks) <= 1.5 * total / ranks
 
 
 def test_what_cannot_fit_is_refused_with_numbers() -> None:

@@ -37,13 +37,7 @@ PAIRS: dict[str, tuple[type, dict[str, Any]]] = {
     "RMSprop": (RMSprop, {"learning_rate": 2.0**-11, "epsilon": 1e-3}),
     "RMSprop, all": (
         RMSprop,
-        {
-            "learning_rate": 2.0**-11,
-            "rho": 0.8,
-            "momentum": 0.5,
-            "centered": True,
-            "epsilon": 1e-3,
-        },
+        {"learning_rate": 2.0**-11, "rho": 0.8, "momentum": 0.5, "centered": True, "epsilon": 1e-3},
     ),
 }
 STEPS = 200

@@ -17,7 +17,11 @@ from sciml_par.training import Adam, LeastSquares, LevenbergMarquardt, train
 @pytest.fixture(
     params=[
         pytest.param(
-            "host", marks=pytest.mark.ranks(most=1, reason="more are in test_rank_invariance.py")
+            "host",
+            marks=[
+                pytest.mark.ranks(most=1, reason="more are in test_rank_invariance.py"),
+                pytest.mark.all,
+            ],
         ),
         pytest.param("GPU", marks=pytest.mark.gpu),
     ]

@@ -17,7 +17,8 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Observations, Problem
 from sciml_par.training import Adam, Checkpoint, Ensemble, NoProgress, Result, fit
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
 RNG = np.random.default_rng(3)
 X = np.sort(RNG.uniform(0, 1, 40))
@@ -75,6 +76,7 @@ def test_what_cannot_be_held_out_is_refused(holdout: Any, more: Any, words: str)
         Observations(X, Y, holdout=holdout, **more)
 
 
+@two
 def test_the_weights_are_those_with_the_least_error_at_values_held_out() -> None:
     given = problem()
     held = given.conditions[0].held_out
@@ -109,6 +111,7 @@ def test_resumed_is_as_if_uninterrupted(tmp_path: Path) -> None:
     assert bits(resumed) == bits(whole) and resumed.members[0].steps > 250
 
 
+@two
 def test_members_keep_weights_of_their_own() -> None:
     mode = Ensemble(members=4, bootstrap=True)
     result = noisy(problem(), mode=mode, steps=600, log_every=None)
@@ -123,7 +126,6 @@ def test_members_keep_weights_of_their_own() -> None:
 
 
 @pytest.mark.beside
-@pytest.mark.ranks(most=1, reason="ranks have the same values held out, which other tests show")
 def test_a_fit_does_not_fit_the_noise(tmp_path: Path) -> None:
     result = fit(X, Y, noise=0.3, network=wide, steps=4000, progress=False)
     exact = fit(X, np.sin(6 * X), network=wide, holdout=0, steps=60, progress=False)

@@ -10,15 +10,7 @@ from keras import layers
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Box,
-    Dirichlet,
-    Interval,
-    Problem,
-    Unknown,
-    derivative,
-    laplacian,
-)
+from sciml_par.problems import Box, Dirichlet, Interval, Problem, Unknown, derivative, laplacian
 from sciml_par.training import Adam
 from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loss.objective import field_of

@@ -12,14 +12,7 @@ import tensorflow as tf
 from engine import Engine, ParameterLayout, Rows, jacobians_of
 
 import sciml_par.parallel as sp
-from sciml_par.networks import (
-    MLP,
-    FourierFeatures,
-    ModifiedMLP,
-    PeriodicEmbedding,
-    PirateNet,
-    make_network,
-)
+from sciml_par.networks import MLP, FourierFeatures, ModifiedMLP, PeriodicEmbedding, make_network
 from sciml_par.problems import (
     Box,
     Dirichlet,
@@ -45,6 +38,7 @@ from sciml_par.training import Points
 from sciml_par.training.loss.jacobian import JacobianOfTerm, weighted
 from sciml_par.training.loss.known import Gradient, Jacobian, Residuals
 
+pytestmark = pytest.mark.ranks(most=1, reason="the Jacobian is that of a rank's own points")
 SQUARE = Box([0.0, -1.0], [1.0, 2.0])
 
 
@@ -147,10 +141,7 @@ CASES = {
             lambda u, x, *, D, c: tf.concat([D * u(x), c[0] * D**2 + x[:, :1]], axis=1),
         ],
         conditions=[Dirichlet(lambda x, *, D: D * x[:, :1])],
-        unknowns={
-            "D": Unknown(0.3, lower=0, upper=2),
-            "c": Unknown([0.5, -2.0], upper=1),
-        },
+        unknowns={"D": Unknown(0.3, lower=0, upper=2), "c": Unknown([0.5, -2.0], upper=1)},
     ),
     "unknown where the field is evaluated": Problem(
         Interval(0, 1), lambda u, x, *, a: laplacian(u, x) - u(a * x), unknowns={"a": Unknown(0.7)}
@@ -184,27 +175,36 @@ MODELS = {
     "adaptive": partial(MLP, width=4, depth=1, adaptive="unit"),
     "periodic": partial(MLP, width=4, depth=1, embedding=PeriodicEmbedding({0: 1.0})),
     "gates": partial(ModifiedMLP, width=3, depth=2, embedding=FourierFeatures(2)),
-    "blocks": partial(PirateNet, width=3, depth=1),
 }
-PAIRS = [(case, "mlp") for case in CASES] + [
-    ("poisson", "skip"),
-    ("correlated observations and priors", "skip"),
-    ("poisson", "chain"),
-    ("system", "frozen"),
-    ("ansatz", "skip"),
-    ("mean over the points", "chain"),
-    ("unknowns", "skip"),
+USUAL = [("poisson", "mlp"), ("unknowns", "mlp"), ("ansatz", "mlp"), ("system", "frozen")]
+LONG = [
     ("nonlinear, mixed derivatives", "adaptive"),
+    ("fourth order, ansatz", "mlp"),
+    ("function of the field", "mlp"),
+    ("two places", "mlp"),
+    ("tapes", "mlp"),
+    ("mean over the points", "chain"),
+    ("unknown where the field is evaluated", "mlp"),
+    ("correlated observations and priors", "mlp"),
+    ("does not see the network", "mlp"),
+    ("poisson", "skip"),
     ("poisson", "periodic"),
-    ("system", "gates"),
     ("poisson", "gates"),
-    ("poisson", "blocks"),
 ]
 
 
-@pytest.mark.long_after(4)
-@pytest.mark.parametrize(("case", "model"), PAIRS)
-@pytest.mark.ranks(most=1, reason="the Jacobian is that of a rank's own points")
+@pytest.mark.parametrize(
+    ("case", "model"),
+    [
+        *USUAL,
+        *(pytest.param(*pair, marks=pytest.mark.long) for pair in LONG),
+        *(
+            pytest.param(case, "mlp", marks=pytest.mark.all)
+            for case in CASES
+            if (case, "mlp") not in USUAL + LONG
+        ),
+    ],
+)
 def test_jacobian_agrees_with_differences_and_with_the_gradient(case: str, model: str) -> None:
     engine = Engine(
         CASES[case], sp.current_world().communicator, MODELS[model], points=Points(27, boundary=150)
@@ -302,13 +302,12 @@ COUPLED_PROBLEMS = {name: Problem(Interval(0, 1), each) for name, each in COUPLE
 @pytest.mark.parametrize(
     ("case", "model"),
     [
-        # Each case with one model; with the other one in long tests.
-        pytest.param(case, model, marks=[pytest.mark.long] if (i + j) % 2 else [])
+        # Each case with one model in the usual runs.
+        pytest.param(case, model, marks=[pytest.mark.all] if (i + j) % 2 else [])
         for i, case in enumerate(COUPLED_PROBLEMS)
         for j, model in enumerate([_mlp, _skip])
     ],
 )
-@pytest.mark.ranks(most=1, reason="as above")
 def test_jacobian_of_coupled_points_agrees_with_differences(
     case: str, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,11 +336,9 @@ def test_jacobian_of_coupled_points_agrees_with_differences(
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
 
 
-@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
-    "case", ["poisson", "root", "fourth order", "third order", "divergence", "tapes"]
+    "case", ["root", "tapes", pytest.param("third order", marks=pytest.mark.all)]
 )
-@pytest.mark.ranks(most=1, reason="as above")
 def test_neither_rounding_nor_nan_makes_a_pointwise_residual_slow(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -276,8 +276,7 @@ class Anew(k.SGD):
         super().__init__(**options)
 
 
-@pytest.mark.parametrize("members", [1, 2])
-@pytest.mark.parametrize("kind", [Hidden, Adaptive])
+@pytest.mark.parametrize(("kind", "members"), [(Hidden, 1), (Adaptive, 2)])
 def test_refuses_what_keeps_its_state_elsewhere(kind: Any, members: int) -> None:
     trainings = Trainings(converted({"it": kind(learning_rate=0.1)}), steps=2, members=members)
     with pytest.raises(InputError, match=f"{kind.__name__} reads or changes a variable"):

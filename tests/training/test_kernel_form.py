@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import At, Engine, make_feed
+from engine import Engine, make_feed
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -21,7 +21,6 @@ from sciml_par.training.optimizers.least_squares.normal_equations import NormalE
 from sciml_par.training.optimizers.least_squares.solvers import make_system
 
 DOMAIN = Box([0, 0], [1, 2])
-TWO = pytest.mark.ranks(most=2, reason="whether columns are scaled does not depend on ranks")
 
 
 def system(*, outputs: int = 2) -> Problem:
@@ -62,16 +61,12 @@ def dense(here: Engine) -> tuple[Any, Any]:
     return tf.concat(r, axis=1)[0].numpy(), tf.concat(slopes, axis=2)[0].numpy().T
 
 
-@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("points", "scaled"),
     [
         pytest.param(1, True, id="one, scaled"),
         pytest.param(3, False, id="fewer"),
-        pytest.param(23, True, id="more, scaled"),
-        pytest.param(1, False, id="one", marks=TWO),
-        pytest.param(3, True, id="fewer, scaled", marks=TWO),
-        pytest.param(23, False, id="more", marks=TWO),
+        pytest.param(23, True, id="more, scaled", marks=pytest.mark.all),
     ],
 )
 def test_both_forms_solve_the_same_equations_on_any_number_of_ranks(
@@ -129,28 +124,6 @@ def test_auto_takes_the_smaller_system_by_the_residuals_of_all_ranks() -> None:
         assert counts[here.group.rank] == sum(r.shape[1] for r in own)
         assert len(counts) == here.group.size
     assert kinds == [KernelForm, NormalEquations]
-
-
-@pytest.mark.long
-@pytest.mark.ranks(most=2, reason="the two forms are compared on more above")
-def test_levenberg_marquardt_is_the_same_by_both_forms() -> None:
-    """That by the kernel is compiled, and the other one is not."""
-    compiled = engine(3, optimizer=LevenbergMarquardt(solver="kernel", scale_columns=True))
-    chunk = compiled.advance(compiled.start(), 3)
-    assert chunk.done == 3
-    plain = LevenbergMarquardt(solver="normal equations", scale_columns=True)
-    objective, batch = compiled.objective, compiled.feed.whole(0)
-    theta, state = compiled.parameters, plain.init(objective, compiled.parameters)
-    at = At(tf.constant(1), tf.ones([1, 1], tf.float64))
-
-    @tf.function(autograph=False)
-    def step(theta: Any, state: Any) -> Any:
-        return plain.step(objective, theta, state, batch, at)
-
-    for _ in range(3):
-        theta, state, _ = step(theta, state)
-    assert np.abs(theta - compiled.parameters).max() > 1e-2
-    np.testing.assert_allclose(chunk.state.parameters, theta, rtol=0, atol=1e-8)
 
 
 @pytest.mark.ranks(most=1, reason="the division of points is computed, not exchanged")

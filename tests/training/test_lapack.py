@@ -13,51 +13,10 @@ from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.on_host import threads
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
-SIZES = [(1, 1), (1, 0), (1, 7), (3, 0), (5, 2), (5, 5), (17, 40)]
 
 
 def rows_of(p: int, n: int) -> np.ndarray:
     return np.random.default_rng(p + 100 * n).normal(size=(p, n))
-
-
-@pytest.mark.parametrize("add", [False, True])
-@pytest.mark.parametrize(("p", "n"), SIZES)
-def test_products(p: int, n: int, add: bool) -> None:
-    rows, vector = rows_of(p, n), np.random.default_rng(1).normal(size=n)
-    # What is not to be added to is not to be read either.
-    before = rows_of(p, p) if add else np.full([p, p], np.nan)
-    found, above = before.copy(), np.triu(np.ones([p, p], bool), 1)
-    lapack.gram(rows, found, add=add)
-    expected = rows @ rows.T + (before if add else 0)
-    np.testing.assert_allclose(np.tril(found), np.tril(expected), rtol=1e-13, atol=1e-13)
-    np.testing.assert_array_equal(found[above], before[above])
-    start = rows_of(p, 1)[:, 0] if add else np.full(p, np.nan)
-    product = start.copy()
-    lapack.times(rows, vector, product, add=add)
-    np.testing.assert_allclose(product, rows @ vector + (start if add else 0), rtol=1e-12)
-
-
-@pytest.mark.parametrize("p", [1, 2, 9])
-def test_triangles_and_solutions(p: int) -> None:
-    rows = rows_of(p, 2 * p)
-    matrix, right = rows @ rows.T, rows_of(p, 1)[:, 0]
-    packed = np.full(p * (p + 1) // 2, np.nan)
-    lapack.pack(matrix, packed)
-    np.testing.assert_array_equal(packed, matrix[np.tril_indices(p)])
-    factor = np.full([p, p], 7.0)
-    lapack.unpack(packed, factor)
-    np.testing.assert_array_equal(np.tril(factor), np.tril(matrix))
-    assert (factor[np.triu_indices(p, 1)] == 7.0).all()
-    assert lapack.cholesky(factor)
-    np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(matrix), rtol=1e-10)
-    solution = right.copy()
-    lapack.solve_cholesky(factor, solution)
-    np.testing.assert_allclose(matrix @ solution, right, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("matrix", [[[0.0]], [[-1.0]], [[1.0, 2.0], [2.0, 1.0]]])
-def test_a_matrix_that_is_not_definite_is_told(matrix: list[list[float]]) -> None:
-    assert not lapack.cholesky(np.array(matrix))
 
 
 def test_threads_are_those_from_before_afterwards() -> None:

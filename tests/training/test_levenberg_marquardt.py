@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import At
-from one_rank import GivenObjective
+from one_rank import LeastSquares
 
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
@@ -18,29 +18,6 @@ from sciml_par.training.optimizers.least_squares.levenberg_marquardt import Stat
 pytestmark = pytest.mark.ranks(most=1, reason="local; trainings are in test_least_squares_training")
 AT: Any = At(tf.constant(1), tf.ones([1, 1], tf.float64), same_points=True)
 Function = Callable[[Any], Any]
-
-
-class LeastSquares(GivenObjective):
-    """|r(θ)|² for M members, r: [p] -> [K], as an objective of one rank."""
-
-    def __init__(self, residual: Function, size: int) -> None:
-        self._residual, self.size = residual, size
-
-    def residuals(self, parameters: Any, batch: Any) -> list[Any]:
-        return [tf.stack([self._residual(row) for row in tf.unstack(parameters)])]
-
-    def jacobian(self, parameters: Any, batch: Any) -> list[Any]:
-        slopes = []
-        for row in tf.unstack(parameters):
-            with tf.GradientTape() as tape:
-                tape.watch(row)
-                r = self._residual(row)
-            found = tape.jacobian(r, row, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            slopes.append(tf.transpose(found))
-        return [tf.stack(slopes)]
-
-    def residuals_of_ranks(self, batch: Any) -> tuple[int, ...]:
-        return (int(self._residual(tf.zeros([self.size], tf.float64)).shape[0]),)
 
 
 def minimize(

@@ -128,19 +128,6 @@ def test_the_conditions_hold_on_hard_functions(found: Found) -> None:
     assert 10 < found.evaluations <= 25
 
 
-def test_what_is_returned_belongs_to_the_length(found: Found) -> None:
-    value, slope = at(found.length)
-    better = found.length > 0
-    np.testing.assert_allclose(found.losses.sum(axis=1)[better], value[better], rtol=1e-12)
-    np.testing.assert_allclose(found.gradient[better, 0], slope[better], rtol=1e-9, atol=1e-12)
-
-
-def test_points_without_a_finite_loss_are_too_far(found: Found) -> None:
-    for name in ("no number", "infinite", "near the wall"):
-        j = index_of(name)
-        assert found.wolfe[j] and 0 < found.length[j] < 1.5, name
-
-
 def test_nothing_is_found_where_nothing_falls(found: Found) -> None:
     for name in ("rising", "constant", "no number at all"):
         j = index_of(name)
@@ -152,17 +139,6 @@ def test_without_a_point_that_satisfies_the_conditions_the_best_one_counts(found
     kink, endless = index_of("kink"), index_of("endless")
     assert not found.wolfe[kink] and found.length[kink] == pytest.approx(1.0, abs=1e-2)
     assert not found.wolfe[endless] and found.length[endless] > 1e10
-
-
-def test_members_are_as_alone_and_wait_when_they_are_done(found: Found) -> None:
-    counts = []
-    for j in range(0, len(CASES), 3):
-        alone = searched(np.arange(len(CASES)) == j)
-        assert alone.length[j] == found.length[j] and alone.wolfe[j] == found.wolfe[j]
-        assert (alone.length[np.arange(len(CASES)) != j] == 0).all()
-        counts.append(int(alone.evaluations))
-    assert min(counts) < max(counts) <= found.evaluations
-    assert searched(~ALL).evaluations == 0
 
 
 def test_evaluations_are_limited() -> None:

@@ -100,9 +100,16 @@ def test_compiled_steps_are_those_of_numpy_however_they_are_cut_into_chunks() ->
     assert same_on_all_ranks(*tf.nest.flatten(end))
 
 
-@pytest.mark.long_after(1)
-@pytest.mark.ranks(most=2, reason="members of a rank are vectorized there alike on any number")
-@pytest.mark.parametrize("name", ["norm", "ntk", "attention", "causal"])
+@pytest.mark.ranks(most=1, reason="members of a rank are vectorized there alike on any number")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "norm",
+        pytest.param("attention", marks=pytest.mark.long),
+        pytest.param("ntk", marks=pytest.mark.all),
+        pytest.param("causal", marks=pytest.mark.all),
+    ],
+)
 def test_stacked_members_have_weights_of_their_own(name: str) -> None:
     model = engine(plain.PLAIN[name][0])
     stacked = StackedFeed([model.feed, model.feed])
@@ -149,11 +156,13 @@ class Constant(LossWeights):
         return [f[:, None] + tf.zeros_like(s) for f, s in zip(factors, loss.squares(), strict=True)]
 
 
-@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("optimizer", "of_points"),
-    [(LevenbergMarquardt(), False), (LevenbergMarquardt(), True), (LBFGS(), True)],
-    ids=["terms", "points", "points, with a memory"],
+    [
+        pytest.param(LevenbergMarquardt(), True, id="points"),
+        pytest.param(LBFGS(), True, marks=pytest.mark.long, id="points, with a memory"),
+        pytest.param(LevenbergMarquardt(), False, marks=pytest.mark.all, id="terms"),
+    ],
 )
 def test_an_optimizer_minimizes_the_weighted_loss(optimizer: Any, of_points: bool) -> None:
     """It makes the steps of a problem in which the terms have these weights themselves."""

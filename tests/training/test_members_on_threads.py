@@ -124,13 +124,16 @@ ENDED = {"a loss that is not finite": ["all steps"] * 2 + ["not finite"] * 2}
 NORMS = "one set of points for all, norms"
 
 
-@pytest.mark.long_after(1)
 @local
 @pytest.mark.parametrize(
     "case",
     [
-        *(case for case in CASES if case != NORMS),
-        pytest.param(NORMS, marks=pytest.mark.long),
+        "rates, minibatches, phases",
+        pytest.param("an optimizer that couples members", marks=pytest.mark.long),
+        pytest.param("a loss that is not finite", marks=pytest.mark.long),
+        pytest.param(NORMS, marks=pytest.mark.all),
+        pytest.param("bootstrap, a scalar state", marks=pytest.mark.all),
+        pytest.param("more threads than members", marks=pytest.mark.all),
     ],
 )
 def test_members_on_two_threads_equal_those_on_one(case: str, on: Any) -> None:
@@ -170,14 +173,13 @@ def test_members_that_cannot_be_stacked_are_parts_of_their_own(on: Any) -> None:
     assert all(member.steps == 60 for member in two.members)
 
 
-@pytest.mark.long_after(1)
 @local
 @pytest.mark.parametrize(
     ("problem", "before", "after"),
     [
-        pytest.param(wave(0), 2, 2, marks=pytest.mark.long),
+        pytest.param(wave(0), 2, 2, marks=pytest.mark.all),
         (wave(0), 2, 1),
-        pytest.param(BRANCHING, 1, 2, marks=pytest.mark.long),
+        pytest.param(BRANCHING, 1, 2, marks=pytest.mark.all),
     ],
 )
 def test_resumes_on_as_many_threads_and_on_others(
@@ -204,7 +206,7 @@ def test_resumes_on_as_many_threads_and_on_others(
         pytest.param(
             -1,
             {"points": Points(12, batch_size=4, method="uniform")},
-            marks=pytest.mark.long,
+            marks=pytest.mark.all,
             id="batches",
         ),
     ],

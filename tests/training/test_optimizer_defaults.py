@@ -19,7 +19,8 @@ from sciml_par.problems import Dirichlet, Interval, Neumann, Problem, laplacian
 from sciml_par.training import Adam, Checkpoint, Ensemble, FirstOrder, Result, train
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
 STEPS = 6
 
@@ -77,6 +78,7 @@ def losses(result: Result) -> Any:
     return np.array([member.term_losses for member in result.members])
 
 
+@two
 def test_conditions_without_a_weight_have_that_of_the_optimizer() -> None:
     found, said = trained(problem(), optimizer=Descent())
     given, nothing = trained(problem(100.0), optimizer=Descent())
@@ -92,7 +94,6 @@ def test_conditions_without_a_weight_have_that_of_the_optimizer() -> None:
     assert nothing == []
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_a_weight_that_the_problem_has_been_given_stays() -> None:
     found, said = trained(problem().with_condition_weight(7), optimizer=Descent())
     given, _ = trained(problem(7.0), optimizer=Descent())
@@ -100,7 +101,6 @@ def test_a_weight_that_the_problem_has_been_given_stays() -> None:
     assert said == []
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_first_order_optimizers_go_on_as_before() -> None:
     given = problem()
     found, said = trained(given, optimizer=Adam(1e-2))
@@ -119,6 +119,7 @@ def test_the_largest_weight_of_all_phases_holds_in_all() -> None:
     assert all("have the weight 1000, the default of Heavier" in each for each in said)
 
 
+@two
 def test_the_problems_of_members() -> None:
     """Each with values of its own; one with a weight."""
     made: list[Problem] = []
@@ -142,7 +143,6 @@ def test_the_problems_of_members() -> None:
     assert [m.stacked_with for m in found.members] == [m.stacked_with for m in given.members]
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_members_that_share_a_problem_go_on_to_share_it() -> None:
     changes = ProblemChanges(None, [Descent()])
     shared = problem()
@@ -165,7 +165,6 @@ def test_a_checkpoint_is_of_the_weights_that_were_used(tmp_path: Any) -> None:
     np.testing.assert_array_equal(losses(on), losses(same))
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), "heavy", True])
 def test_a_default_that_is_no_weight_is_refused(weight: Any) -> None:
     odd = type("Odd", (Descent,), {"condition_weight": weight})()
@@ -173,7 +172,6 @@ def test_a_default_that_is_no_weight_is_refused(weight: Any) -> None:
         trained(problem(), optimizer=odd)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_no_default_is_none() -> None:
     indifferent = type("Indifferent", (Descent,), {"condition_weight": None})()
     changes = ProblemChanges(None, [indifferent, Adam()])
@@ -195,6 +193,7 @@ def test_the_optimizer_of_any_phase_chooses_the_initial_weights() -> None:
     assert (found.networks[0].initial_weights, said) == ("glorot", [])
 
 
+@pytest.mark.all
 def test_members_begin_with_centres_of_their_own() -> None:
     domains = [Interval(0, 2), Interval(-50, 50)]
 

@@ -13,14 +13,7 @@ from test_rank_invariance import plate, poisson, relative
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Box,
-    Interval,
-    Observations,
-    Problem,
-    Unknown,
-    jacobian,
-)
+from sciml_par.problems import Box, Interval, Observations, Problem, Unknown, jacobian
 from sciml_par.training import (
     LBFGS,
     SGD,
@@ -80,15 +73,35 @@ PROBLEMS: dict[str, tuple[Problem, Any]] = {
 STEPS = 6
 
 
-def grid() -> list[Any]:
-    """All pairs; for each optimizer one is in every run, and another one in the long one."""
-    pairs = []
-    for k, name in enumerate(OPTIMIZERS):
-        for j, case in enumerate(PROBLEMS):
-            place = (j - k) % len(PROBLEMS)
-            marks = [(), (pytest.mark.long,)][place] if place < 2 else (pytest.mark.all,)
-            pairs.append(pytest.param(name, case, id=f"{name}-{case}", marks=marks))
-    return pairs
+ON_RANKS = {
+    "Adam": "batches",
+    "Keras": "one point in all",
+    "LBFGS": "plate",
+    "SSBroyden": "inverse",
+    "block cholesky": "batches",
+    "LevenbergMarquardt": "plate",
+    "qr": "inverse",
+    "matrix free": "one point in all",
+    "SPRING": "batches",
+    "LeastSquares": "inverse",
+}
+"""In every run; the steps of other optimizers are those of the gradient that all ranks have."""
+STACKED = {
+    "Keras": "batches",
+    "LBFGS": "one point in all",
+    "qr": "one point in all",
+    "matrix free": "one point in all",
+    "SPRING": "plate",
+}
+"""In every run; the members of others are compared without a training as well."""
+
+
+def grid(usual: dict[str, str]) -> list[Any]:
+    return [
+        pytest.param(name, case, marks=() if usual.get(name) == case else pytest.mark.all)
+        for name in OPTIMIZERS
+        for case in PROBLEMS
+    ]
 
 
 def engine(name: str, case: str, group: Any, **options: Any) -> Engine:
@@ -99,8 +112,9 @@ def engine(name: str, case: str, group: Any, **options: Any) -> Engine:
     return Engine(problem, group, model, points=points, optimizer=optimizer, log_every=1, **options)
 
 
-@pytest.mark.parametrize(("name", "case"), grid())
-def test_ranks_make_the_steps_of_one_and_members_those_of_each_alone(name: str, case: str) -> None:
+@pytest.mark.ranks(least=2, reason="one rank would be compared with itself")
+@pytest.mark.parametrize(("name", "case"), grid(ON_RANKS))
+def test_ranks_make_the_steps_of_one(name: str, case: str) -> None:
     """The loss falls, and ranks with uneven or no points move to the bit alike."""
     world = sp.current_world()
     shared = engine(name, case, world.communicator)
@@ -111,19 +125,16 @@ def test_ranks_make_the_steps_of_one_and_members_those_of_each_alone(name: str, 
     if case != "batches":
         losses = chunk.records[:, 0, : len(shared.problem.terms)].sum(axis=1)
         assert losses[-1] < losses[0]
-    if world.communicator.rank > 0:  # the others would compile the same
-        return
-    one = shared
-    if world.communicator.size > 1:
+    if world.communicator.rank == 0:  # the others would compile the same
         one = engine(name, case, world.alone)
         alone = one.advance(one.start(), STEPS).state.parameters.numpy()
         assert relative(theta, alone) < 1e-7
-    if world.communicator.size <= 2:  # members of more ranks are the same program
-        check_members(name, case, one)
 
 
-def check_members(name: str, case: str, one: Engine) -> None:
-    two = engine(name, case, one.group, members=2)
+@pytest.mark.ranks(most=1, reason="members of several ranks are the same program")
+@pytest.mark.parametrize(("name", "case"), grid(STACKED))
+def test_members_make_the_steps_of_one_alone(name: str, case: str) -> None:
+    one, two = (engine(name, case, sp.current_world().alone, members=m) for m in (1, 2))
     theta = two.advance(two.start(), STEPS).state.parameters.numpy()
     for j in range(2):
         one.parameters = two.parameters[j : j + 1]

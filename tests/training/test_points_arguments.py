@@ -34,13 +34,10 @@ SQUARE = Problem(
     conditions=[Dirichlet(0.0), Neumann(0.0, where=lambda x: x[:, 0] == 1)],
 )
 LINE = Problem(
-    Interval(0.1, 0.8),
-    Residual(lambda u, x, f: u(x) - f, data=np.sin),
-    conditions=[Dirichlet(0.0)],
+    Interval(0.1, 0.8), Residual(lambda u, x, f: u(x) - f, data=np.sin), conditions=[Dirichlet(0.0)]
 )
 MEASURED = Problem(
-    Interval(0, 1),
-    Residual(lambda u, x, f: u(x) - f, data=lambda x: np.arange(len(x))[:, None]),
+    Interval(0, 1), Residual(lambda u, x, f: u(x) - f, data=lambda x: np.arange(len(x))[:, None])
 )
 
 

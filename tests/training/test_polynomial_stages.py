@@ -44,7 +44,8 @@ from sciml_par.training.solving.refinement import refined
 from sciml_par.training.solving.solve import solve
 from sciml_par.training.train import train
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
 SQUARE = Box([0, 0], [1, 2])
 
@@ -80,6 +81,7 @@ def check(result: Result, tolerance: float) -> None:
     assert len(set(sp.current_world().communicator.allgather_object(digits))) == 1
 
 
+@two
 def test_a_smooth_solution(tmp_path: Any) -> None:
     problem, calls = reaction()
     result = solve(problem, tolerance=1e-8, progress=False)
@@ -103,6 +105,7 @@ def test_a_smooth_solution(tmp_path: Any) -> None:
     assert np.linalg.norm(true) < 3 * np.linalg.norm(found.error) < 1e-5
 
 
+@two
 def test_a_layer_is_found_by_windows() -> None:
     def layer(x: Any) -> Any:
         return np.tanh((x - 0.3) / 0.01)
@@ -206,7 +209,6 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_left_to_other_methods(name: str) -> None:
     equation, words = CASES[name]
@@ -215,7 +217,6 @@ def test_what_is_left_to_other_methods(name: str) -> None:
         PointsOfTerms(problem, 0).scattered(20, draw=0)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_a_branch_that_the_probe_has_not_seen_is_refused_when_it_is_taken() -> None:
     """Both branches ask as often, so that the answers would be those of the other one."""
 
@@ -242,7 +243,6 @@ def wavy(x: Any) -> Any:
     return tf.sin(x[:, :1]) * 3.0 * tf.cos(7.0 * x[:, 1:] / 3.0) * 0.7 / 1.3 + 0.1 + x[:, :1] + 0.2
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("kind", ["of any size", "zero but for rounding", "in Python"])
 def test_derivatives_that_are_asked_for_often_stay_the_same(kind: str) -> None:
     """They become a graph, unless a residual computes with values."""
@@ -270,7 +270,6 @@ def test_derivatives_that_are_asked_for_often_stay_the_same(kind: str) -> None:
     assert calls.count(True) > 40 if in_python else calls.count(True) < 20
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_a_condition_on_a_small_part_has_points() -> None:
     """Few of the first points lie there, and none would leave the solution open."""
     small = Dirichlet(wave, where=lambda x: (x[:, 1] == 0) & (x[:, 0] < 0.01))
@@ -288,7 +287,6 @@ def with_peak(x: Any) -> Any:
     return -np.sin(x) + np.exp(-(((x - CENTRE) / WIDTH) ** 2)) / WIDTH
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_a_peak_between_the_points_is_seen_and_its_cell_divided() -> None:
     conditions = [Dirichlet(np.sin)]
     problem = Problem(
@@ -384,6 +382,7 @@ def test_polynomials_go_on_where_a_component_is_open() -> None:
     assert error < 2 * result.error.relative < 2e-6
 
 
+@pytest.mark.long
 def test_a_velocity_is_known_where_its_potential_is_open() -> None:
     def velocity(x: Any) -> Any:
         a, b = x[:, :1], x[:, 1:]
@@ -410,6 +409,7 @@ def test_a_velocity_is_known_where_its_potential_is_open() -> None:
     assert error < 2 * np.sqrt(np.mean(np.square(found.error))) < 1e-5
 
 
+@two
 def test_no_other_method_begins_when_time_is_up() -> None:
     problem, _ = reaction()
     with warnings.catch_warnings(record=True) as caught:
@@ -422,7 +422,6 @@ def test_no_other_method_begins_when_time_is_up() -> None:
     assert "no time" in result.error.reason
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_a_known_error_of_the_size_of_u_is_no_better_than_an_unknown_one() -> None:
     def of(relative: float, loss: float) -> Any:
         error = SimpleNamespace(relative=relative, known=np.isfinite(relative))
@@ -434,7 +433,6 @@ def test_a_known_error_of_the_size_of_u_is_no_better_than_an_unknown_one() -> No
     assert _better(of(1e-3, 2.0), of(3.6, 1e-6))
 
 
-@pytest.mark.ranks(most=1, reason="the first rank says it")
 def test_what_a_residual_raises_is_said_where_other_methods_go_on() -> None:
     calls = []
 
@@ -461,14 +459,12 @@ def layered(steep: float) -> Problem:
     return Problem(Box([0, 0], [1, 1]), equation, conditions=[Dirichlet(layer)], exact=layer)
 
 
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_windows_go_on_while_the_residual_falls_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although there is no time for an estimate that takes long, as on a slow machine."""
     monkeypatch.setattr(by_polynomials, "_TIMES_AS_LONG", 1e9)
     check(solve(layered(15.0), tolerance=1e-3, seconds=60, progress=False), 1e-3)
 
 
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_time_that_is_up_among_the_first_features_leaves_polynomials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

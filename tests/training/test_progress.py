@@ -173,8 +173,10 @@ def test_a_run_of_hours_has_some_hundreds_of_lines(
 
 
 def test_a_notice_is_shown_once_a_process(capsys: pytest.CaptureFixture[str]) -> None:
+    small = partial(MLP, width=3, depth=1)
+    options = {"points": 9, "steps": 2, "precision": "float64", "network": small}
     for _ in range(2):
-        sp.train(poisson(), points=9, steps=2, optimizer=LevenbergMarquardt(), precision="float64")
+        sp.train(poisson(), optimizer=LevenbergMarquardt(), **options)
     said = capsys.readouterr().out
     assert said.count("network's first layer start with centres") <= 1
     assert said.count("conditions without a weight have the weight 100") <= 1

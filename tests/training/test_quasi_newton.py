@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,15 @@ import tensorflow as tf
 from engine import ParameterLayout
 from functions import (
     BARRIER_MINIMUM,
+    MEMBERS,
     SIZE,
     STARTS,
     Run,
     all_functions,
-    goes_on_from_its_state,
     members,
-    members_are_independent,
     moving,
     only,
-    quadratic,
     rosenbrock,
-    stays_where_nothing_can_be_improved,
 )
 from scipy.optimize import minimize
 
@@ -32,7 +28,6 @@ from sciml_par.training import LBFGS, Adam, Ensemble, SSBroyden, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="its functions are the same on all ranks")
 
-PROBLEMS: dict[str, Callable[..., Any]] = {"quadratic": quadratic, "Rosenbrock": rosenbrock}
 UPDATES = ("broyden", "bfgs")
 METHODS: dict[str, Any] = {
     # As few pairs as let the oldest one be overwritten.
@@ -57,15 +52,51 @@ def run(runs: dict[str, Run], name: str) -> Run:
 
 
 def test_members_are_independent(run: Run) -> None:
-    members_are_independent(run)
+    """What a member does depends on no other one, and one that has ended costs nothing."""
+    together = run.start(STARTS).go(12)
+    theta, evaluations = together.theta, together.evaluations
+    counts = []
+    for j in (0, 4, 6, 7):
+        alone = run.start(STARTS).go(12, running=only(j))
+        np.testing.assert_array_equal(alone.theta[j], theta[j])
+        counts.append(alone.evaluations)
+    assert min(counts) < max(counts) <= evaluations
+    assert run.start(STARTS).go(3, running=only()).evaluations == 0
+    assert np.abs(theta - STARTS).max(axis=1)[:6].min() > 0.1
 
 
 def test_goes_on_from_its_state_bit_for_bit(run: Run) -> None:
-    goes_on_from_its_state(run)
+    """Steps from a state that was saved give what the whole run gives, bit for bit."""
+    whole = run.start(STARTS).go(14).theta
+    half = run.start(STARTS).go(6)
+    saved = [leaf.numpy() for leaf in tf.nest.flatten(half.state)]
+    state, parameters = half.state, half.theta
+    again = run.start(STARTS)
+    again.state = tf.nest.pack_sequence_as(state, [tf.constant(leaf) for leaf in saved])
+    again.parameters, again.number = tf.constant(parameters), 6
+    np.testing.assert_array_equal(again.go(8).theta, whole)
 
 
 def test_stays_where_nothing_can_be_improved(run: Run, name: str) -> None:
-    stays_where_nothing_can_be_improved(run, METHODS[name].report)
+    """At a minimum, and with a constant loss: no step, no number that is none, and it is said."""
+    report = METHODS[name].report
+    still = [*members("constant"), *members("minimum")]
+    run.start(STARTS).go(1)
+    first = report(run.state)
+    assert [j for j in range(MEMBERS) if first.stuck.numpy()[j]] == still
+    assert (first.measures["|gradient|"].numpy()[still] == 0).all()
+    assert (first.measures["step length"].numpy()[still] == 0).all()
+    assert (first.measures["step length"].numpy()[:6] > 0).all()
+    before = run.evaluations
+    run.go(3, running=only(*still))
+    assert run.evaluations == before, "stuck members evaluate again and again"
+    np.testing.assert_array_equal(run.theta[still], STARTS[still])
+    # One that arrives at its minimum is stuck there in the end.
+    (arriving,) = members("barrier")
+    run.go(40, running=only(arriving))
+    assert report(run.state).stuck.numpy()[arriving]
+    np.testing.assert_allclose(run.theta[arriving], BARRIER_MINIMUM, atol=1e-7)
+    assert np.isfinite(np.array(run.losses)).all()
 
 
 def test_the_loss_never_rises_and_is_that_of_the_parameters(run: Run) -> None:
@@ -80,13 +111,6 @@ def test_values_that_are_kept_are_not_used_for_other_parameters(run: Run) -> Non
     run.parameters = tf.constant(STARTS * 0.9)
     run.go(1)
     np.testing.assert_allclose(run.losses[-1], all_functions(tf.constant(STARTS * 0.9)), rtol=1e-12)
-
-
-def test_points_without_a_number_are_stepped_back_from(run: Run) -> None:
-    (j,) = members("barrier")
-    run.start(STARTS).go(40, running=only(j))
-    np.testing.assert_allclose(run.theta[j], BARRIER_MINIMUM, atol=1e-7)
-    assert np.isfinite(run.losses).all()
 
 
 def test_a_loss_that_is_no_number_is_told(run: Run) -> None:
@@ -120,18 +144,15 @@ def scipy_evaluations(function: Any, start: np.ndarray, loss: float) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_lbfgs_needs_about_as_many_evaluations_as_scipy(problem: str, runs: dict[str, Run]) -> None:
+def test_lbfgs_needs_about_as_many_evaluations_as_scipy(runs: dict[str, Run]) -> None:
     ours, theirs, run = 0, 0, runs["lbfgs"]
-    for j in members(problem):
+    for j in members("Rosenbrock"):
         run.start(STARTS).until(1e-14, member=j, most=300)
         if not np.allclose(run.theta[j], 1.0, atol=1e-6):
-            # The chain of Rosenbrock's function has a second minimum.
-            assert problem == "Rosenbrock"
-            continue
+            continue  # the chain of Rosenbrock's function has a second minimum
         assert run.evaluations < 1.5 * run.number
         ours += run.evaluations
-        theirs += scipy_evaluations(PROBLEMS[problem], STARTS[j], 1e-14)
+        theirs += scipy_evaluations(rosenbrock, STARTS[j], 1e-14)
     assert 0 < ours < 1.5 * theirs
 
 

@@ -34,7 +34,8 @@ from sciml_par.training import (
 )
 from sciml_par.training.checkpoints import checkpoint_file, resume
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
 POINTS = np.linspace(-1, 1, 23)[:, None]  # not divided evenly by any number of ranks here
 small = partial(quick, steps=60, points=POINTS, log_every=7)
@@ -86,20 +87,19 @@ def uninterrupted(case: str) -> list[Any]:
     return bits(small(poisson(), **CASES[case][0]))
 
 
-DEPTH = ["float64", "in the first phase", "in a phase of SSBroyden", "no progress"]
-LOCAL = ["a Keras optimizer", "in a phase of LBFGS"]
-"""What more ranks than one would save in the same way as the other cases."""
+RARE = ["float64", "in the first phase", "in a phase of SSBroyden", "no progress"]
+RARE += ["a Keras optimizer"]
+LONG = ["members one by one", "in a phase of LBFGS", "points added, before they are"]
+ON_RANKS = ["stacked members", "minibatches", "points by the residual"]
 
 
 def resumed_cases() -> list[Any]:
-    local = pytest.mark.ranks(most=1, reason="two ranks have other cases of the same")
     of_three = pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
-    marks = dict.fromkeys(LOCAL, local) | dict.fromkeys(["float32", "several stacks"], of_three)
-    marks |= dict.fromkeys(DEPTH, pytest.mark.long)
+    marks = dict.fromkeys(ON_RANKS, two) | dict.fromkeys(["float32", "several stacks"], of_three)
+    marks |= dict.fromkeys(LONG, pytest.mark.long) | dict.fromkeys(RARE, pytest.mark.all)
     return [pytest.param(case, marks=marks.get(case, [])) for case in CASES]
 
 
-@pytest.mark.long_after(4)
 @pytest.mark.parametrize("case", resumed_cases())
 def test_resumed_is_as_if_uninterrupted(case: str, tmp_path: Path) -> None:
     options, at = CASES[case]
@@ -182,10 +182,10 @@ def problem_of(equation: Any) -> Problem:
 OTHER_EQUATION: dict[str, tuple[Any, dict[str, Any], int]] = {
     "one model": (by_entry, {}, 25),
     "minibatches": (by_entry, CASES["minibatches"][0], 35),
+    "members one by one": (by_element, {"mode": Ensemble(members_per_rank=2)}, 25),
     "points by the residual": (by_entry, CASES["points by the residual"][0], 45),
     "in a phase of LBFGS": (by_entry, QUASI_NEWTON, 25),
     "weights by a strategy": (by_entry, {"weights": ReLoBRaLo(every=5)}, 25),
-    "members one by one": (by_element, {"mode": Ensemble(members_per_rank=2)}, 25),
     "finished": (by_entry, {"steps": 20, "optimizer": LevenbergMarquardt()}, 60),
 }
 
@@ -194,11 +194,9 @@ OTHER_EQUATION: dict[str, tuple[Any, dict[str, Any], int]] = {
     "case",
     [
         "one model",
-        *(
-            pytest.param(case, marks=pytest.mark.long)
-            for case in OTHER_EQUATION
-            if case != "one model"
-        ),
+        pytest.param("minibatches", marks=pytest.mark.long),
+        pytest.param("members one by one", marks=pytest.mark.long),
+        *(pytest.param(case, marks=pytest.mark.all) for case in list(OTHER_EQUATION)[3:]),
     ],
 )
 def test_refuses_to_resume_with_another_number_wherever_the_equation_reads_it(
@@ -219,7 +217,6 @@ def test_refuses_to_resume_with_another_number_wherever_the_equation_reads_it(
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="the sums of one rank are enough")
 def test_terms_that_differ_by_rounding_alone_are_those_of_the_same_equation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +302,7 @@ def test_what_is_only_shown_may_be_otherwise() -> None:
     assert resumed.members[0].loss == uninterrupted("float32")[0][0][3]
 
 
+@two
 def test_refuses_to_lose_a_checkpoint(tmp_path: Path) -> None:
     folder = shared(tmp_path)
     small(poisson(), checkpoint=Checkpoint(folder))
@@ -331,7 +329,6 @@ def test_refuses_bad_arguments(arguments: dict[str, Any], message: str) -> None:
         small(poisson(), **arguments)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("every", [0, -1, 2.5, True, "100"])
 def test_refuses_a_bad_number_of_steps(every: Any) -> None:
     with pytest.raises(InputError, match="every must be an integer of at least 1"):
@@ -343,13 +340,16 @@ def test_there_is_nothing_to_resume(tmp_path: Path) -> None:
         small(poisson(), checkpoint=Checkpoint(shared(tmp_path)), resume=True)
 
 
+@two
 def test_a_folder_that_cannot_be_made_is_an_error_before_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write to the folder"):
         small(poisson(), checkpoint=Checkpoint(shared(tmp_path) / "file" / "below"))
 
 
-@pytest.mark.parametrize("damage", ["cut short", "one bit", "empty", "foreign", "newer"])
+@pytest.mark.parametrize(
+    "damage", [pytest.param("cut short", marks=two), "one bit", "empty", "foreign", "newer"]
+)
 def test_a_file_that_cannot_be_used_is_an_error_on_all_ranks(damage: str, tmp_path: Path) -> None:
     folder = shared(tmp_path)
     if sp.rank() == 0:
@@ -375,6 +375,7 @@ def test_a_file_that_cannot_be_used_is_an_error_on_all_ranks(damage: str, tmp_pa
         small(poisson(), checkpoint=Checkpoint(folder), resume=True)
 
 
+@two
 def test_a_file_that_cannot_be_written_does_not_end_the_training(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

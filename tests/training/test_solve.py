@@ -35,7 +35,10 @@ from sciml_par.problems import (
 from sciml_par.training import Checkpoint
 from sciml_par.training.solving import by_features, by_polynomials
 
-pytestmark = pytest.mark.beside
+pytestmark = [
+    pytest.mark.beside,
+    pytest.mark.ranks(most=1, reason="the same on any number of ranks"),
+]
 
 
 @pytest.mark.ranks(most=2, reason="more ranks show nothing else")
@@ -52,7 +55,6 @@ def test_a_tolerance_is_met_and_the_estimate_is_true(capsys: pytest.CaptureFixtu
         assert lines == []
 
 
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_an_error_is_at_least_that_of_rounding():
     """A constant is represented exactly; of u = 0 no relative error is defined."""
     constant = Problem(Interval(0, 1), laplacian, conditions=[Dirichlet(1.0)])
@@ -62,7 +64,6 @@ def test_an_error_is_at_least_that_of_rounding():
         assert not solve(zero, progress=False).error.known
 
 
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 @pytest.mark.parametrize(
     "condition",
     [
@@ -87,15 +88,6 @@ def test_observed_quantities_and_values_of_u(condition: Condition):
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
-def test_an_inverse_problem():
-    result = solve(problem_by_name("inverse-diffusion"), tolerance=1e-5, progress=False)
-    assert result.error.relative <= 1e-5
-    assert abs(float(result.unknowns["D"].mean) - 0.1) < 1e-6
-
-
-@pytest.mark.long
-@pytest.mark.ranks(most=1, reason="a minute, and more ranks show nothing else")
 def test_an_inverse_problem_with_noise(capsys: pytest.CaptureFixture[str]):
     """It ends where the numerical error no longer counts, which is no reason for a warning."""
     problem = problem_by_name("inverse-diffusion", noise=0.05, initial=True, seed=0)
@@ -111,7 +103,6 @@ def test_an_inverse_problem_with_noise(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_network_that_ends_after_the_time_has_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_polynomials, "climb_by_polynomials", lambda ladder: None)
     problem = problem_by_name("inverse-diffusion", noise=0.05, initial=True, seed=0)
@@ -135,19 +126,17 @@ def test_the_error_of_a_layer_is_not_claimed_too_small():
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="a minute, and more ranks show nothing else")
 def test_windows_are_divided_at_a_corner_where_the_solution_is_singular():
-    result = solve(problem_named("l-shape"), tolerance=1e-4, seconds=400, progress=False)
+    result = solve(problem_named("l-shape"), tolerance=1e-3, seconds=400, progress=False)
     true = result.members[0].prediction.relative_l2_error
-    assert true < 1e-4
-    assert true / 2 < result.error.relative < 1e-4
+    assert true < 1e-3
+    assert true / 2 < result.error.relative < 1e-3
     assert type(result.networks[0]).__name__ == "Polynomials"
     sides = np.diff(result.networks[0].cells.breaks[0])
     assert sides.min() < 0.05 * sides.max()
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="a minute, and more ranks show nothing else")
 def test_a_peak_is_found_in_windows() -> None:
     """A peak of width 0.01, which the first rounds of windows hardly see."""
 
@@ -169,7 +158,6 @@ def test_a_peak_is_found_in_windows() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_tolerance_that_is_not_met_is_told():
     # A layer of width 1e-4, and hardly any time.
     problem = Problem(
@@ -193,7 +181,6 @@ def _torsion(u, x):
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 @pytest.mark.parametrize(
     "problem",
     [
@@ -218,7 +205,6 @@ def test_a_solution_that_is_not_determined_is_told(problem: Problem):
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
     def stokes(u, x):
         p = {"component": "p"}
@@ -247,8 +233,9 @@ def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
-@pytest.mark.parametrize("name", ["lotka-volterra", "kovasznay", "standing-wave"])
+@pytest.mark.parametrize(
+    "name", ["kovasznay", pytest.param("standing-wave", marks=pytest.mark.all)]
+)
 def test_stages_begin_with_the_solution_before(name: str):
     """From zeros, the first ends in another minimum, and the second needs minutes."""
     result = solve(problem_named(name), tolerance=1e-6, seconds=400, progress=False)
@@ -258,16 +245,6 @@ def test_stages_begin_with_the_solution_before(name: str):
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
-def test_where_zero_is_the_solution_there_is_no_relative_error():
-    problem = Problem(Interval(0, 1), laplacian, conditions=[Dirichlet(0.0)])
-    with pytest.warns(ResultWarning, match="u = 0 satisfies the equation"):
-        result = solve(problem, seconds=1, progress=False)
-    assert not result.error.known
-
-
-@pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(by_polynomials, "climb_by_polynomials", lambda ladder: None)
     monkeypatch.setattr(by_features, "climb_by_features", lambda ladder: None)  # for more time
@@ -287,13 +264,10 @@ def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         solve(_front(0.004), checkpoint=checkpoint, seconds=20, resume="auto", **options)
 
 
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_u_is_not_zero_at_the_start_where_the_equation_is_singular_there():
     t = np.linspace(0, 1, 5)
     problem = Problem(
-        Time(0, 1),
-        lambda u, t: derivative(u, t, "t") + 1 / u(t),
-        conditions=[Initial(2.0)],
+        Time(0, 1), lambda u, t: derivative(u, t, "t") + 1 / u(t), conditions=[Initial(2.0)]
     )
     result = solve(problem, tolerance=1e-6, progress=False)
     np.testing.assert_allclose(result.predict(t).mean[:, 0], np.sqrt(4 - 2 * t), rtol=1e-6)
@@ -310,7 +284,6 @@ def _energy_level(start: float) -> Problem:
     )
 
 
-@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
 def test_an_unknown_stays_near_its_start_until_u_suits_it():
     result = solve(_energy_level(18.0), tolerance=1e-6, progress=False)
     np.testing.assert_allclose(result.unknowns["E"].mean, 2 * np.pi**2, rtol=1e-6)
@@ -318,32 +291,17 @@ def test_an_unknown_stays_near_its_start_until_u_suits_it():
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
 def test_an_unknown_that_has_left_its_start_is_told():
     with pytest.warns(ResultWarning, match="E has gone from its start 2 to 4.935"):
         solve(_energy_level(2.0), tolerance=1e-6, progress=False)
 
 
-@pytest.mark.parametrize("start", [-3.0, lambda x: -3 - x])
-@pytest.mark.long_after(1)
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+@pytest.mark.parametrize("start", [lambda x: -3 - x, pytest.param(-3.0, marks=pytest.mark.all)])
 def test_start_chooses_among_solutions(start: Any) -> None:
     """u² = (2 + x)² has the solutions ±(2 + x)."""
     problem = Problem(Interval(0, 1), lambda u, x: u(x) ** 2 - (2 + x) ** 2)
     result = solve(problem, tolerance=1e-6, progress=False, start=start)
     np.testing.assert_allclose(result.predict([0.5]).mean, [[-2.5]], rtol=1e-6)
-
-
-def _infection(w: Any, t: Any) -> Any:
-    s, e, i = (w(t)[:, k : k + 1] for k in range(3))
-    rates = [-0.25 * s * i, 0.25 * s * i - 0.2 * e, 0.2 * e - 0.1 * i]
-    return derivative(w, t, "t") - tf.concat(rates, axis=1)
-
-
-def _epidemic() -> Problem:
-    """Its linearized equation amplifies e^{0.08 t}, so that a small residual says little."""
-    start = Initial((0.999, 0.001, 0.0))
-    return Problem(Time(0, 250), _infection, conditions=[start], outputs=("S", "E", "I"))
 
 
 def _front(width: float = 0.002) -> Problem:
@@ -390,7 +348,6 @@ def test_something_else_than_a_problem():
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="the first rank prints")
 def test_no_method_replaces_a_better_solution(capsys: pytest.CaptureFixture[str]) -> None:
     """Time ends before polynomials are good enough for an estimate, and features are worse."""
     result = solve(problem_named("plate-hole"), tolerance=1e-9, seconds=4)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import NO_DECREASE, At, Engine
-from one_rank import GivenObjective
+from one_rank import LeastSquares
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -105,7 +105,7 @@ def residuals_of(here: Engine, count: int) -> Any:
     [
         pytest.param(FEW, id="fewer"),
         pytest.param(MANY, id="more", marks=MOST),
-        pytest.param(ONE, id="one point"),
+        pytest.param(ONE, id="one point", marks=pytest.mark.all),
     ],
 )
 def test_steps_are_those_of_the_formulas_on_any_number_of_ranks(points: Points) -> None:
@@ -120,20 +120,12 @@ def test_steps_are_those_of_the_formulas_on_any_number_of_ranks(points: Points) 
     assert np.abs(found[-1] - found[0]).max() > 1e-4
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
-def test_compiled_steps_are_those_of_the_plain_graph() -> None:
-    optimizer = SPRING(damping=1e-3)
-    here = engine(FEW, optimizer=optimizer)
-    chunk = here.advance(here.start(), 3)
-    assert chunk.done == 3
-    wanted = trained(here, optimizer, 3)[-1]
-    np.testing.assert_allclose(chunk.state.parameters[0], wanted, rtol=0, atol=1e-8)
-
-
 @pytest.mark.ranks(most=1, reason="on each rank the same")
 def test_single_precision_solves_in_double() -> None:
     """J Jᵀ has the eigenvalues 4 and 2.5e-9, and the smaller one is lost in single precision."""
-    objective = _Given(lambda t: tf.stack([t[0] + t[1] - 2, t[0] + 1.0001 * t[1] - 2.0001]), 2)
+    objective = LeastSquares(
+        lambda t: tf.stack([t[0] + t[1] - 2, t[0] + 1.0001 * t[1] - 2.0001]), 2
+    )
     optimizer = SPRING(damping=1e-12, momentum=0.0)
     theta, _ = _run(objective, optimizer, [2.0, -1.0], 3, "float32")
     assert theta.dtype == np.float32
@@ -142,7 +134,7 @@ def test_single_precision_solves_in_double() -> None:
 
 @pytest.mark.ranks(most=1, reason="on each rank the same")
 def test_a_zero_residual_ends_it() -> None:
-    objective = _Given(lambda t: 0 * t, 2)
+    objective = LeastSquares(lambda t: 0 * t, 2)
     theta, state = _run(objective, SPRING(), [1.0, 2.0], 1)
     assert state.stuck.numpy().all()
     np.testing.assert_array_equal(theta, [[1.0, 2.0]])
@@ -162,7 +154,9 @@ def test_the_loop_ends_where_nothing_is_left_to_lower() -> None:
 @pytest.mark.ranks(most=1, reason="on each rank the same")
 def test_trials_at_which_the_loss_is_not_a_number_are_passed_over() -> None:
     """log θ at θ = 10: η = 1 and 1/2 lead below zero, and 1/4 is better than 1/8."""
-    theta, state = _run(_Given(tf.math.log, 1), SPRING(damping=1e-12, momentum=0.0), [10.0], 1)
+    theta, state = _run(
+        LeastSquares(tf.math.log, 1), SPRING(damping=1e-12, momentum=0.0), [10.0], 1
+    )
     np.testing.assert_allclose(theta, 10 - 10 * np.log(10) / 4, rtol=1e-5)
     assert state.step_size.numpy().tolist() == [0.25]
     assert not state.stuck.numpy().any()
@@ -170,14 +164,14 @@ def test_trials_at_which_the_loss_is_not_a_number_are_passed_over() -> None:
 
 @pytest.mark.ranks(most=1, reason="on each rank the same")
 def test_a_residual_that_is_not_a_number_changes_nothing() -> None:
-    theta, state = _run(_Given(tf.math.log, 1), SPRING(), [-1.0], 1)
+    theta, state = _run(LeastSquares(tf.math.log, 1), SPRING(), [-1.0], 1)
     assert theta.tolist() == [[-1.0]]
     assert state.stuck.numpy().all()
 
 
 @pytest.mark.ranks(most=1, reason="on each rank the same")
 def test_a_direction_that_lowers_no_loss_is_forgotten() -> None:
-    objective, optimizer = _Given(lambda t: t - 1, 1), SPRING(damping=1e9)
+    objective, optimizer = LeastSquares(lambda t: t - 1, 1), SPRING(damping=1e9)
     theta = tf.constant([[2.0]], tf.float64)
     before = optimizer.init(objective, theta)
     wrong = State(-tf.ones_like(theta), 0.5 * before.power, *before[2:])
@@ -193,7 +187,7 @@ def test_a_direction_that_lowers_no_loss_is_forgotten() -> None:
 def test_a_matrix_that_is_not_definite_is_damped_more(solver: str) -> None:
     """JᵀJ and J Jᵀ are [[8, 8], [8, 8]], exactly singular, as λ is lost beside 8."""
     optimizer = SPRING(damping=1e-30, solver=solver, momentum=0.0)
-    objective = _Given(lambda t: tf.stack([2 * (t[0] + t[1]), 2 * (t[0] + t[1])]), 2)
+    objective = LeastSquares(lambda t: tf.stack([2 * (t[0] + t[1]), 2 * (t[0] + t[1])]), 2)
     theta, state = _run(objective, optimizer, [1.0, 3.0], 1)
     assert not state.stuck.numpy().any()
     np.testing.assert_allclose(theta[0].sum(), 0.0, rtol=0, atol=1e-3)
@@ -209,27 +203,8 @@ def test_arguments_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> 
         SPRING(**options)
 
 
-class _Given(GivenObjective):
-    """|r(θ)|² of one member for a function r: [p] -> [N], on one rank."""
-
-    def __init__(self, function: Callable[[Any], Any], count: int) -> None:
-        self._function, self._count = function, count
-
-    def residuals(self, theta: Any, batch: Any) -> list[Any]:
-        return [self._function(theta[0])[None]]
-
-    def jacobian(self, theta: Any, batch: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(theta)
-            r = self._function(theta[0])
-        return [tf.transpose(tape.jacobian(r, theta), [1, 2, 0])]
-
-    def residuals_of_ranks(self, batch: Any) -> tuple[int, ...]:
-        return (self._count,)
-
-
 def _run(
-    objective: _Given, optimizer: SPRING, theta: Any, steps: int, dtype: str = "float64"
+    objective: LeastSquares, optimizer: SPRING, theta: Any, steps: int, dtype: str = "float64"
 ) -> tuple[np.ndarray, State]:
     at = tf.constant([theta], dtype)
     state = optimizer.init(objective, at)

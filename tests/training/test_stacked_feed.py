@@ -15,15 +15,7 @@ from engine import RankFeed, StackedFeed, make_feed
 from feeds import batch_at
 
 from sciml_par.errors import InputError
-from sciml_par.problems import (
-    Box,
-    Dirichlet,
-    Interval,
-    Observations,
-    Problem,
-    Residual,
-    laplacian,
-)
+from sciml_par.problems import Box, Dirichlet, Interval, Observations, Problem, Residual, laplacian
 from sciml_par.training import Points
 from sciml_par.training.points.division import bootstrap_counts
 
@@ -223,10 +215,7 @@ def test_a_bootstrap_of_points_per_rank() -> None:
         (Points(30), Points(40)),
         (Points(30, batch_size=3), Points(30, batch_size=4)),
         (Points(30, batch_size=3), Points(30)),
-        (
-            Points(30, method="lhs", resample_every=3),
-            Points(30, method="lhs", resample_every=4),
-        ),
+        (Points(30, method="lhs", resample_every=3), Points(30, method="lhs", resample_every=4)),
     ],
 )
 def test_feeds_that_cannot_be_stacked_have_other_keys(points: Points, other: Points) -> None:

@@ -17,7 +17,8 @@ from sciml_par.problems import Interval, poisson
 from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, NoProgress, TargetLoss, WallTime
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
 small = partial(
     quick, poisson(k=1, domain=Interval(0, 1)), points=11, log_every=1, precision="float64"
@@ -30,6 +31,7 @@ def same_on_all_ranks(result: Result) -> bool:
     return len(set(found)) == 1
 
 
+@two
 def test_a_target_is_met_at_the_first_step_that_reaches_it() -> None:
     whole = small(steps=300)
     losses = whole.members[0].losses
@@ -43,6 +45,7 @@ def test_a_target_is_met_at_the_first_step_that_reaches_it() -> None:
     assert same_on_all_ranks(result) and result.sound
 
 
+@two
 def test_no_progress_ends_a_training_that_stands_still() -> None:
     result = small(steps=5000, optimizer=Adam(1e-12), stop=[NoProgress(50)])
     member = result.members[0]
@@ -68,6 +71,7 @@ def test_phases_begin_with_the_weights_and_not_the_moments_of_the_one_before() -
     assert abs(both.losses[25] - through.losses[25]) > 1e-3 * through.losses[25]
 
 
+@two
 def test_the_time_ends_all_ranks_at_the_same_step() -> None:
     result = small(steps=100_000_000, log_every=1000, stop=WallTime(seconds=0.5))
     member = result.members[0]
@@ -117,7 +121,6 @@ def test_the_best_weights_are_kept_beside_the_last() -> None:
         np.testing.assert_allclose(result.members[0].prediction.u, network(x), rtol=1e-12)
 
 
-@pytest.mark.ranks(most=1, reason="each rank has its own stack")
 def test_stacked_members_end_each_at_its_own_step() -> None:
     mode = Ensemble(members=3, learning_rates=[1e-3, 3e-3, 1e-2])
     whole = small(steps=400, mode=mode)
@@ -131,7 +134,6 @@ def test_stacked_members_end_each_at_its_own_step() -> None:
         assert member.losses[-1] == member.loss <= target
 
 
-@pytest.mark.ranks(most=1, reason="what is refused is local")
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -15,20 +15,13 @@ import sciml_par.parallel as sp
 from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Box,
-    Dirichlet,
-    Interval,
-    Problem,
-    laplacian,
-    poisson,
-    two_sines,
-)
+from sciml_par.problems import Box, Dirichlet, Interval, Problem, laplacian, poisson, two_sines
 from sciml_par.training import Adam, Ensemble, Points, Result
 from sciml_par.training.members.initial_networks import member_seed
 from sciml_par.training.preparation.consistency import common_domain
 
-pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
 small = partial(quick, steps=30, points_per_rank=9, log_every=10)
 
@@ -122,6 +115,7 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another() -> None:
     assert one_model().members[0].loss != other.members[0].loss
 
 
+@two
 def test_prediction_on_another_domain_than_trained() -> None:
     whole = Interval(-1, 1)
     own = whole.split(sp.size())[sp.rank()]
@@ -141,13 +135,11 @@ def test_members_on_different_domains_predict_on_the_box_around_all() -> None:
     assert common_domain(two_sines(domain=own), everyone) == Interval(-1, 1)
 
 
+@two
 def test_two_dimensions_and_given_points() -> None:
     square = Box([0, 0], [1, 1])
     problem = Problem(
-        square,
-        lambda u, x: laplacian(u, x) + 1.0,
-        conditions=[Dirichlet(0.0)],
-        name="membrane",
+        square, lambda u, x: laplacian(u, x) + 1.0, conditions=[Dirichlet(0.0)], name="membrane"
     )
     points = Points(square.sample(21, seed=0), boundary=16)
     result = small(problem, points=points, points_per_rank=None)
@@ -173,7 +165,6 @@ def test_learning_rate_is_taken_from_the_optimizer() -> None:
     assert fast.loss < slow.loss < slow.losses[0]
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -209,7 +200,6 @@ BAD_RESIDUALS = {
 }
 
 
-@pytest.mark.ranks(most=1, reason="local")
 @pytest.mark.parametrize("case", BAD_RESIDUALS)
 def test_refuses_bad_residuals(case: str) -> None:
     residual, message = BAD_RESIDUALS[case]
@@ -226,7 +216,6 @@ def test_a_bad_residual_on_one_rank_is_an_error_on_all() -> None:
         small(problem, mode="ensemble")
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_refuses_a_network_that_the_engine_cannot_use() -> None:
     with pytest.raises(InputError, match="expected a Keras 3 model.*got Dense, a layer"):
         small(poisson(), network=lambda d, m, *, seed, dtype: keras.layers.Dense(m))
@@ -239,13 +228,11 @@ class Unheeding(MLP):
         return super().apply(self.trainable_variables, x)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_refuses_a_network_that_does_not_use_the_weights_that_it_is_given() -> None:
     with pytest.raises(InputError, match="the network reads the trainable variables.*kernel"):
         small(poisson(), network=Unheeding)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_a_captured_variable_is_refused_before_training() -> None:
     coefficient = tf.Variable(0.5, name="diffusivity")
     problem = Problem(Interval(0, 1), lambda u, x: coefficient * laplacian(u, x) - 1.0)
@@ -253,7 +240,6 @@ def test_a_captured_variable_is_refused_before_training() -> None:
         small(problem)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_member_seeds_differ_and_are_reproducible() -> None:
     seeds = [member_seed(seed, member) for seed in range(20) for member in range(20)]
     assert len(set(seeds)) == 400

@@ -184,11 +184,9 @@ def of_factor(factor: float) -> Problem:
     )
 
 
-@pytest.mark.parametrize("factors", [(1e-5, 2e-5), (1.0, 1.001)])
-def test_each_member_predicts_by_the_ansatz_of_its_problem(
-    factors: tuple[float, float], tmp_path: Path
-) -> None:
+def test_each_member_predicts_by_the_ansatz_of_its_problem(tmp_path: Path) -> None:
     """Whatever the size of what they predict, and wherever they were trained."""
+    factors = (1e-5, 1.002e-5)
     problems = [of_factor(factor) for factor in factors]
     mode = Ensemble(members=2, problems=problems, seeds=[7, 7])
     result = trained(mode, partial(MLP, width=4, depth=1), problems[0])

@@ -29,7 +29,7 @@ from sciml_par.training.uncertainty.constraint import free_directions
 
 TIMES = np.linspace(0.1, 1.0, 12)[:, None]
 SIGMA, RATE = 0.03, 2.0
-once = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 
 
 def measured(seed: int = 0) -> np.ndarray:
@@ -43,10 +43,7 @@ def decay(
     return Problem(
         Interval(0, 1, name="t"),
         equation or (lambda u, t, *, k: derivative(u, t, 0) + k * u(t)),
-        conditions=[
-            Dirichlet(1.0, on="t=lower"),
-            Observations(TIMES, measured(), noise=noise),
-        ],
+        conditions=[Dirichlet(1.0, on="t=lower"), Observations(TIMES, measured(), noise=noise)],
         unknowns={"k": unknown or Unknown(1.0, lower=0, true=RATE)} | unknowns,
     )
 
@@ -75,6 +72,7 @@ def optimum() -> float:
     return float(least_squares(lambda k: (np.exp(-k * TIMES) - measured()).ravel(), [1.0]).x[0])
 
 
+@pytest.mark.ranks(most=2, reason="two ranks show what more would")
 def test_the_fit_and_its_deviation_are_those_of_least_squares() -> None:
     answer = found().uncertainty()
     deviation, slopes = classical(answer.values[0])
@@ -101,13 +99,11 @@ def test_intervals_stay_within_bounds_and_grow_with_the_level() -> None:
     np.testing.assert_allclose(p[2] - p[0], p[1] - p[2], rtol=1e-6)
 
 
-@once
 def test_members_of_a_bootstrap_have_none_as_all_data_are_not_theirs() -> None:
     sampled = trained(decay(), mode=Ensemble(members=2, bootstrap=True), uncertainty=True, steps=60)
     assert "samples of the observations" in sampled.uncertainty(member=0).reason
 
 
-@once
 def test_an_unknown_deviation_comes_from_the_residuals() -> None:
     result = trained(decay("unknown"))
     known, answer = found().uncertainty(), result.uncertainty()
@@ -117,11 +113,15 @@ def test_an_unknown_deviation_comes_from_the_residuals() -> None:
     reach = np.log(np.expm1(answer.bounds[0, 1])) - np.log(np.expm1(answer.values[0]))
     slope = -np.expm1(-answer.values[0])
     np.testing.assert_allclose(reach * slope / answer.deviations[0], 2.201, rtol=1e-2)  # t of 11
-    found_again = result.uncertainty(method="profile")
-    np.testing.assert_allclose(found_again.bounds, answer.bounds, rtol=0.01)
 
 
-@once
+@pytest.mark.all
+def test_a_profile_takes_the_unknown_deviation_as_well() -> None:
+    result = trained(decay("unknown"))
+    profile, linear = result.uncertainty(method="profile"), result.uncertainty()
+    np.testing.assert_allclose(profile.bounds, linear.bounds, rtol=0.01)
+
+
 def test_without_linearization_it_is_the_same_where_the_problem_is_nearly_linear() -> None:
     linear = found().uncertainty()
     profile = found().uncertainty(method="profile")
@@ -139,7 +139,7 @@ def test_without_linearization_it_is_the_same_where_the_problem_is_nearly_linear
         linear.to_arviz()
 
 
-@pytest.mark.ranks(least=2, reason="compares several ranks with one")
+@pytest.mark.ranks(least=2, most=2, reason="compares several ranks with one")
 def test_the_same_parameters_have_the_same_deviations_on_one_rank_and_on_several() -> None:
     """The optimizer leaves weights as they are; with ranks_per_member=1 each rank has all rows."""
     still: dict[str, Any] = {"optimizer": Adam(1e-300), "steps": 1, "uncertainty": True}
@@ -152,7 +152,6 @@ def test_the_same_parameters_have_the_same_deviations_on_one_rank_and_on_several
     np.testing.assert_allclose(several.shift, one.shift, rtol=1e-8)
 
 
-@once
 def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     found().print()
     low, high = found().uncertainty().bounds[0]
@@ -168,48 +167,47 @@ EQUATIONS: dict[str, Any] = {
 }
 
 
-@once
-@pytest.mark.parametrize("said", EQUATIONS)
+@pytest.mark.parametrize(
+    "said", [pytest.param("k and b separately", marks=pytest.mark.all), "only k·b", "determine b"]
+)
 def test_what_the_data_do_not_determine_is_said(said: str) -> None:
     with warned("do not determine") as caught:
         result = trained(decay(equation=EQUATIONS[said], b=Unknown(1.0)))
     assert said in caught[0] and any(said in each for each in result.remarks)
 
 
-@once
 def test_what_a_prior_determines_is_not_said() -> None:
     known = Unknown(1.0, prior=Normal(1.0, 0.01))
     fixed = trained(decay(equation=EQUATIONS["only k·b"], b=known))
     assert not fixed.uncertainty().remarks
 
 
-@pytest.mark.ranks(most=2, reason="two ranks show what more would")
-def test_priors_and_covariances_are_data_as_observations_are() -> None:
+@pytest.mark.parametrize("drawn", [False, pytest.param(True, marks=pytest.mark.all)])
+def test_priors_and_covariances_are_data_as_observations_are(drawn: bool) -> None:
     correlated = Observations(TIMES, measured(), noise=SIGMA**2 * np.eye(len(TIMES)))
     first = decay(unknown=Unknown(1.0, prior=Normal(RATE, 0.1)))
     problem = Problem(
         first.domain,
-        lambda u, t, *, k: derivative(u, t, 0) + k * u(t),
+        first.residuals[0],
         conditions=[first.conditions[0], correlated],
         unknowns=first.unknowns,
     )
     result = trained(problem)
-    linear, drawn = result.uncertainty(), result.uncertainty(method="randomized", members=40)
-    alone = classical(linear.values[0])[0]
-    expected = 1 / np.sqrt(1 / alone**2 + 1 / 0.1**2)
+    linear = result.uncertainty()
+    expected = 1 / np.sqrt(1 / classical(linear.values[0])[0] ** 2 + 1 / 0.1**2)
     np.testing.assert_allclose(linear.deviations, expected, rtol=1e-3)
-    np.testing.assert_allclose(drawn.deviations, expected, rtol=0.35)
+    if drawn:
+        several = result.uncertainty(method="randomized", members=40)
+        np.testing.assert_allclose(several.deviations, expected, rtol=0.35)
 
 
-@once
+@pytest.mark.all
 def test_a_prior_alone_is_what_is_known() -> None:
-    problem = Problem(
-        Interval(0, 1, name="t"),
-        lambda u, t, *, k: derivative(u, t, 0) + k * u(t),
-        conditions=[Dirichlet(1.0, on="t=lower")],
-        unknowns={"k": Unknown(1.0, prior=Normal(RATE, 0.1))},
+    first = decay(unknown=Unknown(1.0, prior=Normal(RATE, 0.1)))
+    alone = Problem(
+        first.domain, first.residuals[0], conditions=first.conditions[:1], unknowns=first.unknowns
     )
-    answer = trained(problem, steps=40).uncertainty()
+    answer = trained(alone, steps=40).uncertainty()
     np.testing.assert_allclose([answer.values[0], answer.deviations[0]], [RATE, 0.1], rtol=1e-3)
     assert not answer.remarks
 
@@ -228,7 +226,6 @@ def test_a_linearization_that_fails_on_one_rank_costs_no_result() -> None:
     assert (31 in seen) == (sp.rank() == 0) and "on this rank alone" in answer.reason
 
 
-@once
 def test_a_training_that_has_not_ended_is_told_by_its_deviations(tmp_path: Path) -> None:
     with warned("has not ended") as caught:
         result = trained(decay(), optimizer=Adam(1e-3), steps=300)
@@ -243,7 +240,6 @@ def test_a_training_that_has_not_ended_is_told_by_its_deviations(tmp_path: Path)
     assert np.isnan(Result.load(folder).uncertainty().bounds).tolist() == [[True, True]]
 
 
-@once
 def test_files_hold_it(tmp_path: Path) -> None:
     folder = found().save(shared(tmp_path) / "run", plots=False)
     loaded, answer = Result.load(folder), found().uncertainty()
@@ -253,7 +249,6 @@ def test_files_hold_it(tmp_path: Path) -> None:
         loaded.uncertainty(method="profile")
 
 
-@once
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -268,7 +263,6 @@ def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
         found().uncertainty(**arguments)
 
 
-@once
 def test_without_noise_it_says_what_to_give() -> None:
     result = trained(decay(noise=None), steps=5)
     answer = result.uncertainty()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import Engine, Rows
-from trainings import quick, shared, tiny
+from trainings import quick, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -108,38 +108,33 @@ def test_the_function_is_found_and_told(capsys: pytest.CaptureFixture[str]) -> N
         k(np.zeros((3, 2)))
 
 
-@two
+@local
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     result, x = found(), np.linspace(0, 1, 7)
-    folder = shared(tmp_path) / "run"
+    folder = tmp_path / "run"
     last = result.using("last")
     result.save(folder)
-    if sp.rank() == 0:
-        loaded = Result.load(folder)
-        mine, theirs = result.unknowns["k"], loaded.unknowns["k"]
-        np.testing.assert_allclose(theirs(x), mine(x), rtol=1e-14)
-        assert theirs.relative_error == mine.relative_error and theirs.inputs == ("x",)
-        np.testing.assert_allclose(loaded.predict(x).mean, result.predict(x).mean, atol=1e-14)
-        again = loaded.using("last").unknowns["k"]
-        np.testing.assert_allclose(again(x), last.unknowns["k"](x), rtol=1e-14)
-        assert loaded.networks[0].count_params() == 13
-        assert (folder / "unknown_k.png").stat().st_size > 1000
+    loaded = Result.load(folder)
+    mine, theirs = result.unknowns["k"], loaded.unknowns["k"]
+    np.testing.assert_allclose(theirs(x), mine(x), rtol=1e-14)
+    assert theirs.relative_error == mine.relative_error and theirs.inputs == ("x",)
+    np.testing.assert_allclose(loaded.predict(x).mean, result.predict(x).mean, atol=1e-14)
+    again = loaded.using("last").unknowns["k"]
+    np.testing.assert_allclose(again(x), last.unknowns["k"](x), rtol=1e-14)
+    assert loaded.networks[0].count_params() == 13
+    assert (folder / "unknown_k.png").stat().st_size > 1000
     # A folder that is written anew does not keep the functions of another run.
     number = Problem(
-        Interval(0, 1),
-        lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
-        unknowns={"k": 1.0},
+        Interval(0, 1), lambda u, x, *, k: derivative(u, x, 0) + k * u(x), unknowns={"k": 1.0}
     )
     small(number, optimizer=Adam(), steps=2).save(folder, overwrite=True, plots=False)
-    if sp.rank() == 0:
-        assert not (folder / "functions.npz").exists()
-        assert Result.load(folder).unknowns["k"].true is None
-    sp.barrier()
+    assert not (folder / "functions.npz").exists()
+    assert Result.load(folder).unknowns["k"].true is None
 
 
-@two
+@local
 def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(shared(tmp_path) / "checkpoint", every=20)
+    checkpoint = Checkpoint(tmp_path / "checkpoint", every=20)
     again = partial(small, optimizer=LevenbergMarquardt(), log_every=10)
     again(decay(), steps=20, checkpoint=checkpoint)
     result = again(decay(), steps=40, checkpoint=checkpoint, resume=True)
@@ -199,15 +194,13 @@ def smooth_source(values: Any) -> Problem:
     return Problem(
         Interval(0, 1),
         lambda u, x, *, s: derivative(u, x, 0, 0) - s(x),
-        conditions=[
-            Dirichlet(0.0),
-            Observations(SEEN[1:-1], values, noise=0.01),
-        ],
+        conditions=[Dirichlet(0.0), Observations(SEEN[1:-1], values, noise=0.01)],
         unknowns={"s": UnknownFunction(0.0, network=partial(MLP, width=16, depth=1), prior=prior)},
     )
 
 
-@two
+@local
+@pytest.mark.long
 def test_with_a_prior_it_is_the_mean_of_the_posterior() -> None:
     """As by the algebra of Gaussian processes, with the Green's function."""
     x = SEEN[1:-1]
@@ -284,9 +277,16 @@ def test_loss_and_gradient(of: Any) -> None:
         np.testing.assert_allclose((plus - minus) / (2 * h), expected, rtol=1e-6)
 
 
-@pytest.mark.long_after(1)
 @local
-@pytest.mark.parametrize(("of", "chain"), [("x", True), ("u", True), (("t", "x"), False)], ids=str)
+@pytest.mark.parametrize(
+    ("of", "chain"),
+    [
+        ("x", True),
+        pytest.param("u", True, marks=pytest.mark.long),
+        pytest.param(("t", "x"), False, marks=pytest.mark.all),
+    ],
+    ids=str,
+)
 def test_the_jacobian_is_that_of_reverse_passes(of: Any, chain: bool) -> None:
     """By the record of layers where all networks are chains of these, else point by point."""
     points = np.random.default_rng(1).uniform(0, [1, 2], (5, 2))
@@ -382,7 +382,7 @@ def test_a_function_of_u_at_values_of_u_is_refused() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.ranks(most=1, reason="more ranks show nothing else")
+@local
 def test_its_error_is_not_that_of_features_for_u() -> None:
     result = quick(
         Problem(
@@ -396,18 +396,14 @@ def test_its_error_is_not_that_of_features_for_u() -> None:
     assert "the error of the unknown function k is part of it" in result.error.sentence
 
 
+@local
 def test_it_begins_close_to_its_start_and_otherwise_for_each_seed() -> None:
     problem, x = decay(network=None), tf.constant(POINTS)
     solution = make_network(tiny, 1, 1, dtype="float64")
     seen = []
     for seed in range(3):
         (network,) = networks_of_functions(
-            problem,
-            beside=solution,
-            seed=seed,
-            members=1,
-            dtype="float64",
-            initial_weights=None,
+            problem, beside=solution, seed=seed, members=1, dtype="float64", initial_weights=None
         )
         weights = [network.trainable_variables]
         bound = bound_functions(problem, solution.with_others([network]), weights)["k"]

@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine, ParameterLayout, field_of, trace_terms
-from trainings import quick, shared, tiny
+from engine import Engine, ParameterLayout, trace_terms
+from trainings import quick, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -108,33 +108,29 @@ def test_the_coefficient_is_found_and_told() -> None:
     assert f"k = {unknown.mean:.8g} (relative error" in repr(result)
 
 
-@two
+@local
 def test_what_is_saved_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = found()
-    folder = shared(tmp_path) / "run"
-    result.save(folder, plots=False)
+    result.save(tmp_path / "run", plots=False)
     result.print()
-    if sp.rank() == 0:
-        printed = capsys.readouterr().out
-        assert "error of k" in printed and f"unknowns: k = {result.unknowns['k']!r}\n" in printed
-        loaded = Result.load(folder)
-        (mine,), (theirs,) = result.members, loaded.members
-        assert theirs.unknowns == mine.unknowns
-        np.testing.assert_array_equal(theirs.history.unknowns["k"], mine.history.unknowns["k"])
-        assert theirs.unknown_values.true == mine.unknown_values.true
-        assert list(theirs.history.terms) == list(mine.history.terms)
-        assert loaded.using("last").members[0].unknowns["k"] == mine.unknown_values.last[0]
-        # The network alone is what Keras saves, and it predicts.
-        x = np.linspace(0, 1, 7)[:, None]
-        np.testing.assert_allclose(loaded.predict(x).mean, result.predict(x).mean, atol=1e-14)
-        assert loaded.networks[0].count_params() == mine.weights.best.size == 13
-    sp.barrier()
+    printed = capsys.readouterr().out
+    assert "error of k" in printed and f"unknowns: k = {result.unknowns['k']!r}\n" in printed
+    loaded = Result.load(tmp_path / "run")
+    (mine,), (theirs,) = result.members, loaded.members
+    assert theirs.unknowns == mine.unknowns
+    np.testing.assert_array_equal(theirs.history.unknowns["k"], mine.history.unknowns["k"])
+    assert theirs.unknown_values.true == mine.unknown_values.true
+    assert list(theirs.history.terms) == list(mine.history.terms)
+    assert loaded.using("last").members[0].unknowns["k"] == mine.unknown_values.last[0]
+    # The network alone is what Keras saves, and it predicts.
+    x = np.linspace(0, 1, 7)[:, None]
+    np.testing.assert_allclose(loaded.predict(x).mean, result.predict(x).mean, atol=1e-14)
+    assert loaded.networks[0].count_params() == mine.weights.best.size == 13
 
 
-@two
+@local
 def test_a_resumed_training_finds_the_same_bit_for_bit(tmp_path: Path) -> None:
-    folder = shared(tmp_path) / "checkpoint"
-    checkpoint = Checkpoint(folder, every=20)
+    checkpoint = Checkpoint(tmp_path, every=20)
     again = partial(small, optimizer=LevenbergMarquardt(), log_every=1)
     again(decay(), steps=20, checkpoint=checkpoint)
     result = again(decay(), steps=40, checkpoint=checkpoint, resume=True)
@@ -166,7 +162,8 @@ def test_members_have_values_of_their_own() -> None:
     assert of_all.true is None and np.isnan(of_all.relative_error)
 
 
-@two
+@local
+@pytest.mark.long
 def test_a_prior_determines_what_correlated_observations_do_not() -> None:
     """a u' + b u = 0 tells b/a alone: a is its prior, and b/a that of least squares."""
     covariance = 0.02**2 * (np.exp(-np.abs(SEEN - SEEN.T) / 0.2) + 0.1 * np.eye(len(SEEN)))
@@ -228,11 +225,16 @@ def test_members_one_by_one_and_the_history_of_one_that_has_ended() -> None:
     assert result.unknowns["k"].mean == first.unknowns["k"]
 
 
-@pytest.mark.long_after(2)
 @local
 @pytest.mark.parametrize(
     "optimizer",
-    [LBFGS(), SSBroyden(), SPRING(), keras.optimizers.Adam(2e-2)],
+    [
+        LBFGS(),
+        *(
+            pytest.param(each, marks=pytest.mark.all)
+            for each in (SSBroyden(), SPRING(), keras.optimizers.Adam(2e-2))
+        ),
+    ],
     ids=lambda each: type(each).__name__,
 )
 def test_any_optimizer_moves_it(optimizer: Any) -> None:
@@ -285,16 +287,6 @@ def test_which_members_are_one_computation() -> None:
     assert key(Unknown(1.0, lower=0)) == key(Unknown(1.0, lower=0, spread=0.1, true=2.0))
     assert key(Unknown(2.0, scale=1.0)) == key(Unknown(3.0, scale=1.0))
     assert key(Unknown(1.0)) != key(Unknown(1.0, lower=0)) != key(Unknown(1.0, lower=-1, upper=3))
-
-
-@local
-def test_the_field_has_the_values_of_its_parameters() -> None:
-    engine = Engine(decay(), sp.current_world().alone, tiny, points=POINTS)
-    network = engine.field.args[1]  # type: ignore[attr-defined]
-    parameters = engine.objective.layout.unflatten(engine.parameters[0])
-    u = field_of(decay(), network, parameters)
-    np.testing.assert_allclose(u.unknowns["k"], 0.5)
-    assert field_of(decay(), network, parameters[:-1]).unknowns == {}
 
 
 @local

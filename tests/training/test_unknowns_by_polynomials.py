@@ -28,6 +28,8 @@ from sciml_par.results import Result
 from sciml_par.training import solve
 from sciml_par.training.solving.cell_points import PointsOfTerms
 
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 NOISE = 0.01
 X = np.linspace(0.05, 0.95, 30)[:, None]
 COLUMNS = np.hstack([np.sin(np.pi * X) / np.pi**2, X * (1 - X) / 2])
@@ -52,6 +54,7 @@ def by_polynomials(problem: Problem, **options: Any) -> Result:
     return result
 
 
+@two
 def test_values_and_covariance_are_those_of_linear_regression(tmp_path: Any) -> None:
     result = by_polynomials(loads(NOISE))
     covariance = NOISE**2 * np.linalg.inv(COLUMNS.T @ COLUMNS)
@@ -101,6 +104,7 @@ def test_what_no_datum_depends_on_is_not_claimed() -> None:
     assert not result.uncertainty().deviations[0] < 10 * abs(result.members[0].unknowns["a"])
 
 
+@two
 def test_three_coefficients_of_a_chaotic_system() -> None:
     true = np.array([10.0, 15.0, 8 / 3])
 
@@ -158,7 +162,6 @@ def test_derivatives_by_coefficients_and_unknowns() -> None:
     np.testing.assert_allclose(step @ system.dense(terms), best @ system.dense(terms), atol=1e-6)
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_points_that_an_unknown_moves_are_left_to_other_methods() -> None:
     """As an unknown delay does; refused before a stage begins, and so without a line of its own."""
     problem = Problem(

@@ -27,7 +27,7 @@ from sciml_par.training import (
     train,
 )
 
-pytestmark = pytest.mark.ranks(most=2, reason="what is refused and handed on is the same on more")
+pytestmark = pytest.mark.ranks(most=1, reason="what is refused and handed on is the same on more")
 
 small = partial(
     train,
@@ -121,6 +121,7 @@ def test_numbers_by_name_take_the_place_of_those_of_the_problem() -> None:
     np.testing.assert_allclose(losses, before * [1, 3, 1], rtol=1e-12)
 
 
+@pytest.mark.ranks(most=2, reason="each rank has the weights of its points")
 def test_strategies_go_on_through_phases_and_checkpoints_and_into_files(tmp_path: Path) -> None:
     folder = Path(sp.current_world().communicator.broadcast_object(str(tmp_path)))
     run = partial(
@@ -149,7 +150,6 @@ def test_strategies_go_on_through_phases_and_checkpoints_and_into_files(tmp_path
     np.testing.assert_array_equal(loaded.term_losses, resumed.term_losses)
 
 
-@pytest.mark.ranks(most=1, reason="the residual itself has the weights")
 def test_a_weight_for_each_column_is_that_of_an_equation() -> None:
     first, second = (lambda u, x: laplacian(u[0], x)), (lambda u, x: laplacian(u[1], x) - u[0](x))
     several = [Residual(first, weight=2), Residual(second, weight=30)]
@@ -165,7 +165,6 @@ def test_a_weight_for_each_column_is_that_of_an_equation() -> None:
     )
 
 
-@pytest.mark.ranks(most=1, reason="local")
 def test_weights_of_columns_that_do_not_fit() -> None:
     with pytest.raises(InputError, match=r"weight has 2 numbers.*\[n, 2\], got \[\d+, 1\]"):
         small(Problem(LINE, Residual(laplacian, weight=(1, 2))), steps=1)
