@@ -30,9 +30,8 @@ Integers = npt.NDArray[np.int64]
 _LEAST_WEIGHT, _ROUNDING = 1e-3, 1e-15
 _SMALL, _CONVERGED = 1e-12, 1e-12
 """Of the largest component, as which at least others count; and a step of `newton` that is none."""
-_LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN = 0.5, 1.0 + 1e-5, 1e-3, 1e-9
-_LITTLE = 1e-8
-"""A whole step that leaves more than this share of the loss is the last; the shortest step."""
+_LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN, _LITTLE = 0.5, 1.0 + 1e-5, 1e-3, 1e-9, 1e-8
+"""A whole step that leaves more than this share of the loss may be the last; the shortest step."""
 
 
 class System:
@@ -244,9 +243,9 @@ def gauss_newton(
 ) -> Solved:
     """Return the end of steps of Gauss–Newton from θ, each halved until the loss falls (local).
 
-    They end where a step finds what the linear equations foresee, or where a whole step leaves more
-    than half of the loss although these foresee no more, or little is left. With unknowns, of which errors of data leave a loss at the end, they end
-    where the linear equations foresee no fall.
+    They end where a step finds what the linear equations foresee; where a whole step leaves more
+    than half of the loss, which these foresee or which is little of the first; with unknowns, of
+    which errors of data leave a loss at the end, where these foresee no fall.
 
     fixed : unknowns do not move.
     first : the first step, if it is known, and what is left after it; see `System.step`.
@@ -256,15 +255,14 @@ def gauss_newton(
     begun = loss = squares(terms)
     size, d, number = 1.0, np.zeros_like(theta), 0
     while number < steps and np.isfinite(loss):
-        (d, foreseen), size, former = first or system.step(terms, fixed=fixed), 1.0, loss
-        first = None
+        (d, foreseen), first = first or system.step(terms, fixed=fixed), None
+        size, former = 1.0, loss
         gain = _NO_GAIN * former if system.unknowns else -np.inf
         if former - foreseen < gain or np.abs(d).max() < _ROUNDING * np.abs(theta).max():
             d = np.zeros_like(d)
             break
         while size > _LEAST_SIZE:
-            moved = theta - size * d
-            found = system.linearized(moved)
+            found = system.linearized(moved := theta - size * d)
             loss = squares(found)
             if loss < former:
                 break

@@ -308,13 +308,10 @@ class March:
         return np.array([size[:, rows].max() for rows in high])
 
     def _divided(self, cells: Cells, of_cells: Array, tails: Array, share: float) -> list[Array]:
-        """Return breaks in space, of which cells with large errors are divided.
-
-        No more of them than leave others with half of this share of the whole error, squared.
-        """
-        rest = of_cells.sum() - np.cumsum(np.sort(of_cells)[::-1])
-        count = int(np.sum(rest > share**2 / 2 * of_cells.sum()))
-        large = of_cells >= max(np.sort(of_cells)[::-1][count], _LARGE**2 * of_cells.max())
+        """Return breaks in space, where cells are divided as long as others exceed the share."""
+        smallest = np.sort(of_cells)
+        spared = int(np.sum(np.cumsum(smallest) <= share**2 / 2 * smallest.sum()))
+        large = of_cells >= max(smallest[spared], _LARGE**2 * smallest[-1])
         places, breaks = np.unravel_index(cells.kept[large], cells.shape), []
         for axis, b in enumerate(map(np.asarray, cells.breaks[:-1])):
             middle = ((b[1:] + b[:-1]) / 2)[np.unique(places[axis])]
@@ -327,15 +324,12 @@ class March:
         slabs = [([list(b) for b in p.cells.breaks], p.cells.dropped) for p in self.parts]
         box = self.problem.domain.lower, self.problem.domain.upper
         found = []
-        for c, more in (
-            (np.concatenate([p.c for p in self.parts]), 0),
-            (np.concatenate([p.e for p in self.parts]), _RICHER),
-        ):
+        for name, more in (("c", 0), ("e", _RICHER)):
             exponents = exponents_in_slab(self._d, tuple(n + more for n in self._degrees))
             model = self._networks.Polynomials(
                 self._d, self._m, exponents=exponents, slabs=slabs, box=box
             )
-            model.coefficients.assign(c)
+            model.coefficients.assign(np.concatenate([getattr(p, name) for p in self.parts]))
             found.append(model)
         return found[0], found[1]
 
