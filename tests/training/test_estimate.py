@@ -26,7 +26,10 @@ from sciml_par.problems import (
 from sciml_par.results import Result
 from sciml_par.training import LeastSquares, LevenbergMarquardt, Points, train
 
-pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+pytestmark = [
+    pytest.mark.beside,
+    pytest.mark.ranks(most=1, reason="the same on any number of ranks"),
+]
 L_SHAPE = Polygon([[0, 0], [0, -1], [-1, -1], [-1, 1], [1, 1], [1, 0]])
 
 

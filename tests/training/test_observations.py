@@ -16,7 +16,10 @@ from sciml_par.problems import Initial, Interval, Observations, Problem, Unknown
 from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt, train
 
-pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+pytestmark = [
+    pytest.mark.beside,
+    pytest.mark.ranks(most=1, reason="the same on any number of ranks"),
+]
 two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 RATE, NOISE = 1.5, 0.05
 SEEN = np.linspace(0.02, 1, 40)[:, None]

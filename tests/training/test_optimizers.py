@@ -28,6 +28,7 @@ from sciml_par.training import (
 )
 from sciml_par.training.optimizers.convert import as_optimizer
 
+pytestmark = pytest.mark.beside
 OPTIMIZERS: dict[str, Any] = {
     "Adam": Adam(1e-2),
     "AdamW": AdamW(1e-2),

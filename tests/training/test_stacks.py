@@ -20,6 +20,7 @@ from sciml_par.results import Member, Result
 from sciml_par.results.member import numbers_text
 from sciml_par.training import Adam, Ensemble
 
+pytestmark = pytest.mark.beside
 STEPS = 200
 small = partial(quick, steps=STEPS, points=11, log_every=50, precision="float64")
 RATES = (1e-3, 2e-3, 3e-3, 4e-3)

@@ -29,7 +29,10 @@ from sciml_par.training.uncertainty.constraint import free_directions
 
 TIMES = np.linspace(0.1, 1.0, 12)[:, None]
 SIGMA, RATE = 0.03, 2.0
-pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+pytestmark = [
+    pytest.mark.beside,
+    pytest.mark.ranks(most=1, reason="the same on any number of ranks"),
+]
 
 
 def measured(seed: int = 0) -> np.ndarray:

@@ -34,6 +34,7 @@ from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt
 from sciml_par.training.loss.function_networks import bound_functions, networks_of_functions
 from sciml_par.training.loss.known import Value
 
+pytestmark = pytest.mark.beside
 eight = partial(MLP, width=8, depth=1)
 SEEN = np.linspace(0, 1, 13)[:, None]
 POINTS = np.linspace(0, 1, 61)[:, None]  # not divided evenly by any number of ranks here

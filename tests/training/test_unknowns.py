@@ -41,6 +41,7 @@ from sciml_par.training import (
 from sciml_par.training.members.stack import MemberSetup, _computation
 from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
 
+pytestmark = pytest.mark.beside
 RATE = 1.5
 SEEN = np.linspace(0.05, 1, 9)[:, None]
 POINTS = np.linspace(0, 1, 17)[:, None]  # not divided evenly by any number of ranks here
