@@ -96,13 +96,12 @@ class MemberObjective:
         return [r for r, _ in found], [slopes for _, slopes in found]
 
     def window_jacobian(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], ...]:
-        """Return the parts of a `WindowJacobian`, of terms that have points on this rank."""
-        found = [
-            jacobian(flat, rows)
-            for jacobian, rows in zip(self._jacobians, batch, strict=True)
-            if _has_points(rows)
-        ]
-        return tuple([each[part] for each in found] for part in range(4))
+        """Return the parts of a `WindowJacobian`; derivatives of terms with points on this rank."""
+        pairs = list(zip(self._jacobians, batch, strict=True))
+        some = [jacobian(flat, rows) for jacobian, rows in pairs if _has_points(rows)]
+        here, none = iter(some), tf.zeros([0], flat.dtype)
+        residuals = [next(here)[0] if _has_points(rows) else none for _, rows in pairs]
+        return residuals, *([each[part] for each in some] for part in range(1, 4))
 
     def transposed_times(self, both: Tensor, batch: Batch) -> Tensor:
         """Return Jᵀ v: (θ, v) [p + K] -> [p]."""
