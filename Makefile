@@ -170,9 +170,8 @@ SIDE_BY_SIDE = log=$$(mktemp); $(2) \
 	[ $$code -eq 0 ] || [ $$code -eq 5 -a $$other -eq 0 ] || exit 1; \
 	[ $$other -eq 0 ] || [ $$other -eq 5 -a $$code -eq 0 ]
 
-# The tests of trainings on several ranks hold on one as well: there make test-long has half of them.
+# Tests of trainings on several ranks hold on one as well, where make test-all runs them too.
 ONCE = $(if $(SELECTION),, and not repeated)
-HALF = $(if $(SELECTION),repeated,(repeated and not second))
 
 test-serial: $(STAMP) ## the tests in one process, and beside them those that start programs
 	@echo "== tests in one process, and those that start programs"
@@ -198,7 +197,7 @@ $(MPI_RUNS): test-mpi-%: $(STAMP)
 test-long: export XLA_FLAGS ?= --xla_cpu_use_fusion_emitters=false
 test-long: $(STAMP) ## what takes longer: hostile programs, faults, fuzzing, whole products
 	@echo "== long tests in one process, and those that start programs"
-	@$(call SIDE_BY_SIDE,(long or $(HALF)) and not large,$(ONE_THREAD_EACH))
+	@$(call SIDE_BY_SIDE,long and not large,$(ONE_THREAD_EACH))
 	@echo "== long tests on two ranks"
 	$(TIMEOUT) $(MPIRUN) -np 2 python -m pytest $(MPI_PYTEST) -m 'long and not large' \
 	    tests/adversaries $(or $(MPI_SUITES),$(MPI_SUITES_2)) $(SELECTION) $(PYTEST_ARGS) \

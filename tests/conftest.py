@@ -71,8 +71,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Add the marks of ``long_after(n)`` and ``all_after(n)``, and ``repeated``."""
     if selection.is_repeated(item):
         item.add_marker(pytest.mark.repeated)
-        if selection.is_second(item):
-            item.add_marker(pytest.mark.second)
     test = (item.path, getattr(item, "originalname", item.name))
     _cases[test] += 1
     for name, other in (("long_after", pytest.mark.long), ("all_after", pytest.mark.all)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,11 +39,6 @@ def runs_here(item: pytest.Item, ranks: int) -> bool:
 def is_repeated(item: pytest.Item) -> bool:
     """Return whether the test is one of a training that the run on two ranks has as well."""
     return item.path.parent.name == "training" and _bounds(item)[1] > 1
-
-
-def is_second(item: pytest.Item) -> bool:
-    """Return whether the test is in that half of the repeated ones that one rank leaves out."""
-    return zlib.crc32(item.nodeid.encode()) % 2 == 1
 
 
 def _bounds(item: pytest.Item) -> tuple[int, float]:
