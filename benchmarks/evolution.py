@@ -11,17 +11,13 @@ benchmarks/results/evolution.json.
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from _runner import RESULTS, measure, parse
+from field import score, solved
 
-import sciml_par as sp
 from sciml_par.problems import Dirichlet, Initial, Interval, Periodic, Problem, Time, derivative
 
 
@@ -237,23 +233,12 @@ COLUMNS = {
 
 
 def main() -> None:
-    options = parse(__doc__, names=CASES, tolerance=1e-5, seconds=60.0)
-    sp.init()
-    cases = [{"name": name, "tolerance": options.tolerance} for name in options.names]
-    run = partial(measured, seconds=options.seconds)
-    runs = measure(cases, COLUMNS, run, file=RESULTS / "evolution.json")
-    right = sum(run["true"] <= options.tolerance for run in runs)
-    false = sum(run["estimated"] <= options.tolerance < run["true"] / 3 for run in runs)
-    print(f"{right} of {len(runs)} within the tolerance, {false} called met falsely")
+    score(__doc__, CASES, COLUMNS, measured, file="evolution.json", tolerance=1e-5)
 
 
 def measured(name: str, tolerance: float, seconds: float) -> dict[str, float]:
     case = CASES[name]()
-    began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = sp.solve(case.problem, tolerance=tolerance, seconds=seconds, progress=False)
-    used, own = time.process_time() - began, 0.0
+    (result, used), own = solved(case.problem, tolerance, seconds), 0.0
     if case.exact is None:
         x, u = spectral(case, 2 * case.steps, 1024)
         own = distance(spectral(case, case.steps, 512)[1], u)

@@ -152,14 +152,27 @@ COLUMNS = {
 
 
 def main() -> None:
-    options = parse(__doc__, names=SYSTEMS, tolerance=1e-6, seconds=60.0)
+    score(__doc__, SYSTEMS, COLUMNS, measured, file="field.json", tolerance=1e-6)
+
+
+def score(doc: Any, names: Any, columns: Any, run: Any, *, file: str, tolerance: float) -> None:
+    """Run the cases that the command line names, and count errors and claims that are wrong."""
+    options = parse(doc, names=names, tolerance=tolerance, seconds=60.0)
     sp.init()
     cases = [{"name": name, "tolerance": options.tolerance} for name in options.names]
-    run = partial(measured, seconds=options.seconds)
-    runs = measure(cases, COLUMNS, run, file=RESULTS / "field.json")
+    runs = measure(cases, columns, partial(run, seconds=options.seconds), file=RESULTS / file)
     right = sum(run["true"] <= options.tolerance for run in runs)
     false = sum(run["estimated"] <= options.tolerance < run["true"] / 3 for run in runs)
     print(f"{right} of {len(runs)} within the tolerance, {false} called met falsely")
+
+
+def solved(problem: Problem, tolerance: float, seconds: float) -> tuple[sp.Result, float]:
+    """Return the result of `solve` in silence, and its seconds of the processor."""
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sp.solve(problem, tolerance=tolerance, seconds=seconds, progress=False)
+    return result, time.process_time() - began
 
 
 def measured(name: str, tolerance: float, seconds: float) -> dict[str, float]:
@@ -180,11 +193,8 @@ def measured(name: str, tolerance: float, seconds: float) -> dict[str, float]:
 
     of = Time(0, system.end), equation
     problem = Problem(*of, conditions=[Initial(system.start)], outputs=len(system.start))
-    began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = sp.solve(problem, tolerance=tolerance, seconds=seconds, progress=False)
-    used, u = time.process_time() - began, result.predict(t).mean
+    result, used = solved(problem, tolerance, seconds)
+    u = result.predict(t).mean
     exact, ivp = integrated(1e-12)[0], integrated(tolerance)[1]
     worst = np.linalg.norm(u - exact, axis=0) / np.linalg.norm(exact, axis=0)
     return {

@@ -243,9 +243,9 @@ def gauss_newton(
 ) -> Solved:
     """Return the end of steps of Gauss–Newton from θ, each halved until the loss falls (local).
 
-    They end where a step finds what the linear equations foresee; where a whole step leaves more
-    than half of the loss, which these foresee or which is little of the first; with unknowns, of
-    which errors of data leave a loss at the end, where these foresee no fall.
+    The last is a step that gains what the linear equations foresee, or a whole one that leaves more
+    than half of the loss where they leave over a quarter, or near rounding. With unknowns,
+    errors of data leave a loss: the last is the one after which they foresee no fall.
 
     fixed : unknowns do not move.
     first : the first step, if it is known, and what is left after it; see `System.step`.

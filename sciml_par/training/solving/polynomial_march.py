@@ -57,7 +57,7 @@ from half of the time on one that takes longer; and the growth of the last slab,
 are taken to double further on."""
 _LOOSER, _LOOSEST = 30.0, 1e-3
 """So many times the error a late march may add from then on; one that may add more is given up."""
-_MOST_COLUMNS, _MOST_OPERATIONS = 20_000, 2e11
+_MOST_COLUMNS, _MOST_OPERATIONS = {1: 8_000, 2: 20_000, 3: 8_000}, 2e11
 """Of a slab; and of the factorization that tells its error."""
 
 
@@ -230,7 +230,7 @@ class March:
             self._system(problems[0], domain, breaks, degrees, asked)
             for degrees in (self._degrees, higher)
         )
-        many = model.coefficients.shape.num_elements() > _MOST_COLUMNS
+        many = model.coefficients.shape.num_elements() > _MOST_COLUMNS[self._d]
         if many or operations(richer) > _MOST_OPERATIONS:
             return None
         system = System(at, model, singular=bool(self.free))
