@@ -232,7 +232,10 @@ class Equations:
         None where there can be no graph.
         """
         operators = tuple(request.operators for request in rows.requests)
-        made_by = id(self.problem.ansatz), str(self.problem.scaled_box)
+        made_by = (
+            id(self.problem.ansatz),
+            str((self.problem.scaled_box, self.problem.output_ranges)),
+        )
         key = rows.term.function, made_by, rows.calls, operators
         return key, rows.asked.graphs.get(key, 0)
 

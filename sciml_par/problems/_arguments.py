@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from sciml_par.problems.checks.names import checked_names, component_names
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.drawing import refuse_whole_boundary
 from sciml_par.problems.domains.domain import Domain
+from sciml_par.problems.fields.transformed import Ranges
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.problems.unknowns.unknowns import Unknown
@@ -73,6 +75,31 @@ def checked_where(where: Any, outputs: tuple[str, ...]) -> dict[str, Any]:
             f"names of outputs, {', '.join(outputs)}; got {where!r}"
         )
     return found
+
+
+def checked_ranges(given: Any, outputs: tuple[str, ...], ansatz: Any) -> Ranges | None:
+    """Return the least and the largest value of each component, if the network's are mapped."""
+    if given is None or given is False:
+        return None
+    try:
+        found = {name: (float(low), float(high)) for name, (low, high) in given.items()}
+        good = all(
+            name in outputs and -math.inf < a < b < math.inf for name, (a, b) in found.items()
+        )
+    except (AttributeError, TypeError, ValueError):
+        good = False
+    if not good:
+        raise InputError(
+            f"Problem: output_ranges must be a dictionary of a least and a largest value, such as "
+            f"{{{outputs[0]!r}: (0, 300)}}, by the names of outputs, {', '.join(outputs)}, or "
+            f"False for none; got {given!r}."
+        )
+    if ansatz is not None:
+        raise InputError(
+            "Problem: output_ranges are of u, which the ansatz makes of the network; multiply N "
+            "by the size of u in the ansatz instead, as in lambda N, x: 300 * x * N(x)."
+        )
+    return tuple(found.get(name, (-1.0, 1.0)) for name in outputs)
 
 
 def checked_network_outputs(number: Any, *, outputs: int, ansatz: Any) -> int:

@@ -22,6 +22,7 @@ from sciml_par.problems._arguments import (
     check_kinds,
     checked_network_outputs,
     checked_outputs,
+    checked_ranges,
     checked_term_weights,
     checked_unknowns,
     checked_where,
@@ -36,7 +37,9 @@ from sciml_par.problems.fields.transformed import (
     Ansatz,
     AnsatzFunction,
     Corners,
-    InputScaling,
+    Ranges,
+    Scaling,
+    corners_of,
     is_unusual,
 )
 from sciml_par.problems.problem_check import check_problem
@@ -92,6 +95,11 @@ class Problem(OtherAttributes, ByName):
         Residuals, the ansatz and derivatives still use x. By default inputs are scaled if a
         coordinate exceeds ±10 or a side is shorter than 0.1, and the network is one of
         `sciml_par.networks` whose embedding has no periods in units of x; see `for_network`.
+    output_ranges : dict of str to (low, high), optional
+        Ranges of values of components by their names, in the units of u, which the network gives
+        as −1 to 1; other components are the network's outputs themselves, and all are if False.
+        By default `train` chooses ranges where the values of conditions, or the sources of linear
+        equations, show that u has another size than 1; see `with_output_ranges`.
     where : dict of str to callable, optional
         Where components mean something, x: [n, d] -> booleans [n] by their names, as on one side of
         an `Interface` each. Elsewhere they are any smooth extension: neither the error nor whether
@@ -136,6 +144,7 @@ class Problem(OtherAttributes, ByName):
         ansatz: AnsatzFunction | None = None,
         network_outputs: int | None = None,
         input_scaling: bool | None = None,
+        output_ranges: Mapping[str, tuple[float, float]] | bool | None = None,
         where: Mapping[str, Callable[[Any], Any]] | None = None,
         unknowns: Mapping[str, Unknown | UnknownFunction | float] | None = None,
         name: str = "",
@@ -149,7 +158,9 @@ class Problem(OtherAttributes, ByName):
             network_outputs, outputs=self.outputs, ansatz=self._ansatz
         )
         self._input_scaling = input_scaling
-        self._scaling = InputScaling(domain.lower, domain.upper) if input_scaling else None
+        ranges = checked_ranges(output_ranges, self._output_names, ansatz)
+        self._open_ranges = output_ranges is None and ansatz is None
+        self._scaling = Scaling.of(self._corners if input_scaling else None, ranges)
         self._residuals = as_residuals(residual)
         self._conditions = as_conditions(conditions, domain, self._output_names, unknowns)
         if not self._residuals and not self._conditions:
@@ -238,16 +249,25 @@ class Problem(OtherAttributes, ByName):
         return None if self._scaling is None else self._scaling.corners
 
     @property
+    def output_ranges(self) -> Ranges | None:
+        """The values of components that the network gives as −1 and 1; None for N itself."""
+        return None if self._scaling is None else self._scaling.ranges
+
+    @property
+    def has_open_ranges(self) -> bool:
+        """Whether `train` may choose the ranges of the components."""
+        return self._open_ranges
+
+    @property
     def box_of_inputs(self) -> Corners:
         """The corners of the box of the points as the network sees them, scaled or not."""
-        d, lower, upper = self._domain.dimension, self._domain.lower, self._domain.upper
-        around = tuple(lower.tolist()), tuple(upper.tolist())
-        if self._scaling is None:
-            return around
-        if self._scaling.corners == around:
+        d, box, scaled = self._domain.dimension, self._corners, self.scaled_box
+        if scaled is None:
+            return box
+        if scaled == box:
             return (-1.0,) * d, (1.0,) * d
-        low, high = np.array(self._scaling.corners)
-        seen = (2 * np.array(around) - (low + high)) / (high - low)
+        low, high = np.array(scaled)
+        seen = (2 * np.array(box) - (low + high)) / (high - low)
         return tuple(seen[0].tolist()), tuple(seen[1].tolist())
 
     @property
@@ -443,7 +463,8 @@ class Problem(OtherAttributes, ByName):
             )
         other = copy.copy(self)
         other._domain, other._input_scaling = slab, scaled_box is not None
-        other._scaling = None if scaled_box is None else InputScaling(*scaled_box)
+        corners = None if scaled_box is None else corners_of(*scaled_box)
+        other._scaling = Scaling.of(corners, self.output_ranges)
         named = zip(self._conditions, self._terms[len(self._residuals) :], strict=True)
         # Slabs may have fewer conditions, and those that they have keep their names.
         found = [each._changed(name=term.name).on_slab(self._domain, slab) for each, term in named]
@@ -503,7 +524,13 @@ class Problem(OtherAttributes, ByName):
             return self
         other = copy.copy(self)
         other._input_scaling = True
-        other._scaling = InputScaling(self._domain.lower, self._domain.upper)
+        other._scaling = Scaling.of(self._corners, self.output_ranges)
+        return other
+
+    def with_output_ranges(self, ranges: Ranges | None) -> Self:
+        """Return the problem with these ranges of all components, None for u = N (local)."""
+        other = copy.copy(self)
+        other._scaling, other._open_ranges = Scaling.of(self.scaled_box, ranges), False
         return other
 
     def field(
@@ -591,6 +618,10 @@ class Problem(OtherAttributes, ByName):
         check_problem(
             self, as_field(u), n, arrays, dtype, unknowns=unknowns, reads_variables=reads_variables
         )
+
+    @property
+    def _corners(self) -> Corners:
+        return corners_of(self._domain.lower, self._domain.upper)
 
     def _evaluate_exact(self, x: npt.ArrayLike) -> FloatArray:
         points = np.asarray(x, dtype=np.float64)

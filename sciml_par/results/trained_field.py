@@ -16,7 +16,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.fields.field import Field
-from sciml_par.problems.fields.transformed import Corners
+from sciml_par.problems.fields.transformed import Corners, Ranges, corners_of
 from sciml_par.problems.problem import Problem
 
 Tensor = Any
@@ -30,24 +30,32 @@ class FieldForm:
     """The form u(x) = A(N, z(x)) that a problem gives to a network N, as files can hold it.
 
     `box` has the corners of the box that z maps to [−1, 1]^d, None for z = x; `ansatz` is a digest
-    of A as it was traced, None for u = N; `domain` has the corners around the problem's domain.
+    of A as it was traced, None for u = N; `domain` has the corners around the problem's domain;
+    `ranges` has the values of components that N gives as −1 and 1, None for those of N.
     """
 
     box: Corners | None = None
     ansatz: str | None = None
     domain: Corners | None = field(default=None, compare=False)
+    ranges: Ranges | None = None
 
     def is_of(self, problem: Problem, dtype: str) -> bool:
         """Return whether a problem has this form, by its own scaling or by the default one."""
-        decided = problem.for_network(_Network(self.box is not None))
+        decided = self.with_ranges(problem).for_network(_Network(self.box is not None))
         return form_of(decided, dtype) == self
+
+    def with_ranges(self, problem: Problem) -> Problem:
+        """Return a problem with these ranges of components, if it has not any of its own."""
+        return problem.with_output_ranges(self.ranges) if problem.has_open_ranges else problem
 
     def problem(self, outputs: Sequence[str]) -> Problem | None:
         """Return a problem that makes the same without an ansatz; None for the network itself."""
         assert self.ansatz is None
-        if self.box is None:
+        scaled, box = self.box is not None, self.box or self.domain
+        if box is None or (self.ranges is None and not scaled):
             return None
-        return Problem(Box(*self.box), lambda u, x: u(x), outputs=outputs, input_scaling=True)
+        made = Problem(Box(*box), lambda u, x: u(x), outputs=outputs, input_scaling=scaled)
+        return made.with_output_ranges(self.ranges)
 
 
 @dataclass(frozen=True)
@@ -59,11 +67,11 @@ class _Network:
 
 def form_of(problem: Problem, dtype: str) -> FieldForm:
     """Return the form of a problem whose input scaling has been decided."""
-    around = tuple(problem.domain.lower.tolist()), tuple(problem.domain.upper.tolist())
     return FieldForm(
         problem.scaled_box,
         None if problem.ansatz is None else _digest(problem, dtype),
-        around,
+        corners_of(problem.domain.lower, problem.domain.upper),
+        problem.output_ranges,
     )
 
 
@@ -167,6 +175,8 @@ def field_with(
             used = form.problem(outputs)
         elif used is None or not form.is_of(used, dtype):
             return partial(_refuse, otherwise), made
+        else:
+            used = form.with_ranges(used)
         return field_of_model(made, used, d, dtype), made
 
     return TrainedField(make)

@@ -1,4 +1,4 @@
-"""Fields made of a network's: its inputs scaled, its values put into an ansatz."""
+"""Fields made of a network's: inputs and outputs scaled, its values put into an ansatz."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from sciml_par.problems.fields.plan import Coefficients
 FloatArray = npt.NDArray[np.float64]
 AnsatzFunction = Callable[[Field, Any], Any]
 Corners = tuple[tuple[float, ...], tuple[float, ...]]
+Ranges = tuple[tuple[float, float], ...]
+"""The least and the largest value of each component of u that a network gives by −1 and 1."""
 
 
 # Where a network whose weights have the usual size is saturated, or sees next to nothing.
@@ -31,32 +33,61 @@ def is_unusual(lower: FloatArray, upper: FloatArray) -> bool:
     return bool(farthest > _FARTHEST or np.min(upper - lower) < _SHORTEST)
 
 
-class InputScaling:
-    """u(x) = N(z) with z_i = (x_i − c_i) s_i, which maps a box to [−1, 1]^d."""
+def corners_of(lower: FloatArray, upper: FloatArray) -> Corners:
+    """Return the corners of a box as numbers."""
+    return tuple(lower.tolist()), tuple(upper.tolist())
 
-    def __init__(self, lower: FloatArray, upper: FloatArray) -> None:
-        self.corners: Corners = tuple(lower.tolist()), tuple(upper.tolist())
-        self._center = (lower + upper) / 2
-        self._factors = 2 / (upper - lower)
+
+class Scaling:
+    """u_j(x) = m_j + h_j N_j(z) with z_i = (x_i − c_i) s_i.
+
+    It maps a box to [−1, 1]^d, and [−1, 1] to a range of values of each component.
+
+    Parameters
+    ----------
+    corners : of the box; z = x if None.
+    ranges : the least and the largest value of each component, (−1, 1) for N itself; u = N if None.
+    """
+
+    def __init__(self, corners: Corners | None, ranges: Ranges | None) -> None:
+        self.corners, self.ranges = corners, ranges
+        lower, upper = np.array(corners if corners else ((-1.0,), (1.0,)))
+        self._center, self._factors = (lower + upper) / 2, 2 / (upper - lower)
+        low, high = np.array(ranges if ranges else ((-1.0, 1.0),)).T
+        self._middle, self._half = (low + high) / 2, (high - low) / 2
+
+    @classmethod
+    def of(cls, corners: Corners | None, ranges: Ranges | None) -> Scaling | None:
+        """Return the scaling; None if u is N."""
+        return None if corners is None and ranges is None else cls(corners, ranges)
 
     def field(self, inner: Field) -> Field:
         """Return the field u that belongs to N."""
 
         def value(x: tf.Tensor) -> tf.Tensor:
-            return inner(self._scaled(x))
+            return self._in_ranges(inner(self._scaled(x)))[0]
 
         def jet(x: tf.Tensor, second: Coefficients, higher: Sequence[Operator] = ()) -> Jet:
             # ∂u/∂x_i = s_i ∂N/∂z_i, and so N is asked for the operators of s_i s_j C_ij.
-            factors = self._factors
+            factors = self._factors if self.corners else np.ones(x.shape[1])
             above = tuple(scaled(operator, factors) for operator in higher)
             u, du, *others = inner.jet(self._scaled(x), second * np.outer(factors, factors), above)
-            return u, du * tf.constant(factors, x.dtype), *others
+            return self._in_ranges(u, du * tf.constant(factors, x.dtype), *others)
 
         return Field(value, jet=jet if inner.has_jet else None)
 
     def _scaled(self, x: tf.Tensor) -> tf.Tensor:
+        if self.corners is None:
+            return x
         center, factors = (tf.constant(v, x.dtype) for v in (self._center, self._factors))
         return (x - center) * factors
+
+    def _in_ranges(self, u: tf.Tensor, *derivatives: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return u: [n, m] and derivatives [n, m, k] of the values in the ranges."""
+        if self.ranges is None:
+            return u, *derivatives
+        middle, half = (tf.constant(v, u.dtype) for v in (self._middle, self._half))
+        return middle + half * u, *(half[:, None] * each for each in derivatives)
 
 
 class Ansatz:

@@ -74,7 +74,7 @@ class TermTracer:
         unknowns = [(name, each.key) for name, each in problem.unknowns.items()]
         key = (
             tuple(map(id, made_of)),
-            problem.input_scaling,
+            (problem.input_scaling, problem.output_ranges),
             *(network.key, repr((shapes, variables, unknowns, tuple(rows), tuple(in_step)))),
         )
         if key not in self._known:

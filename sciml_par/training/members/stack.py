@@ -127,7 +127,7 @@ def _computation(setup: MemberSetup) -> Hashable | None:
     """Return a key of what a member's loss computes; None if that is unknown."""
     problem = setup.problem
     terms = None if setup.traced is None else setup.traced.key
-    scaled = problem.scaled_box or "not scaled"
+    scaled = problem.scaled_box or "not scaled", problem.output_ranges
     parts = [setup.network.key, setup.feed.shape_key, scaled, terms]
     shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
     sought = tuple((name, unknown.key) for name, unknown in problem.unknowns.items())

@@ -147,6 +147,7 @@ def _of_problem(problem: Problem, precision: str) -> Description:
         else of_array(problem.exact(problem.domain.sample(5, seed=0))),
         "ansatz": _of_ansatz(problem, precision),
         "input_scaling": text_of(problem.input_scaling),
+        **({"output_ranges": repr(ranges)} if (ranges := problem.output_ranges) else {}),
         "names of the outputs": ", ".join(problem.output_names),
         # Without their true values, which the training does not see.
         **{f"unknown {n!r}": repr(replace(u, true=None)) for n, u in problem.unknowns.items()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from numbers import Real
 from typing import Any
@@ -13,7 +13,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.text import sizes_text
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.weights.of_noise import Chosen, weights_of_noise
-from sciml_par.training.weights.of_size import sizes_of_residuals
+from sciml_par.training.weights.of_size import ranges_of_components, sizes_of_residuals
 
 
 class ProblemChanges:
@@ -39,6 +39,7 @@ class ProblemChanges:
         usual = [(weight, name) for weight, name in known if weight is not None]
         self._usual = max(usual, key=lambda pair: pair[0], default=None)
         self._scaled: dict[Problem, Problem] = {}
+        self._ranges: dict[Problem, Problem] = {}
         self._sizes: dict[Problem, dict[str, float]] = {}
         self._kind: str | None = None
         self.weigh = cache(self._weighed)
@@ -76,9 +77,19 @@ class ProblemChanges:
         return self._sizes[problem]
 
     def scale(self, problem: Problem, model: Any) -> Problem:
-        """Return the problem with scaled inputs of this network, or unchanged."""
+        """Return the problem with scaled inputs and outputs of this network, or unchanged."""
         decided = problem.for_network(model)
+        if getattr(model, "sees_scaled_inputs", False):
+            decided = self.with_ranges(decided)
         return problem if decided is problem else self._scaled.setdefault(problem, decided)
+
+    def with_ranges(self, problem: Problem) -> Problem:
+        """Return the problem with ranges of its components, or unchanged."""
+        ranges = ranges_of_components(problem)
+        if ranges == problem.output_ranges:
+            return problem
+        self._ranges[problem] = problem.with_output_ranges(ranges)
+        return self._ranges[problem]
 
     @property
     def notes(self) -> list[str]:
@@ -99,16 +110,25 @@ class ProblemChanges:
             )
         divided = list(filter(None, self._sizes.values()))
         found += [f"{sizes_text(each)}; weights= changes it." for each in divided[:1]]
-        for problem in list(self._scaled)[:1]:
-            names, lower, upper = problem.domain.names, problem.domain.lower, problem.domain.upper
-            ranges = [
-                f"{n} from {a:g} to {b:g}" for n, a, b in zip(names, lower, upper, strict=True)
-            ]
+        for problem, scaled in list(self._scaled.items())[:1]:
+            if scaled.scaled_box != problem.scaled_box and scaled.scaled_box:
+                sides = _listed(problem.domain.names, zip(*scaled.scaled_box, strict=True))
+                found.append(
+                    f"the network sees {sides} mapped to [−1, 1]; "
+                    f"Problem(..., input_scaling=False) changes it."
+                )
+        for problem in list(self._ranges.values())[:1]:
+            ranges = _listed(problem.output_names, problem.output_ranges or ())
             found.append(
-                f"the network sees {', '.join(ranges)} mapped to [−1, 1]; "
-                f"Problem(..., input_scaling=False) changes it."
+                f"the network gives {ranges} as −1 to 1; "
+                f"Problem(..., output_ranges=False) changes it."
             )
         return found
+
+
+def _listed(names: Sequence[str], ranges: Iterable[Sequence[float]]) -> str:
+    pairs = zip(names, ranges, strict=True)
+    return ", ".join(f"{name} from {a:.6g} to {b:.6g}" for name, (a, b) in pairs)
 
 
 def _weight_of(optimizer: Optimizer) -> float | None:

@@ -103,7 +103,9 @@ class March:
         changes = everyone.attempt(
             lambda: ProblemChanges(given.weights, [phase.optimizer for phase in phases])
         )
-        self.whole: Problem = everyone.attempt(lambda: changes.weigh(given.problem))
+        whole = everyone.attempt(lambda: changes.weigh(given.problem))
+        whole = changes.with_ranges(whole) if scaled else whole
+        self.whole: Problem = whole.with_output_ranges(whole.output_ranges)  # of all slabs
         weights = None if isinstance(given.weights, Mapping) else given.weights
         own = replace(chosen, weights=weights, problem=first.problem_of(self.whole, None))
         own, of_scale = with_scale(own, world)

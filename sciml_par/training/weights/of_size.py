@@ -1,4 +1,4 @@
-"""The sizes of residuals in their units, by which they are divided where these lie far apart."""
+"""The sizes of residuals and of components of u in their units, by which they are scaled."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import numpy.typing as npt
 from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
 from sciml_par.problems.fields.field import Field
+from sciml_par.problems.fields.transformed import Ranges
 from sciml_par.problems.problem import Problem
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
-Wave = tuple[Array, float]
-"""Amplitudes [m] and a shift."""
+Wave = tuple[Any, ...]
+"""Amplitudes [m], a shift, and constants [m] that are added."""
 Evaluated = tuple[Callable[..., Any], list[Array], bool]
 """A term's function, arrays at some points, and whether each residual is that of one point."""
 
@@ -29,8 +30,13 @@ _FREQUENCY, _SHIFTS = 1.5, (0.0, 2.1)
 logarithms are finite, and as smooth as a solution without details."""
 _MOST_ABOVE, _MOST_BELOW = 1e3, 1e2
 """How far equations may lie above other terms, and below conditions, in natural units."""
-_SILENT = 1e-10
-"""Of a residual, up to which it does not depend on a component of u."""
+_NARROW = 1e-2
+"""Half of a range is no smaller a part of its middle, whose rounding in single precision it has."""
+_UNUSUAL, _FAR = 30.0, 1e3
+"""Up to which values of u that conditions ask for, and that sources cause, are of a usual size.
+Sources with details cause a hundredth of what they seem to."""
+_LINEAR, _SAFE = 1e-9, 100.0
+"""How exactly residuals that are linear in u are so, and within how many roundings."""
 _ROUNDING = 1e-12
 """Of u, below which a residual is that of a condition that all these functions satisfy."""
 
@@ -39,13 +45,13 @@ _ROUNDING = 1e-12
 def sizes_of_residuals(problem: Problem) -> dict[str, float]:
     """Return powers of 2 by which residuals are divided, by name; {} in natural units (local).
 
-    The size of a residual is its root mean square for smooth functions u of the size that the
-    values of conditions, or else the sources of the equations, ask for, with unknowns at their
-    start values. It is about that of the largest term, since those of such functions do not cancel.
+    The size of a residual is its root mean square for smooth functions u with values in the ranges
+    of `_all_ranges`, and with unknowns at their start values. It is about that of the largest term,
+    since those of such functions do not cancel.
 
-    Residuals stay as they are where derivatives alone may explain how their sizes differ; where
-    weights are given, which hold as they are; and where a residual is not finite for these
-    functions.
+    Residuals stay as they are where u has values of a usual size and derivatives alone may explain
+    how the sizes of residuals differ; where weights are given, which hold as they are; and where a
+    residual is not finite for these functions.
     """
     first = len(problem.residuals)
     weighed = [each.weight != 1.0 for each in problem.residuals]
@@ -54,80 +60,124 @@ def sizes_of_residuals(problem: Problem) -> dict[str, float]:
         return {}
     try:
         with np.errstate(all="ignore"):
-            sizes = _sizes(problem)
+            sizes = _sizes(problem.with_output_ranges(_all_ranges(problem)))
     except Exception:  # a user's residual may not like such functions
         return {}
     equations, others = sizes[:first], [size for size in sizes[first:] if size]
     if not all(map(math.isfinite, sizes)) or not all(equations):
         return {}
     natural = max(equations) <= _MOST_ABOVE * min(*equations, *others, math.inf)
-    if natural and max(others, default=0.0) <= _MOST_BELOW * min(equations):
+    natural &= max(others, default=0.0) <= _MOST_BELOW * min(equations)
+    if natural and ranges_of_components(problem) is None:
         return {}
     named = zip(problem.terms, sizes, strict=False)
     return {term.name: 2.0 ** round(math.log2(size)) for term, size in named if size}
 
 
-def _sizes(problem: Problem) -> list[float]:
-    """Return the sizes of the residuals; 0 of those that are not divided."""
-    m, first, terms = problem.network_outputs, len(problem.residuals), []
+def ranges_of_components(problem: Problem) -> Ranges | None:
+    """Return the ranges of components that a network gives as −1 to 1; None for u = N (local).
+
+    Components with values of a usual size stay as they are.
+    """
+    if not problem.has_open_ranges:
+        return problem.output_ranges
+    try:
+        with np.errstate(all="ignore"):
+            values, by_sources = _values_and_changes(problem)
+    except Exception:  # as above
+        return None
+    sizes = np.abs(values).max(axis=1)
+    usual = (sizes <= _UNUSUAL) & (by_sources <= _FAR)
+    usual &= (sizes >= 1 / _UNUSUAL) | (by_sources >= 1 / _FAR) | (sizes + by_sources == 0.0)
+    found = np.where(usual[:, None], [-1.0, 1.0], _joined(values, by_sources))
+    return None if usual.all() else tuple(map(tuple, found.tolist()))
+
+
+def _all_ranges(problem: Problem) -> Ranges:
+    """Return the range of values of each component, of a usual size or not."""
+    if problem.output_ranges is not None:
+        return problem.output_ranges
+    return tuple(map(tuple, _joined(*_values_and_changes(problem)).tolist()))
+
+
+def _joined(values: Array, by_sources: Array) -> Array:
+    """Return ranges [m, 2] that hold given values, [m, 2], and are as wide as sources cause."""
+    middles, halves = values.mean(axis=1), np.ptp(values, axis=1) / 2
+    halves = np.maximum(halves, by_sources)
+    usual = np.where(middles == 0.0, 1.0, np.abs(middles))
+    halves = np.where(halves == 0.0, usual, np.maximum(halves, _NARROW * np.abs(middles)))
+    return np.stack([middles - halves, middles + halves], axis=1)
+
+
+@lru_cache(maxsize=8)
+def _values_and_changes(problem: Problem) -> tuple[Array, Array]:
+    """Return the least and the largest value that conditions ask for, [m, 2], and changes, [m].
+
+    The values are those of conditions that are linear in one component alone; the changes of a
+    component, what the sources of equations that are linear in it, or else the others, cause.
+    """
+    m = problem.outputs
+    equations, conditions = _evaluated(problem)
+    values = np.array([_values(problem, conditions, j) for j in range(m)])
+    middles, halves, changes = values.mean(axis=1), np.ptp(values, axis=1) / 2, np.zeros(m)
+    for again in (False, True):
+        sizes = np.maximum(halves, changes)
+        for j in np.flatnonzero(sizes == 0.0) if again else range(m):
+            others = np.where(np.arange(m) == j, 0.0, sizes)
+            waves = [(others + size * np.eye(m)[j], 0.0, middles) for size in (0.0, 1.0, 2.0)]
+            for each in equations:
+                r, *changed = _residuals(problem, *each, waves)
+                size, change = map(_root_mean_square, (r, _linear_change(r, *changed)))
+                factors = size[change > 0.0] / change[change > 0.0]
+                changes[j] = max([changes[j], *factors[np.isfinite(factors)]])
+    return values, changes
+
+
+def _values(problem: Problem, conditions: Sequence[Evaluated], j: int) -> tuple[float, float]:
+    """Return the least and the largest value of component j that conditions ask for; 0 if none."""
+    zero, one = np.zeros(problem.outputs), np.eye(problem.outputs)[j]
+    found = list[Array]()
+    for each in conditions:
+        waves = [(zero, 0.0, constants) for constants in (zero, one, 2 * one, 1 - one)]
+        r, with_one, with_two, by_others = _residuals(problem, *each, waves)
+        change = _linear_change(r, with_one, with_two) * (by_others == r).all(axis=0)
+        asks = np.abs(change) > _LINEAR * np.abs(change).max(initial=0.0)
+        found.append(-r[asks] / change[asks])
+    values = np.concatenate([*found, []])
+    values = values[np.isfinite(values)]
+    return (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+
+
+def _linear_change(r: Array, with_one: Array, with_two: Array) -> Array:
+    """Return by how much residuals [n, c] change with u, 0 in columns that are not linear in it."""
+    change, twice = with_one - r, with_two - r
+    rounding = np.finfo(np.float64).eps * np.abs(r).max(axis=0, initial=0.0)
+    size = np.abs(change).max(axis=0, initial=0.0)
+    off = np.abs(twice - 2 * change).max(axis=0, initial=0.0)
+    linear = (off <= _LINEAR * size + _SAFE * rounding) & (size > _SAFE * rounding)
+    return np.where(linear, change, 0.0)
+
+
+def _evaluated(problem: Problem) -> tuple[list[Evaluated], list[Evaluated]]:
+    """Return the equations and the conditions at some of their points."""
+    first, terms = len(problem.residuals), list[Evaluated]()
     for i, term in enumerate(problem.terms):
         arrays = term.points(_POINTS)
         step = max(1, len(arrays[0]) // _MOST_POINTS)
         terms.append((term.function, [a[::step] for a in arrays], i < first))
-    equations, conditions = terms[:first], terms[first:]
-    by_values = _completed(problem, conditions, np.zeros(m))
-    amplitudes = _by_sources(problem, equations, by_values)
-    found, silent = _at_waves(problem, equations, amplitudes)
-    silent &= by_values > 0.0
-    if silent.any():  # values such as sin π = 1e-16, beside which sources count alone
-        by_sources = _by_sources(problem, equations, np.where(silent, 0.0, by_values))
-        amplitudes = np.maximum(by_values, by_sources)
-        found, _ = _at_waves(problem, equations, amplitudes)
-    found += [_residuals(problem, *each, _shifted(amplitudes)) for each in conditions]
-    divided = [True] * first + [not each.statistical for each in problem.conditions]
+    return terms[:first], terms[first:]
+
+
+def _sizes(problem: Problem) -> list[float]:
+    """Return the sizes of the residuals; 0 of those that are not divided."""
+    one, zero = np.ones(problem.outputs), np.zeros(problem.outputs)
+    equations, conditions = _evaluated(problem)
+    waves = [(one, shift, zero) for shift in _SHIFTS]
+    found = [_residuals(problem, *each, waves) for each in (*equations, *conditions)]
+    divided = [True] * len(equations) + [not each.statistical for each in problem.conditions]
     sizes = [max(float(_root_mean_square(r).max()) for r in of) for of in found]
-    tiny = _ROUNDING * float(amplitudes.max())
+    tiny = _ROUNDING * max(max(-low, high) for low, high in problem.output_ranges or ())
     return [s if d and not s < tiny else 0.0 for d, s in zip(divided, sizes, strict=True)]
-
-
-def _by_sources(problem: Problem, equations: Sequence[Evaluated], amplitudes: Array) -> Array:
-    """Complete amplitudes by sources, then by what the other components cause, then by one."""
-    for _ in range(2):
-        amplitudes = _completed(problem, equations, amplitudes)
-    return np.where(amplitudes == 0.0, 1.0, amplitudes)
-
-
-def _completed(problem: Problem, some: Sequence[Evaluated], before: Array) -> Array:
-    """Return amplitudes whose zeros are the most by which residuals change as much as they are."""
-    amplitudes = before.copy()
-    for j in np.flatnonzero(before == 0.0):
-        with_one, factors = np.where(np.arange(len(before)) == j, 1.0, before), [0.0]
-        for each in some:
-            a, b = _residuals(problem, *each, [(before, 0.0), (with_one, 0.0)])
-            change, size = _root_mean_square(b - a), _root_mean_square(b)
-            seen = (change > 1e-12 * size) & (change > 0)
-            factors += list(_root_mean_square(a)[seen] / change[seen])
-        amplitudes[j] = max(filter(math.isfinite, factors))
-    return amplitudes
-
-
-def _shifted(amplitudes: Array) -> list[Wave]:
-    return [(amplitudes, shift) for shift in _SHIFTS]
-
-
-def _at_waves(
-    problem: Problem, equations: Sequence[Evaluated], amplitudes: Array
-) -> tuple[list[list[Array]], npt.NDArray[np.bool_]]:
-    """Return residuals for each shift, and which components no equation depends on: [m]."""
-    m, count = len(amplitudes), len(_SHIFTS)
-    without = [(np.where(np.arange(m) == j, 0.0, amplitudes), _SHIFTS[0]) for j in range(m)]
-    found, silent = [], np.ones(m, np.bool_)
-    for each in equations:
-        r = _residuals(problem, *each, [*_shifted(amplitudes), *without])
-        size = _SILENT * _root_mean_square(r[0])
-        silent &= [bool(np.all(_root_mean_square(q - r[0]) <= size)) for q in r[count:]]
-        found.append(r[:count])
-    return found, silent
 
 
 def _root_mean_square(r: Array) -> Array:
@@ -170,10 +220,11 @@ def _field(problem: Problem, waves: Sequence[Wave]) -> Field:
         if len(waves) > 1 and bool(tf.reduce_any(copies != copies[:1])):
             raise ValueError("the points are no copies")
         rows = tf.shape(copies)[1]
-        amplitudes, shifts = (tf.repeat(each, rows, axis=0) for each in values)
+        amplitudes, shifts, constants = (tf.repeat(each, rows, axis=0) for each in values)
         phase = tf.linalg.matvec(x, slopes) - slopes @ (lower + upper) / 2 + shifts
         sine = 0.3 * tf.sin(phase + order * math.pi / 2) + (0.7 if order == 0 else 0.0)
-        return sine[:, None, None] * (amplitudes[:, :, None] * np.reshape(factors, (1, 1, -1)))
+        found = sine[:, None, None] * (amplitudes[:, :, None] * np.reshape(factors, (1, 1, -1)))
+        return found + constants[:, :, None] if order == 0 else found
 
     def jet(x: Tensor, second: Any, higher: Any = ()) -> tuple[Tensor, ...]:
         found = [wave(x, 0, [1.0])[:, :, 0], wave(x, 1, slopes)]
