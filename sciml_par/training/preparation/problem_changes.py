@@ -128,7 +128,7 @@ class ProblemChanges:
 
 def _listed(names: Sequence[str], ranges: Iterable[Sequence[float]]) -> str:
     pairs = zip(names, ranges, strict=True)
-    return ", ".join(f"{name} from {a:.6g} to {b:.6g}" for name, (a, b) in pairs)
+    return ", ".join(f"{name} from {a:.4g} to {b:.4g}" for name, (a, b) in pairs)
 
 
 def _weight_of(optimizer: Optimizer) -> float | None:
