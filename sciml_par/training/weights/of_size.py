@@ -25,9 +25,9 @@ Evaluated = tuple[Callable[..., Any], list[Array], bool]
 """A term's function, arrays at some points, and whether each residual is that of one point."""
 
 _POINTS, _MOST_POINTS, _DTYPE = 64, 256, "float64"
-_FREQUENCY, _SHIFTS = 1.5, (0.0, 2.1)
-"""Of 0.7 + 0.3 sin(1.5 Σ z_i + shift) on [−1, 1]^d: positive, so that rate laws, roots and
-logarithms are finite, and as smooth as a solution without details."""
+_FREQUENCY, _SHIFTS = 3.0, (0.0, 2.1)
+"""Of 0.7 + 0.3 sin(3 Σ f_i z_i + shift), 1 ≤ f_i < 2, on [0, 1]^d: positive, so that rate laws,
+roots and logarithms are finite, and as smooth as a solution without details."""
 _MOST_ABOVE, _MOST_BELOW = 1e3, 1e2
 """How far equations may lie above other terms, and below conditions, in natural units."""
 _NARROW = 1e-2
@@ -174,10 +174,11 @@ def _sizes(problem: Problem) -> list[float]:
     equations, conditions = _evaluated(problem)
     waves = [(one, shift, zero) for shift in _SHIFTS]
     found = [_residuals(problem, *each, waves) for each in (*equations, *conditions)]
-    divided = [True] * len(equations) + [not each.statistical for each in problem.conditions]
     sizes = [max(float(_root_mean_square(r).max()) for r in of) for of in found]
     tiny = _ROUNDING * max(max(-low, high) for low, high in problem.output_ranges or ())
-    return [s if d and not s < tiny else 0.0 for d, s in zip(divided, sizes, strict=True)]
+    for i, condition in enumerate(problem.conditions, len(equations)):
+        sizes[i] = 0.0 if condition.statistical or sizes[i] < tiny else sizes[i]
+    return sizes
 
 
 def _root_mean_square(r: Array) -> Array:
@@ -211,7 +212,8 @@ def _residuals(
 def _field(problem: Problem, waves: Sequence[Wave]) -> Field:
     """Return u at copies of points, a wave on each."""
     lower, upper = map(np.asarray, problem.box_of_inputs)
-    slopes = _FREQUENCY * 2 / (upper - lower)
+    # No two axes alike: sin(x + t) has no residual in the wave equation.
+    slopes = _FREQUENCY * (1 + 0.618 * np.arange(len(lower)) % 1) / (upper - lower)
     values = [tf.constant(np.stack(each), _DTYPE) for each in zip(*waves, strict=True)]
 
     def wave(x: Tensor, order: int, factors: Any) -> Tensor:
