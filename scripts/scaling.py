@@ -20,14 +20,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 from cyclopts import Parameter
+from scipy.optimize import nnls
 
 from sciml_par import programs, size
-from sciml_par.evaluation import (
-    CommunicationModel,
-    fit_communication,
-    parallel_efficiency,
-    save_figure,
-)
+from sciml_par.evaluation import parallel_efficiency, save_figure
 from sciml_par.parallel import Average, allreduce, barrier
 
 WEAK, STRONG = "weak", "strong"
@@ -54,15 +50,51 @@ CASES = {
 
 
 @dataclass(frozen=True)
+class Allreduce:
+    """The time of an allreduce of n bytes on P ranks, T(P, n) = α log₂ P + β n (P − 1)/P.
+
+    A reduce-scatter by halving and an allgather by doubling take 2 log₂ P messages and send
+    2 n (P − 1)/P bytes (Thakur, Rabenseifner and Gropp 2005, doi 10.1177/1094342005051521). So α
+    is twice the latency of a message, and β twice the time of a byte.
+    """
+
+    latency: float
+    seconds_per_byte: float
+
+    @staticmethod
+    def terms(ranks, nbytes):
+        """Return the factors of α and β, [k] each."""
+        p, n = np.asarray(ranks, float), np.asarray(nbytes, float)
+        return np.broadcast_arrays(np.log2(p), n * (p - 1) / p)
+
+    @classmethod
+    def fitted(cls, ranks, nbytes, seconds) -> "Allreduce":
+        """Minimize Σ_k (T(P_k, n_k)/T_k − 1)² over α, β ≥ 0: small arrays count as large ones."""
+        columns = np.stack(cls.terms(ranks, nbytes), axis=1) / np.asarray(seconds)[:, None]
+        scale = np.linalg.norm(columns, axis=0)
+        return cls(*(nnls(columns / scale, np.ones(len(columns)))[0] / scale).tolist())
+
+    def seconds(self, ranks, nbytes):
+        """Return T(P, n), which is 0 on one rank."""
+        steps, share = self.terms(ranks, nbytes)
+        return self.latency * steps + self.seconds_per_byte * share
+
+    def efficiency(self, ranks, nbytes, computation, *, scaling):
+        """Return T₁/T_P in weak and T₁/(P T_P) in strong scaling, without any overlap."""
+        alone = computation / (np.asarray(ranks) if scaling == STRONG else 1)
+        return alone / (alone + self.seconds(ranks, nbytes))
+
+
+@dataclass(frozen=True)
 class Network:
     """A link between hosts or GPUs: seconds of a message, and bytes a second."""
 
     latency: float
     bandwidth: float
 
-    def model(self) -> CommunicationModel:
-        """Return the model of a reduce-scatter and an allgather, of log₂ P messages each."""
-        return CommunicationModel(2 * self.latency, 2 / self.bandwidth)
+    def model(self) -> Allreduce:
+        """Return the time of a reduce-scatter and an allgather, of log₂ P messages each."""
+        return Allreduce(2 * self.latency, 2 / self.bandwidth)
 
 
 # The bandwidths are the nominal ones, of a direction; the latencies are assumptions.
@@ -289,7 +321,7 @@ def crowded(record) -> bool:
     return record["ranks"] * record["threads"] > record["cores"]
 
 
-def fitted(records) -> CommunicationModel | None:
+def fitted(records) -> Allreduce | None:
     """Fit a model to the allreduces of all runs with a core for each rank, if there are any."""
     rows = [
         (record["ranks"], each["nbytes"], each["seconds"])
@@ -303,7 +335,7 @@ def fitted(records) -> CommunicationModel | None:
         print(f"\nNo allreduce {why}, so that no model is fitted.")
         return None
     ranks, nbytes, seconds = (np.array(column) for column in zip(*rows, strict=True))
-    model = fit_communication(ranks, nbytes, seconds)
+    model = Allreduce.fitted(ranks, nbytes, seconds)
     error = np.max(np.abs(model.seconds(ranks, nbytes) / seconds - 1))
     counts = ", ".join(str(p) for p in sorted(set(ranks.tolist())))
     print(

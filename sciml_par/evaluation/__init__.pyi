@@ -21,8 +21,6 @@ from .figures.save import save_figure as save_figure
 from .figures.slices import plot_body as plot_body
 from .figures.slices import plot_slices as plot_slices
 from .figures.slices import plot_times as plot_times
-from .metrics.communication_model import CommunicationModel as CommunicationModel
-from .metrics.communication_model import fit_communication as fit_communication
 from .metrics.norms import max_error as max_error
 from .metrics.norms import pointwise_error as pointwise_error
 from .metrics.norms import relative_l2_error as relative_l2_error

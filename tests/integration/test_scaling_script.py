@@ -13,10 +13,31 @@ import pytest
 from launch import ROOT, launch
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import CommunicationModel
 
 SCRIPT = ROOT / "scripts" / "scaling.py"
-LINK = CommunicationModel(latency=3e-6, seconds_per_byte=2e-10)
+Allreduce = runpy.run_path(str(SCRIPT))["Allreduce"]
+LINK = Allreduce(latency=3e-6, seconds_per_byte=2e-10)
+
+
+def test_the_model_of_an_allreduce() -> None:
+    expected = [0.0, 3e-6 + 1e-4, 9e-6 + 2e-10 * 875_000]
+    np.testing.assert_allclose(LINK.seconds([1, 2, 8], 1e6), expected, rtol=1e-15)
+    nbytes, spent = 1e6, LINK.seconds(4, 1e6)
+    weak, strong = (
+        LINK.efficiency([1, 4], nbytes, 1e-3, scaling=each) for each in ("weak", "strong")
+    )
+    np.testing.assert_allclose(weak, [1.0, 1e-3 / (1e-3 + spent)], rtol=1e-15)
+    np.testing.assert_allclose(strong, [1.0, 1e-3 / (4 * (2.5e-4 + spent))], rtol=1e-15)
+
+
+def test_small_arrays_count_as_much_as_large_ones_and_no_latency_is_negative() -> None:
+    nbytes = np.array([8.0, 8.0, 1e8, 1e8])
+    found = Allreduce.fitted([2] * 4, nbytes, LINK.seconds(2, nbytes) * [0.9, 1.1, 0.9, 1.1])
+    # The minimum of (a/0.9 − 1)² + (a/1.1 − 1)² is at a = 0.98 for either term.
+    share = (1 / 0.9 + 1 / 1.1) / (1 / 0.9**2 + 1 / 1.1**2)
+    assert found.latency == pytest.approx(share * LINK.latency, rel=1e-3)
+    assert found.seconds_per_byte == pytest.approx(share * LINK.seconds_per_byte, rel=1e-9)
+    assert Allreduce.fitted([2, 2], [1e3, 1e6], [1e-7, 1e-3]).latency == 0.0
 
 
 @pytest.mark.long
