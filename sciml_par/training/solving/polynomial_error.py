@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,7 @@ class Corrected:
     after: float
     of_zero: float
     last: LastStep
+    again: Callable[[], Solution] | None = None
 
     @property
     def end(self) -> Array:
@@ -107,6 +109,13 @@ def error_of(
     ]
     coefficients, behind = stage.steps.c.ravel(), np.zeros(c.size)
     last_c, last_p = np.split(stage.steps.direction, [coefficients.size])
+
+    def again() -> Solution:
+        further = System(unseen, richer, together, singular=singular)
+        nothing = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), p])
+        step = further.step(further.linearized(nothing))[0]
+        return both.at(both.theta - np.pad(step, (coefficients.size, 0)))
+
     corrected = Corrected(
         both,
         np.concatenate([coefficients, behind, stage.steps.p]),
@@ -114,6 +123,7 @@ def error_of(
         solver.loss_of(unseen, together, p),
         stage.judged.zero_loss,
         LastStep(np.concatenate([last_c, behind, last_p]), stage.steps.size),
+        again,
     )
     divided = richer.cells != stage.model.cells
     # Beside a corner the residual falls slowly, and more where cells are divided once more.
