@@ -65,10 +65,10 @@ class Corrected:
         return self.corrected if theta is None else self.corrected.at(theta)
 
 
-def opened(stage: Stage) -> Corrected:
-    """Return a stage as a solution to which free functions can be added (local)."""
-    theta = stage.theta
-    return Corrected(stage.solution, theta, 0.0, 0.0, 0.0, LastStep(np.zeros_like(theta), 0.0))
+def opened(solution: Solution) -> Corrected:
+    """Return a solution as one to which free functions can be added (local)."""
+    theta = solution.theta
+    return Corrected(solution, theta, 0.0, 0.0, 0.0, LastStep(np.zeros_like(theta), 0.0))
 
 
 def error_of(
