@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.optimize import minimize_scalar
 from scipy.special import erf
 
 from sciml_par import solve
@@ -17,8 +18,10 @@ from sciml_par.problems import (
     Initial,
     Interval,
     Neumann,
+    Observations,
     Problem,
     Time,
+    Unknown,
     biharmonic,
     derivative,
     laplacian,
@@ -153,3 +156,20 @@ def test_a_rough_claim_counts_what_its_correction_does_not_see() -> None:
     )
     result = solved(problem, tolerance=1e-4)
     assert result.relative_l2_error <= 3 * result.error.relative < 3e-4
+
+
+def test_data_that_contradict_the_equation_have_their_share_in_the_error() -> None:
+    """u lies between the two, as equations weigh no more than they do; richer functions agree."""
+    t = np.linspace(0.1, 2, 12)[:, None]
+    data = 1 / (1 + 3 * t)
+    problem = Problem(
+        Time(0, 2),
+        lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
+        conditions=[Initial(1.0), Observations(t, data, noise=0.01)],
+        unknowns={"k": Unknown(1.0)},
+    )
+    k = minimize_scalar(lambda k: np.sum((np.exp(-k * t) - data) ** 2), bracket=(1.0, 2.0)).x
+    result, x = solved(problem), np.linspace(0, 2, 50)[:, None]
+    exact = np.exp(-k * x)
+    true = np.linalg.norm(result.predict(x).mean - exact) / np.linalg.norm(exact)
+    assert true <= 3 * result.error.relative

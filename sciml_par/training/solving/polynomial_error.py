@@ -38,6 +38,8 @@ _RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (2, 4)
 _MOST_COLUMNS = 3_000
 """The degree of polynomials that tell the error: so many times as high on the box in up to three
 dimensions up to so many columns, and higher by so much otherwise."""
+_HEAVIER = 10.0
+"""The factor of √w of equations beside data with errors, which leaves 1 % of what these change."""
 CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
@@ -85,14 +87,17 @@ def error_of(
     at, unseen = solver.equations(richer, degree, OF_ERROR)
     singular, jets = bool(solver.open_names), solution.jets(unseen)
     system = System(at, richer, solution.jets(at), singular=singular)
+    data, terms = statistical_terms(solver.problem), solver.problem.terms
+    if data:  # u lies between these and the equations; how far, heavier equations tell
+        system = system.weighted([1.0 if each.name in data else _HEAVIER for each in terms])
     start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
     step = system.step(system.linearized(start))
-    if stage.windows > 1 and richer.cells == stage.model.cells:
+    if stage.windows > 1 and not data and richer.cells == stage.model.cells:
         solver.ahead = stage, richer.cells, degree, step
     c, p = system.split(start - step[0])
     richer.coefficients.assign(c)
     both = Solution.of(solver.problem, stage.model, richer, p=p)
-    if statistical_terms(solver.problem):
+    if data:
         # Errors of the data leave a residual that no richer functions make smaller.
         return Difference(solution, both, 1.0).estimate(
             (stage.x, inside),
