@@ -216,7 +216,8 @@ class _Climb:
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
             if stage is None:
                 return None
-            if best is None and not (self._finds_open(stage) or has_all_begins(self.problem)):
+            determined = has_all_begins(self.problem, stage.unseen)
+            if best is None and not (determined or self._finds_open(stage)):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
             fall = math.inf if best is None else _fall(best, stage)
@@ -229,7 +230,7 @@ class _Climb:
                 break
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
-        elif best is not None:
+        elif best is not None and self._tested:
             self._finds_open(best, _RICHER)
         return best
 
@@ -415,7 +416,7 @@ class _Climb:
             return None
         self._concluded = stage
         ladder.doing("estimating the error")
-        if stage.windows == 1:
+        if stage.windows == 1 and self._tested:
             self._finds_open(stage, _RICHER)
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
         in_time = operations(stage.model) * ladder.left() / ladder.longest(stage.seconds)
