@@ -180,9 +180,10 @@ def free_functions(solved: Solved, communicator: Communicator) -> Free:
         with threads(1):
             values = _values_by_parameters(solved, x, factor.shape[1])
             smooth = smooth_functions(solved.setup.problem, x)
-            changes = partial(_changes, solved, x=x)
-            found, *added = free_of(factor, values, smooth, _outputs(solved), changes)
-            return Free(found, *map(solved.method.spread, added))
+            of_u = partial(_changes, solved, x=x)
+            free = free_of(factor, values, smooth, _outputs(solved), of_u)
+            changes, usual = map(solved.method.spread, free[1:3])
+            return free._replace(changes=changes, usual=usual)
 
     return communicator.on_root(free_on_root)
 

@@ -90,6 +90,12 @@ _MARCHES, _RESOLVED, _TIGHTER = 3, 1e-4, 0.3
 does not resolve troubles the next; and the share of the target that a further march would need, if
 errors were proportional to it."""
 _EVER_SHORTER = "Slabs become ever shorter there: u may grow without bound, or have no derivative."
+_RESOLVES, _MOST_FREE, _BEGIN = {1: 20, 2: 12, 3: 8}, 600, (1e-3, 0.05)
+"""The least degree, and the most columns, with which it is asked whether functions can be added to
+u; and the share of the time in which that is seen."""
+_RICHER, _RESIDUAL, _FALLS = 1.35, 1e-9, 0.3
+"""The degree is so many times as high for a claim; and the residual of a function that can be added
+is at rounding, or falls so far with it."""
 _SMALL, _LATE = 1e-3, "further windows of polynomials would take longer than the time that is left"
 """An error, below which polynomials alone go on."""
 _TIMES_AS_LONG, _AT_LEAST, _GROWS = 10.0, 4.0, 1.5
@@ -183,6 +189,7 @@ class _Climb:
         self.least: Stage | None = None
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
+        self._tested, self._evolves = 0, march_suits(self.problem)
 
     @property
     def known(self) -> bool:
@@ -209,7 +216,8 @@ class _Climb:
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
             if stage is None:
                 return None
-            if best is None and not (has_all_begins(self.problem) or self._finds_open(stage)):
+            determined = has_all_begins(self.problem, stage.unseen)
+            if best is None and not (determined or self._finds_open(stage)):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
             fall = math.inf if best is None else _fall(best, stage)
@@ -222,16 +230,34 @@ class _Climb:
                 break
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
+        elif best is not None and self._tested:
+            self._finds_open(best, _RICHER)
         return best
 
-    def _finds_open(self, stage: Stage) -> bool:
-        """Keep which functions can be added to u; whether that can be told (collective)."""
-        ladder = self.ladder
-        free = self._alike(partial(self.solver.open_functions, stage))
-        free = ladder.world.communicator.broadcast_object(free)
-        if free is None:
+    def _finds_open(self, stage: Stage, times: float = 1.0) -> bool:
+        """Keep which functions can be added to u; whether that can be told (collective).
+
+        times : the degree that resolves them; once more only where it is higher.
+        """
+        ladder, d, problem, former = self.ladder, self._d, self.problem, self.solver.free
+        resolves = 0 if problem.unknowns or self._noisy else _RESOLVES.get(d, 0)
+        degree = math.ceil(times * max(stage.degree, resolves))
+        while times > 1 and math.comb(degree + d, d) * stage.system.outputs > _MOST_FREE:
+            degree -= 1
+        if self._tested and (degree <= self._tested or self._evolves or not resolves):
+            return True
+        if self._evolves:  # what grows in time is not open at its begin
+            begin, end = (float(x[-1]) for x in (problem.domain.lower, problem.domain.upper))
+            domain: Any = problem.domain
+            problem = problem.on_slab(domain._between(begin, begin + _BEGIN[d > 1] * (end - begin)))
+        found = self._alike(partial(self.solver.open_functions, stage, problem, degree))
+        free = ladder.world.communicator.broadcast_object(found and found[0])
+        if free is None or found is None:
             return False
-        self.solver.free, self.solver.opened = free, opened(stage)
+        falls = former is None or free.residual < max(_RESIDUAL, _FALLS * former.residual)
+        # What changes residuals, by however little, is not open.
+        self.solver.free = free if falls or self._evolves else free._replace(components=())
+        self.solver.opened, self._tested = opened(found[1]), degree
         ladder.free = self.solver.open_names
         return True
 
@@ -346,10 +372,6 @@ class _Climb:
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
         promising, little, fall, foreseen = False, False, 1.0, math.inf
-        share = self.ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
-        # Of solutions that differ by what is open, no error is known.
-        ends = len(self.solver.open_names) == self.problem.outputs
-        ends = self.ladder.decided(ends and share <= self.ladder.tolerance)
         if before is not None and self._noisy:
             # Errors of the data may leave more open than the tolerance, which a result tells.
             promising = stage.steps.steps > 0
@@ -360,15 +382,27 @@ class _Climb:
             little = fall < _FALL_FOR_ERROR
             times = (self._times if stage.windows > 1 else math.inf) if little else 1.0
             promising = foreseen * times <= _NEAR * self.ladder.tolerance
+        ends = self._ends(stage, before)
         if self.ladder.decided(certain or promising or ends):
             error = self._conclude_once(stage, fall)
             if error is not None:
                 known = error.relative / foreseen if error.known else _IF_NOT_KNOWN * self._times
                 self._times = max(known, 1.0)
+        ends = self._ends(stage, before)
         self.why, best = UNDECIDED if ends else None, self.ladder.best
         # An order of magnitude is to be clearly below the tolerance.
         rough = little and best and best.error.relative > self.ladder.tolerance / _NEAR
         return self._concluded is stage and (ends or not rough and self.ladder.met)
+
+    def _ends(self, stage: Stage, before: Stage | None) -> bool:
+        """Return whether no error can be known of a small residual, as all is open (collective)."""
+        solver, ladder = self.solver, self.ladder
+        share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
+        ends = len(solver.open_names) == self.problem.outputs and share <= ladder.tolerance
+        # A higher degree may show that what is nearly open is not.
+        nearly = solver.free is not None and solver.free.residual > _RESIDUAL
+        falls = before is None or _fall(before, stage) > _FALL
+        return ladder.decided(ends and not (nearly and falls and not self._evolves))
 
     def _conclude_once(self, stage: Stage, fall: float = 1.0) -> ErrorEstimate | None:
         """Make a result of a stage, and return its error, unless its residual is still large.
@@ -382,6 +416,8 @@ class _Climb:
             return None
         self._concluded = stage
         ladder.doing("estimating the error")
+        if stage.windows == 1 and self._tested:
+            self._finds_open(stage, _RICHER)
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
         in_time = operations(stage.model) * ladder.left() / ladder.longest(stage.seconds)
         most = max(1.0, min(_MOST_OPERATIONS, in_time))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,8 @@ _RICHER, _RICHER_OTHERWISE, _RICHER_IN_WINDOWS = 1.35, 2, (2, 4)
 _MOST_COLUMNS = 3_000
 """The degree of polynomials that tell the error: so many times as high on the box in up to three
 dimensions up to so many columns, and higher by so much otherwise."""
+_HEAVIER = 10.0
+"""The factor of √w of equations beside data with errors, which leaves 1 % of what these change."""
 CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
@@ -52,6 +55,7 @@ class Corrected:
     after: float
     of_zero: float
     last: LastStep
+    again: Callable[[], Solution] | None = None
 
     @property
     def end(self) -> Array:
@@ -63,10 +67,10 @@ class Corrected:
         return self.corrected if theta is None else self.corrected.at(theta)
 
 
-def opened(stage: Stage) -> Corrected:
-    """Return a stage as a solution to which free functions can be added (local)."""
-    theta = stage.theta
-    return Corrected(stage.solution, theta, 0.0, 0.0, 0.0, LastStep(np.zeros_like(theta), 0.0))
+def opened(solution: Solution) -> Corrected:
+    """Return a solution as one to which free functions can be added (local)."""
+    theta = solution.theta
+    return Corrected(solution, theta, 0.0, 0.0, 0.0, LastStep(np.zeros_like(theta), 0.0))
 
 
 def error_of(
@@ -83,14 +87,17 @@ def error_of(
     at, unseen = solver.equations(richer, degree, OF_ERROR)
     singular, jets = bool(solver.open_names), solution.jets(unseen)
     system = System(at, richer, solution.jets(at), singular=singular)
+    data, terms = statistical_terms(solver.problem), solver.problem.terms
+    if data:  # u lies between these and the equations; how far, heavier equations tell
+        system = system.weighted([1.0 if each.name in data else _HEAVIER for each in terms])
     start = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), stage.steps.p])
     step = system.step(system.linearized(start))
-    if stage.windows > 1 and richer.cells == stage.model.cells:
+    if stage.windows > 1 and not data and richer.cells == stage.model.cells:
         solver.ahead = stage, richer.cells, degree, step
     c, p = system.split(start - step[0])
     richer.coefficients.assign(c)
     both = Solution.of(solver.problem, stage.model, richer, p=p)
-    if statistical_terms(solver.problem):
+    if data:
         # Errors of the data leave a residual that no richer functions make smaller.
         return Difference(solution, both, 1.0).estimate(
             (stage.x, inside),
@@ -107,6 +114,13 @@ def error_of(
     ]
     coefficients, behind = stage.steps.c.ravel(), np.zeros(c.size)
     last_c, last_p = np.split(stage.steps.direction, [coefficients.size])
+
+    def again() -> Solution:
+        further = System(unseen, richer, together, singular=singular)
+        nothing = np.concatenate([np.zeros(richer.coefficients.shape).ravel(), p])
+        step = further.step(further.linearized(nothing))[0]
+        return both.at(both.theta - np.pad(step, (coefficients.size, 0)))
+
     corrected = Corrected(
         both,
         np.concatenate([coefficients, behind, stage.steps.p]),
@@ -114,6 +128,7 @@ def error_of(
         solver.loss_of(unseen, together, p),
         stage.judged.zero_loss,
         LastStep(np.concatenate([last_c, behind, last_p]), stage.steps.size),
+        again,
     )
     divided = richer.cells != stage.model.cells
     # Beside a corner the residual falls slowly, and more where cells are divided once more.

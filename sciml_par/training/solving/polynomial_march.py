@@ -380,13 +380,15 @@ def _begins(problem: Problem, before: Before, orders: int) -> list[Initial]:
     return [Initial(StartValue(before, q, None), order=q, name=f"begin {q}") for q in range(count)]
 
 
-def has_all_begins(problem: Problem) -> bool:
-    """Return whether functions of time alone have each an initial value, which determine them."""
+def has_all_begins(problem: Problem, equations: Equations) -> bool:
+    """Return whether initial values determine functions of time alone, one equation for each."""
     if problem.domain.dimension > 1 or not march_suits(problem):
         return False
-    begins = [c for c in problem.conditions if isinstance(c, Initial) and c.order == 0]
-    known = [range(problem.outputs) if c.component is None else c.component for c in begins]
-    return {k for components in known for k in components} >= {*range(problem.outputs)}
+    every, rows = range(problem.outputs), equations.rows[: len(problem.residuals)]
+    begins = [c for c in problem.conditions if isinstance(c, Initial)]
+    known = {(k, c.order) for c in begins for k in (every if c.component is None else c.component)}
+    asked = {(k, order) for k in every for order in range(time_order(equations))}
+    return asked <= known and sum(each.asked.components for each in rows) == len(every)
 
 
 def time_order(equations: Equations) -> int:

@@ -43,7 +43,7 @@ _LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
 """Points at which solutions are judged, and with all columns' values there, also of errors."""
 MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
-_FREE_POINTS, _FOR_SIZES, _MOST_GAUSS = 300, 500, 64
+_FREE_POINTS, _FOR_SIZES, _MOST_GAUSS = 150, 500, 64
 _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 OF_SOLUTION, OF_ERROR = (0, 1), (2, 3)
@@ -158,10 +158,10 @@ class PolynomialSolver:
         components = () if self.free is None else self.free.components
         return {each: self.problem.output_names[each] for each in components}
 
-    def on_box(self, degree: int) -> Any:
-        """Return polynomials on the box, with coefficients of zero."""
+    def on_box(self, degree: int, **box: Any) -> Any:
+        """Return polynomials on the box, or another one, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
-        return self._polynomials(degree=degree, interacting=interacting)
+        return self._polynomials(degree=degree, interacting=interacting, **box)
 
     def in_windows(self, breaks: Sequence[Array], degree: int) -> Any:
         """Return polynomials in the windows of cells that the domain meets."""
@@ -170,8 +170,8 @@ class PolynomialSolver:
         return self._polynomials(degree=degree, breaks=cells.breaks, dropped=dropped)
 
     def _polynomials(self, **options: Any) -> Any:
-        m, box = self.problem.network_outputs, self.problem.box_of_inputs
-        return self._networks.Polynomials(self._d, m, box=box, **options)
+        options = {"box": self.problem.box_of_inputs, **options}
+        return self._networks.Polynomials(self._d, self.problem.network_outputs, **options)
 
     def solve(self, model: Any, degree: int, like: Stage | None) -> Stage | None:
         """Solve for the coefficients, beginning with another solution.
@@ -306,21 +306,38 @@ class PolynomialSolver:
             begin[0, 0] = np.nan_to_num(found)
         return begin
 
-    def open_functions(self, stage: Stage) -> Free | None:
-        """Return functions that can be added to u; None where others tell, as if u = 0 solves."""
+    def open_functions(
+        self, stage: Stage, problem: Problem, degree: int
+    ) -> tuple[Free, Solution] | None:
+        """Return functions that can be added to u, and u with a place for them (local).
+
+        None where others tell, as if u = 0 solves. problem : this one, or on its first times.
+        """
         if not stage.judged.zero_loss > 0.0:
             return None
-        system, solution = stage.system, stage.solution
-        factor = system.triangle(stage.steps.terms)
-        x = self.problem.domain.sample(_FREE_POINTS, seed=0, method="sobol")
-        means, u = self.problem.means(x), solution(x)
+        model, before = self.on_box(degree, box=problem.box_of_inputs), stage.steps.c.size
+        points = PointsOfTerms(problem, self._points.seed, self._points.asked)
+        # Between scattered points, the residual of a function that is nearly free could be hidden.
+        at = (
+            points.in_cells(model.cells, (degree + 3,) * self._d)
+            if self._d <= MOST_DIMENSIONS
+            else points.scattered(int(_POINTS_PER_COLUMN * model.width), draw=OF_SOLUTION[0])
+        )
+        system = System(at, model, stage.solution.jets(at))
+        both = Solution.of(problem, stage.model, model, p=stage.steps.p)
+        factor = system.triangle(system.linearized(both.theta[before:]))
+        x = problem.domain.sample(2 * max(_FREE_POINTS, model.width), seed=0, method="sobol")
+        means, u = problem.means(x), both(x)
 
         def changes(columns: Array) -> Array:
-            moved = [solution.at(stage.theta + d)(x) for d in columns.T]
+            moved = [both.at(both.theta + np.pad(d, (before, 0)))(x) for d in columns.T]
             return np.array([np.linalg.norm(means * (v - u), axis=0) for v in moved])
 
-        smooth = smooth_functions(self.problem, x)
-        return free_of(factor, system.values(x), smooth, system.outputs, changes)
+        smooth = smooth_functions(problem, x)
+        of = factor, system.values(x), smooth, system.outputs, changes
+        free = free_of(*of, times=2)
+        added, usual = (np.pad(part, ((0, 0), (before, 0))) for part in free[1:3])
+        return free._replace(changes=added, usual=usual), both
 
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:

@@ -1,0 +1,175 @@
+"""What `solve` claims of problems that lack a condition, nearly lack one, or have narrow parts."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.optimize import minimize_scalar
+from scipy.special import erf
+
+from sciml_par import solve
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Initial,
+    Interval,
+    Neumann,
+    Observations,
+    Problem,
+    Time,
+    Unknown,
+    biharmonic,
+    derivative,
+    laplacian,
+)
+from sciml_par.results import Result
+
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+
+LINE, SQUARE, ROD = Interval(0, 1), Box([0, 0], [1, 1]), Interval(0, 1) * Time(0, 1)
+
+
+def solved(problem: Problem, tolerance: float = 1e-6) -> Result:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return solve(problem, tolerance=tolerance, seconds=20, progress=False)
+
+
+def vibration(u: Any, x: Any) -> Any:
+    return derivative(u, x, "t", "t") + u(x)
+
+
+def wave(u: Any, x: Any) -> Any:
+    return derivative(u, x, "t", "t") - derivative(u, x, "x", "x")
+
+
+def heat(u: Any, x: Any) -> Any:
+    return derivative(u, x, "t") - derivative(u, x, "x", "x")
+
+
+def resonant(u: Any, x: Any) -> Any:
+    f = tf.sin(np.pi * x[:, :1]) * tf.sin(2 * np.pi * x[:, 1:])
+    return laplacian(u, x) + 2 * np.pi**2 * u(x) - f
+
+
+def seventh(u: Any, x: Any) -> Any:
+    return laplacian(u, x) + (7 * np.pi) ** 2 * u(x) - tf.cos(np.pi * x)
+
+
+def sine(x: Any) -> Any:
+    return np.sin(np.pi * x[:, :1])
+
+
+def harmonic(x: Any) -> Any:
+    return np.exp(x[:, :1]) * np.sin(x[:, 1:])
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(Problem(Time(0, 5), vibration, conditions=[Initial(1.0)]), id="velocity"),
+        pytest.param(
+            Problem(ROD, wave, conditions=[Dirichlet(0.0, on=["left", "right"]), Initial(sine)]),
+            id="velocity of a wave",
+        ),
+        pytest.param(
+            Problem(ROD, heat, conditions=[Dirichlet(0.0, on="left"), Initial(sine)]),
+            id="one end of a rod",
+        ),
+        pytest.param(
+            Problem(SQUARE, laplacian, conditions=[Dirichlet(harmonic, on=["left", "bottom"])]),
+            id="two sides",
+        ),
+        pytest.param(
+            Problem(SQUARE, lambda u, x: biharmonic(u, x) - 1.0, conditions=[Dirichlet(0.0)]),
+            id="slope of a plate",
+        ),
+        pytest.param(Problem(SQUARE, resonant, conditions=[Dirichlet(0.0)]), id="resonance"),
+        pytest.param(Problem(LINE, seventh, conditions=[Dirichlet(0.0)]), id="seventh resonance"),
+    ],
+)
+def test_no_error_is_claimed_where_a_condition_is_missing(problem: Problem) -> None:
+    """Its free functions have finer structures than the solution that is found."""
+    error = solved(problem).error
+    assert not error.known and "do not determine the solution" in error.reason
+
+
+def test_a_component_without_an_equation_is_open() -> None:
+    problem = Problem(
+        Time(0, 5),
+        lambda u, x: derivative(u, x, 0, component=0) + u[0](x),
+        conditions=[Initial([1.0, 0.0])],
+        outputs=2,
+    )
+    assert solved(problem).error.undetermined == ("u2",)
+
+
+@pytest.mark.parametrize("domain", [LINE, SQUARE], ids=["line", "square"])
+def test_a_nearly_free_constant_is_determined(domain: Box) -> None:
+    small = 1e-4
+
+    def exact(x: Any) -> Any:
+        return 5 + np.prod(np.cos(np.pi * x), axis=1, keepdims=True)
+
+    def equation(u: Any, x: Any) -> Any:
+        cosines = tf.reduce_prod(tf.cos(np.pi * x), axis=1, keepdims=True)
+        of_cosines = domain.dimension * np.pi**2 + small
+        return small * (u(x) - 5) - laplacian(u, x) - of_cosines * cosines
+
+    problem = Problem(domain, equation, conditions=[Neumann(0.0)], exact=exact)
+    result = solved(problem)
+    assert result.relative_l2_error <= 3 * result.error.relative < 1e-6
+
+
+def test_a_growth_from_little_is_determined() -> None:
+    def equation(u: Any, x: Any) -> Any:
+        return derivative(u, x, 0) - u(x) * (1 - u(x))
+
+    seed = 1e-12
+    problem = Problem(
+        Time(0, 40),
+        equation,
+        conditions=[Initial(seed)],
+        exact=lambda t: 1 / (1 + (1 / seed - 1) * np.exp(-t)),
+    )
+    result = solved(problem)
+    assert result.relative_l2_error <= 3 * result.error.relative < 1e-6
+
+
+def test_a_rough_claim_counts_what_its_correction_does_not_see() -> None:
+    """A pulse that the points of the correction hardly resolve, of which q = 2.6 told a tenth."""
+    at, width = 0.37123, 1e-4
+
+    def equation(u: Any, x: Any) -> Any:
+        pulse = tf.exp(-(((x - at) / width) ** 2)) / (width * np.sqrt(np.pi))
+        return derivative(u, x, 0) - pulse
+
+    problem = Problem(
+        Time(0, 1),
+        equation,
+        conditions=[Initial(0.1)],
+        exact=lambda t: 0.1 + 0.5 * (1 + erf((t - at) / width)),
+    )
+    result = solved(problem, tolerance=1e-4)
+    assert result.relative_l2_error <= 3 * result.error.relative < 3e-4
+
+
+def test_data_that_contradict_the_equation_have_their_share_in_the_error() -> None:
+    """u lies between the two, as equations weigh no more than they do; richer functions agree."""
+    t = np.linspace(0.1, 2, 12)[:, None]
+    data = 1 / (1 + 3 * t)
+    problem = Problem(
+        Time(0, 2),
+        lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
+        conditions=[Initial(1.0), Observations(t, data, noise=0.01)],
+        unknowns={"k": Unknown(1.0)},
+    )
+    k = minimize_scalar(lambda k: np.sum((np.exp(-k * t) - data) ** 2), bracket=(1.0, 2.0)).x
+    result, x = solved(problem), np.linspace(0, 2, 50)[:, None]
+    exact = np.exp(-k * x)
+    true = np.linalg.norm(result.predict(x).mean - exact) / np.linalg.norm(exact)
+    assert true <= 3 * result.error.relative
