@@ -289,8 +289,7 @@ def targets() -> list[Target]:
         ),
         *in_turn(
             evaluation,
-            "speed_up parallel_efficiency relative_l2_error max_error rms_error pointwise_error "
-            "mean_and_deviation",
+            "speed_up parallel_efficiency relative_l2_error max_error rms_error pointwise_error",
             ARRAYS,
         ),
     ]

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from sciml_par import programs, rank, size
-from sciml_par.evaluation import mean_and_deviation, parallel_efficiency
+from sciml_par.evaluation import parallel_efficiency
 from sciml_par.parallel import barrier, broadcast_variables
 
 CLASSES = 1000
@@ -101,7 +101,8 @@ def measure(options) -> programs.Record:
 
 def show(options, records: list[programs.Record], folder: Path) -> None:
     ranks = [record["ranks"] for record in records]
-    rates = [mean_and_deviation(record["images_per_second"]) for record in records]
+    measured = [record["images_per_second"] for record in records]
+    rates = [(np.mean(each), np.std(each, ddof=min(len(each) - 1, 1))) for each in measured]
     efficiency = parallel_efficiency(ranks, [1.0 / mean for mean, _ in rates])
     print(
         f"ResNet-34, {records[0]['parameters']:,} parameters, images {options.image_size} × "

@@ -1,12 +1,10 @@
 from .figures.bands import plot_bands as plot_bands
 from .figures.bands import plot_next_observation as plot_next_observation
-from .figures.histories import plot_accuracies as plot_accuracies
 from .figures.histories import plot_losses as plot_losses
 from .figures.histories import plot_scaling as plot_scaling
 from .figures.histories import plot_unknowns as plot_unknowns
 from .figures.intervals import plot_corner as plot_corner
 from .figures.intervals import plot_profiles as plot_profiles
-from .figures.parts.curves import AccuracyCurve as AccuracyCurve
 from .figures.parts.curves import LossCurve as LossCurve
 from .figures.parts.curves import ScalingCurve as ScalingCurve
 from .figures.parts.curves import UnknownCurve as UnknownCurve
@@ -25,6 +23,5 @@ from .metrics.norms import max_error as max_error
 from .metrics.norms import pointwise_error as pointwise_error
 from .metrics.norms import relative_l2_error as relative_l2_error
 from .metrics.norms import rms_error as rms_error
-from .metrics.scaling import mean_and_deviation as mean_and_deviation
 from .metrics.scaling import parallel_efficiency as parallel_efficiency
 from .metrics.scaling import speed_up as speed_up

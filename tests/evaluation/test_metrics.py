@@ -6,7 +6,6 @@ import pytest
 from sciml_par.errors import InputError
 from sciml_par.evaluation import (
     max_error,
-    mean_and_deviation,
     parallel_efficiency,
     pointwise_error,
     relative_l2_error,
@@ -123,20 +122,3 @@ def test_what_was_not_measured_is_refused(ranks, seconds, message):
     for function in (speed_up, parallel_efficiency):
         with pytest.raises(InputError, match=message):
             function(ranks, seconds)
-
-
-def test_mean_and_deviation_of_a_sample():
-    mean, deviation = mean_and_deviation([2.0, 4.0, 4.0, 6.0])
-    assert mean == 4.0
-    assert deviation == pytest.approx(np.sqrt(8.0 / 3.0), rel=1e-15)
-
-
-def test_the_deviation_of_one_value_is_not_known():
-    mean, deviation = mean_and_deviation([5.0])
-    assert mean == 5.0 and np.isnan(deviation)
-
-
-@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [[1.0, 2.0]], 3.0])
-def test_a_mean_of_nothing_or_of_no_numbers_is_refused(values):
-    with pytest.raises(InputError, match="finite numbers"):
-        mean_and_deviation(values)

@@ -1,14 +1,12 @@
-"""The figures of parallel scaling and of accuracies."""
+"""The figures of parallel scaling."""
 
 import numpy as np
 import pytest
-from seen import line, lines, names
+from seen import line, names
 
 from sciml_par.errors import InputError
 from sciml_par.evaluation import (
-    AccuracyCurve,
     ScalingCurve,
-    plot_accuracies,
     plot_scaling,
     save_figure,
 )
@@ -90,55 +88,3 @@ def test_what_is_no_scaling_curve_is_refused(fields, message):
 def test_a_figure_needs_curves(curves):
     with pytest.raises(InputError, match="plot_scaling: expected one ScalingCurve"):
         plot_scaling(curves)
-
-
-def test_a_line_a_run_over_epochs_from_1_and_a_thin_one_for_the_training_data(tmp_path):
-    curves = [
-        AccuracyCurve("1 rank", [0.5, 0.9, 0.99], [0.4, 0.8, 1.0]),
-        AccuracyCurve("2 ranks", [0.3, 0.8]),
-    ]
-    figure = plot_accuracies(curves, title="digits")
-    (axes,) = figure.axes
-    test, training, short = lines(axes)
-    np.testing.assert_array_equal(test.get_xdata(), [1, 2, 3])
-    np.testing.assert_array_equal(test.get_ydata(), [0.5, 0.9, 0.99])
-    np.testing.assert_array_equal(training.get_ydata(), [0.4, 0.8, 1.0])
-    np.testing.assert_array_equal(short.get_xdata(), [1, 2])
-    assert training.get_color() == test.get_color() != short.get_color()
-    assert training.get_linewidth() < test.get_linewidth()
-    assert names(figure) == ["1 rank", "2 ranks", "training data"]
-    low, high = axes.get_ylim()
-    assert low < 0.3 and high > 1.0
-    assert axes.get_xlabel() == "epoch" and axes.get_ylabel() == "accuracy"
-    png, _ = save_figure(figure, tmp_path, "accuracy")
-    assert png.stat().st_size > 1000
-
-
-def test_one_epoch_is_seen_and_a_perfect_accuracy_has_room():
-    figure = plot_accuracies([AccuracyCurve("1 rank", [1.0])])
-    (line,) = figure.axes[0].lines
-    assert line.get_marker() == "o"
-    low, high = figure.axes[0].get_ylim()
-    assert low < 1.0 < high
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "training", "message"),
-    [
-        ([], None, "one or more numbers"),
-        ([0.5, 1.5], None, "shares from 0 to 1"),
-        ([0.5, float("nan")], None, "shares from 0 to 1"),
-        ([[0.5]], None, "one or more numbers"),
-        ([0.5, 0.6], [0.5], "expected 2 numbers"),
-        ([0.5], [50.0], "training_accuracy: expected shares"),
-    ],
-)
-def test_what_is_no_accuracy_is_refused(accuracy, training, message):
-    with pytest.raises(InputError, match=message):
-        AccuracyCurve("run", accuracy, training)
-
-
-@pytest.mark.parametrize("curves", [[], [[0.5, 0.6]]])
-def test_a_figure_of_accuracies_needs_curves(curves):
-    with pytest.raises(InputError, match="AccuracyCurve"):
-        plot_accuracies(curves)

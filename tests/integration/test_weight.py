@@ -14,7 +14,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 LINES = {
     "algebra": 273,
     "assembly": 1_166,
-    "evaluation": 3_362,
+    "evaluation": 3_253,
     "horovod": 3_830,
     "info": 593,
     "networks": 5_272,
@@ -22,14 +22,14 @@ LINES = {
     "problems": 13_367,
     "programs": 805,
     "results": 5_329,
-    "training": 24_630,
+    "training": 24_716,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (51, 9_259),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (226, 38_502),
+    "training/solving/by_polynomials.py": (226, 38_587),
 }
 """Files and lines that the import of a method runs."""
 

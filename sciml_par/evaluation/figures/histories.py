@@ -13,7 +13,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts import lines, style
 from sciml_par.evaluation.figures.parts.curves import (
-    AccuracyCurve,
     LossCurve,
     ScalingCurve,
     UnknownCurve,
@@ -26,7 +25,6 @@ _MOST_PANELS = 8
 _SPREAD_OF_LOG = 100.0
 _BEST: dict[str, Any] = {"color": "#e69f00", "marker": "*", "markersize": 8.0, "linestyle": ""}
 _BEST |= {"markeredgecolor": style.INK, "markeredgewidth": 0.5, "zorder": 3.0}
-_TRAINING: dict[str, Any] = {"linestyle": "-", "linewidth": 0.7, "alpha": 0.5}
 _LOOKS: dict[str, dict[str, Any]] = {
     "measured": {"linestyle": "-", "marker": "o", "zorder": 3.0},
     "modelled": {"linestyle": (0, (4.0, 1.5)), "marker": "", "linewidth": 1.0, "zorder": 2.5},
@@ -149,44 +147,6 @@ def plot_unknowns(curves: Sequence[UnknownCurve], *, title: str | None = None) -
         axes.set_ylabel(name)
         _count(axes)
     return grid.finish(title, x="step")
-
-
-@style.paper_style()
-def plot_accuracies(curves: Sequence[AccuracyCurve], *, title: str | None = None) -> Figure:
-    """Draw one line a run, the accuracy over the epoch, and a thin pale one for the training data.
-
-    Local: call it on one rank.
-
-    Parameters
-    ----------
-    curves : sequence of AccuracyCurve
-        One a run; their numbers of epochs may differ.
-    title : str, optional
-        Title above the panel.
-
-    Raises
-    ------
-    InputError
-        If there are no curves.
-    """
-    curves = check_items(curves, AccuracyCurve, "plot_accuracies")
-    grid, least = make_grid([_HEIGHT], 1), 0.99
-    axes = grid.panels[0, 0]
-    for index, curve in enumerate(curves):
-        look = style.line_of(index, of=len(curves))
-        for values, name, thin in (
-            (curve.accuracy, curve.label, {}),
-            (curve.training_accuracy, "_training", _TRAINING),
-        ):
-            if values is not None:
-                least = min(least, float(np.min(values)))
-                lines.line(axes, np.arange(1, values.size + 1), values, name, **(look | thin))
-    if any(curve.training_accuracy is not None for curve in curves):
-        axes.plot([], [], color=style.NEUTRAL, label="training data", **_TRAINING)
-    axes.set_ylim(max(1.0 - 1.05 * (1.0 - least), -0.02), 1.0 + 0.03 * (1.0 - least))
-    axes.set_ylabel("accuracy")
-    _count(axes)
-    return grid.finish(title, x="epoch")
 
 
 @style.paper_style()

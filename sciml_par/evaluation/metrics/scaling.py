@@ -70,39 +70,6 @@ def parallel_efficiency(ranks: ArrayLike, seconds: ArrayLike) -> np.ndarray:
     return np.asarray(speed_up(p, t) / p)
 
 
-def mean_and_deviation(values: ArrayLike) -> tuple[float, float]:
-    """Return x̄ = (1/n) Σ x_i and s = √(Σ (x_i − x̄)² / (n − 1)).
-
-    Parameters
-    ----------
-    values : array [n]
-        Repeated measurements, finite, n ≥ 1.
-
-    Returns
-    -------
-    (float, float)
-        In the units of the values. The deviation of a single value is nan.
-
-    Raises
-    ------
-    InputError
-        If there are none, or one is not finite.
-
-    Examples
-    --------
-    >>> from sciml_par.evaluation import mean_and_deviation
-    >>> mean_and_deviation([9.0, 10.0, 11.0])
-    (10.0, 1.0)
-    """
-    x = as_real(values, "values")
-    if x.ndim != 1 or x.size == 0 or not np.all(np.isfinite(x)):
-        raise InputError(
-            f"mean_and_deviation: expected n ≥ 1 finite numbers, shape [n]; got {x.tolist()}."
-        )
-    deviation = float(np.std(x, ddof=1)) if x.size > 1 else float("nan")
-    return float(np.mean(x)), deviation
-
-
 def _measured(ranks: ArrayLike, seconds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     p, t = as_real(ranks, "ranks"), as_real(seconds, "seconds")
     if p.ndim != 1 or p.shape != t.shape or p.size == 0:

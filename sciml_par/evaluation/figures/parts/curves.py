@@ -93,42 +93,6 @@ class UnknownCurve:
 
 
 @dataclass(frozen=True, eq=False)
-class AccuracyCurve:
-    """The accuracy of one training run of a classifier, after each epoch.
-
-    Attributes
-    ----------
-    label : str
-        Name in the legend, such as "2 ranks".
-    accuracy : array [e]
-        The share of the test data that is classified correctly, 0 to 1, after epochs 1 to e.
-    training_accuracy : array [e], optional
-        The same of the training data.
-
-    Raises
-    ------
-    InputError
-        If an array is empty or of another shape, or a value is not a share.
-    """
-
-    label: str
-    accuracy: np.ndarray
-    training_accuracy: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        check_label(self.label, "AccuracyCurve.label")
-        where = f"AccuracyCurve {self.label!r}"
-        for name in ("accuracy", "training_accuracy"):
-            if (values := getattr(self, name)) is not None:
-                like = None if name == "accuracy" else self.accuracy
-                shares = _numbers(values, f"{where}, {name}", like)
-                if not np.all((shares >= 0) & (shares <= 1)):
-                    got = f"expected shares from 0 to 1; got {shares.tolist()}."
-                    raise InputError(f"{where}, {name}: {got}")
-                keep(self, **{name: shares})
-
-
-@dataclass(frozen=True, eq=False)
 class ScalingCurve:
     """How fast a program is on more and more ranks: parallel efficiencies, or times of a step.
 
