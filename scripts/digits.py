@@ -177,6 +177,7 @@ def figure_of(records):
         axes.plot(epochs, record["training_accuracies"], **thin)
     axes.plot([], [], color="gray", linewidth=0.7, label="training data")
     axes.set(xlabel="epoch", ylabel="accuracy", title="Handwritten digits")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False)
     return figure
 
