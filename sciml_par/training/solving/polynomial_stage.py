@@ -327,15 +327,17 @@ class PolynomialSolver:
         both = Solution.of(problem, stage.model, model, p=stage.steps.p)
         factor = system.triangle(system.linearized(both.theta[before:]))
         x = problem.domain.sample(2 * max(_FREE_POINTS, model.width), seed=0, method="sobol")
-        means, u = problem.means(x), both(x)
+        means, u, values = problem.means(x), both(x), system.values(x)
 
         def changes(columns: Array) -> Array:
+            if problem.ansatz is None and problem.output_ranges is None:
+                found = (values @ columns).reshape(*means.shape, -1)
+                return np.asarray(np.linalg.norm(means[..., None] * found, axis=0).T)
             moved = [both.at(both.theta + np.pad(d, (before, 0)))(x) for d in columns.T]
             return np.array([np.linalg.norm(means * (v - u), axis=0) for v in moved])
 
         smooth = smooth_functions(problem, x)
-        of = factor, system.values(x), smooth, system.outputs, changes
-        free = free_of(*of, times=2)
+        free = free_of(factor, values, smooth, system.outputs, changes, times=2)
         added, usual = (np.pad(part, ((0, 0), (before, 0))) for part in free[1:3])
         return free._replace(changes=added, usual=usual), both
 

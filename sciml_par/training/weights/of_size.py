@@ -143,9 +143,8 @@ def _values(problem: Problem, conditions: Sequence[Evaluated], j: int) -> tuple[
         change = _linear_change(r, with_one, with_two) * (by_others == r).all(axis=0)
         asks = np.abs(change) > _LINEAR * np.abs(change).max(initial=0.0)
         found.append(-r[asks] / change[asks])
-    values = np.concatenate([*found, []])
-    values = values[np.isfinite(values)]
-    return (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    values = [float(each) for each in np.concatenate([*found, []]) if math.isfinite(each)]
+    return min(values, default=0.0), max(values, default=0.0)
 
 
 def _linear_change(r: Array, with_one: Array, with_two: Array) -> Array:
@@ -171,12 +170,11 @@ def _evaluated(problem: Problem) -> tuple[list[Evaluated], list[Evaluated]]:
 def _sizes(problem: Problem) -> list[float]:
     """Return the sizes of the residuals; 0 of those that are not divided."""
     one, zero = np.ones(problem.outputs), np.zeros(problem.outputs)
-    equations, conditions = _evaluated(problem)
     waves = [(one, shift, zero) for shift in _SHIFTS]
-    found = [_residuals(problem, *each, waves) for each in (*equations, *conditions)]
+    found = [_residuals(problem, *each, waves) for terms in _evaluated(problem) for each in terms]
     sizes = [max(float(_root_mean_square(r).max()) for r in of) for of in found]
     tiny = _ROUNDING * max(max(-low, high) for low, high in problem.output_ranges or ())
-    for i, condition in enumerate(problem.conditions, len(equations)):
+    for i, condition in enumerate(problem.conditions, len(problem.residuals)):
         sizes[i] = 0.0 if condition.statistical or sizes[i] < tiny else sizes[i]
     return sizes
 
