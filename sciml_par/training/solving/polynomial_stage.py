@@ -337,7 +337,9 @@ class PolynomialSolver:
             return np.array([np.linalg.norm(means * (v - u), axis=0) for v in moved])
 
         smooth = smooth_functions(problem, x)
-        free = free_of(factor, values, smooth, system.outputs, changes, times=2)
+        # Where components mean nothing, all is free, of which a second step would find more.
+        times = 2 if means.all() else 1
+        free = free_of(factor, values, smooth, system.outputs, changes, times)
         added, usual = (np.pad(part, ((0, 0), (before, 0))) for part in free[1:3])
         return free._replace(changes=added, usual=usual), both
 
