@@ -289,7 +289,7 @@ def targets() -> list[Target]:
         ),
         *in_turn(
             evaluation,
-            "speed_up parallel_efficiency relative_l2_error max_error rms_error pointwise_error",
+            "relative_l2_error max_error rms_error pointwise_error",
             ARRAYS,
         ),
     ]

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from sciml_par import programs, rank, size
-from sciml_par.evaluation import parallel_efficiency, speed_up
 from sciml_par.parallel import Sum, allreduce, barrier
 
 CHUNK = 1 << 16  # samples; their coordinates fit into a core's cache
@@ -49,9 +48,8 @@ def measure(options) -> programs.Record:
 def show(options, records: list[programs.Record], folder: Path) -> None:
     ranks, seconds = ([record[name] for record in records] for name in ("ranks", "seconds"))
     rows = []
-    for record, speed, efficiency in zip(
-        records, speed_up(ranks, seconds), parallel_efficiency(ranks, seconds), strict=True
-    ):
+    for record, speed in zip(records, programs.speed_up(ranks, seconds), strict=True):
+        efficiency = speed / record["ranks"]
         pi, error = estimate(record)
         rows.append(
             [

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from sciml_par import programs, rank, size
-from sciml_par.evaluation import parallel_efficiency
 from sciml_par.parallel import barrier, broadcast_variables
 
 CLASSES = 1000
@@ -103,7 +102,7 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
     ranks = [record["ranks"] for record in records]
     measured = [record["images_per_second"] for record in records]
     rates = [(np.mean(each), np.std(each, ddof=min(len(each) - 1, 1))) for each in measured]
-    efficiency = parallel_efficiency(ranks, [1.0 / mean for mean, _ in rates])
+    efficiency = programs.speed_up(ranks, [1.0 / mean for mean, _ in rates]) / ranks
     print(
         f"ResNet-34, {records[0]['parameters']:,} parameters, images {options.image_size} × "
         f"{options.image_size}, {options.batch} a step and rank, "

@@ -23,7 +23,7 @@ from cyclopts import Parameter
 from scipy.optimize import nnls
 
 from sciml_par import programs, size
-from sciml_par.evaluation import parallel_efficiency, save_figure
+from sciml_par.evaluation import save_figure
 from sciml_par.parallel import Average, allreduce, barrier
 
 WEAK, STRONG = "weak", "strong"
@@ -305,7 +305,8 @@ def efficiencies(name: str, scaling: str, records) -> tuple[list[int], np.ndarra
     ranks = [record["ranks"] for record in records]
     seconds = np.array([step_time(record, name, scaling) for record in records])
     # Of weak scaling, the time for the work of one rank.
-    return ranks, parallel_efficiency(ranks, seconds / ranks if scaling == WEAK else seconds)
+    times = seconds / ranks if scaling == WEAK else seconds
+    return ranks, programs.speed_up(ranks, times) / ranks
 
 
 def nbytes_of(record, name: str, options) -> int:

@@ -23,5 +23,3 @@ from .metrics.norms import max_error as max_error
 from .metrics.norms import pointwise_error as pointwise_error
 from .metrics.norms import relative_l2_error as relative_l2_error
 from .metrics.norms import rms_error as rms_error
-from .metrics.scaling import parallel_efficiency as parallel_efficiency
-from .metrics.scaling import speed_up as speed_up

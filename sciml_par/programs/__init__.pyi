@@ -14,4 +14,5 @@ from .scaling_study import Record as Record
 from .scaling_study import ScalingStudyOptions as ScalingStudyOptions
 from .scaling_study import print_table as print_table
 from .scaling_study import run_scaling_study as run_scaling_study
+from .scaling_study import speed_up as speed_up
 from .training_options import TrainingOptions as TrainingOptions

@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -210,6 +212,12 @@ def remark_on_cores(records: Sequence[Record]) -> str:
         f"More ranks than cores: {counts} ranks shared {counted(cores, 'core')}. Their times do "
         "not show how the program scales.\n"
     )
+
+
+def speed_up(ranks: npt.ArrayLike, seconds: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return S_P = P₀ T_{P₀} / T_P for numbers of ranks P: [k], P₀ the fewest; P is ideal."""
+    p, t = np.asarray(ranks, np.float64), np.asarray(seconds, np.float64)
+    return np.asarray(p.min() * t[p.argmin()] / t)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -13,10 +13,16 @@ import pytest
 from launch import ROOT, launch
 
 from sciml_par.errors import InputError
+from sciml_par.programs import speed_up
 
 SCRIPT = ROOT / "scripts" / "scaling.py"
 Allreduce = runpy.run_path(str(SCRIPT))["Allreduce"]
 LINK = Allreduce(latency=3e-6, seconds_per_byte=2e-10)
+
+
+def test_the_fewest_ranks_count_as_ideal_wherever_they_stand() -> None:
+    np.testing.assert_array_equal(speed_up([1, 2, 8], [12.0, 8.0, 3.0]), [1.0, 1.5, 4.0])
+    np.testing.assert_array_equal(speed_up([8, 2, 4], [1.0, 3.0, 2.0]), [6.0, 2.0, 3.0])
 
 
 def test_the_model_of_an_allreduce() -> None:

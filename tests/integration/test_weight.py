@@ -14,22 +14,22 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 LINES = {
     "algebra": 273,
     "assembly": 1_166,
-    "evaluation": 3_253,
+    "evaluation": 3_167,
     "horovod": 3_830,
     "info": 593,
     "networks": 5_272,
     "parallel": 14_187,
-    "problems": 13_367,
-    "programs": 805,
+    "problems": 13_384,
+    "programs": 813,
     "results": 5_329,
-    "training": 24_718,
+    "training": 24_786,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (51, 9_259),
+    "assembly/system.py": (51, 9_276),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (226, 38_589),
+    "training/solving/by_polynomials.py": (226, 38_607),
 }
 """Files and lines that the import of a method runs."""
 

@@ -15,7 +15,9 @@ G(z) = f(z, u(x) + Σ_i ∂_i u(x) (z_i − x_i)),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import combinations
 from typing import Any
 
@@ -40,8 +42,23 @@ from sciml_par.problems.fields.plan import Coefficients
 _VALUE: Operator = (((), 1.0),)
 
 
+_RECORDED: ContextVar[list[Function]] = ContextVar("recorded")
+
+
+@contextmanager
+def recorded() -> Iterator[list[Function]]:
+    """Collect the functions that are differentiated meanwhile, in this thread."""
+    found = list[Function]()
+    token = _RECORDED.set(found)
+    try:
+        yield found
+    finally:
+        _RECORDED.reset(token)
+
+
 def as_field(function: Function, x: tf.Tensor) -> Field:
     """Return a function as a field, to be differentiated at points of the form of x: [n, d]."""
+    _RECORDED.get([]).append(function)
     trial = tried(function, x)
     if trial is None or not trial.asked:
         return Field(function).as_made()

@@ -22,6 +22,7 @@ from sciml_par.training.optimizers.phases import Phase
 from sciml_par.training.preparation.contradictions import contradictions
 from sciml_par.training.preparation.coupled_points import remarks_on_coupled_points
 from sciml_par.training.preparation.data_remarks import remarks_on_data
+from sciml_par.training.preparation.jumps import jumps
 
 _POINTS = 8
 
@@ -35,7 +36,8 @@ def remarks_on_stack(
     """
     setup, batches = stack.setups[0], stack.feed.steps_per_epoch > 1
     arrays = setup.feed.arrays[len(stack.problem.residuals) :]
-    remarks = [*contradictions(stack.problem, arrays), *remarks_on_data(stack.problem)]
+    problem = stack.problem
+    remarks = [*contradictions(problem, arrays), *remarks_on_data(problem), *jumps(problem)]
     remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
     if setup.traced is not None:
         trial = (setup.traced, setup.feed.arrays, stack.parameters[0])

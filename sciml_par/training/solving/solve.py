@@ -24,6 +24,7 @@ from sciml_par.problems.terms.term import Arrays
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
 from sciml_par.training.preparation.contradictions import contradictions
+from sciml_par.training.preparation.jumps import jumps
 from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.solving.ladder import Ladder
 
@@ -110,6 +111,7 @@ def solve(
     if len(set(everyone)) > 1:
         raise InputError(f"solve: expected the same arguments on every rank; got {everyone}.")
     begin = world.communicator.attempt(lambda: _begin(problem, start))
+    world.communicator.on_root(lambda: _refuse_jumps(problem))
     world.communicator.on_root(lambda: _warn_of_contradictions(problem))
     compare_checkpoints(checkpoint, resume, world.communicator)
     world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
@@ -175,6 +177,11 @@ def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
     if not np.isfinite(begin(problem.domain.sample(5, seed=0))).all():
         raise InputError("solve: start is not finite everywhere in the domain.")
     return begin
+
+
+def _refuse_jumps(problem: Problem) -> None:
+    for text in jumps(problem):
+        raise InputError(f"solve: {text}")
 
 
 def _warn_of_contradictions(problem: Problem) -> None:

@@ -117,7 +117,7 @@ def _values_and_changes(problem: Problem) -> tuple[Array, Array]:
     component, what the sources of equations that are linear in it, or else the others, cause.
     """
     m = problem.outputs
-    equations, conditions = _evaluated(problem)
+    equations, conditions = evaluated_terms(problem)
     values = np.array([_values(problem, conditions, j) for j in range(m)])
     middles, halves, changes = values.mean(axis=1), np.ptp(values, axis=1) / 2, np.zeros(m)
     for again in (False, True):
@@ -126,7 +126,7 @@ def _values_and_changes(problem: Problem) -> tuple[Array, Array]:
             others = np.where(np.arange(m) == j, 0.0, sizes)
             waves = [(others + size * np.eye(m)[j], 0.0, middles) for size in (0.0, 1.0, 2.0)]
             for each in equations:
-                r, *changed = _residuals(problem, *each, waves)
+                r, *changed = residuals_at(problem, *each, waves)
                 size, change = map(_root_mean_square, (r, _linear_change(r, *changed)))
                 factors = size[change > 0.0] / change[change > 0.0]
                 changes[j] = max([changes[j], *factors[np.isfinite(factors)]])
@@ -139,7 +139,7 @@ def _values(problem: Problem, conditions: Sequence[Evaluated], j: int) -> tuple[
     found = list[Array]()
     for each in conditions:
         waves = [(zero, 0.0, constants) for constants in (zero, one, 2 * one, 1 - one)]
-        r, with_one, with_two, by_others = _residuals(problem, *each, waves)
+        r, with_one, with_two, by_others = residuals_at(problem, *each, waves)
         change = _linear_change(r, with_one, with_two) * (by_others == r).all(axis=0)
         asks = np.abs(change) > _LINEAR * np.abs(change).max(initial=0.0)
         found.append(-r[asks] / change[asks])
@@ -157,7 +157,7 @@ def _linear_change(r: Array, with_one: Array, with_two: Array) -> Array:
     return np.where(linear, change, 0.0)
 
 
-def _evaluated(problem: Problem) -> tuple[list[Evaluated], list[Evaluated]]:
+def evaluated_terms(problem: Problem) -> tuple[list[Evaluated], list[Evaluated]]:
     """Return the equations and the conditions at some of their points."""
     first, terms = len(problem.residuals), list[Evaluated]()
     for i, term in enumerate(problem.terms):
@@ -171,7 +171,8 @@ def _sizes(problem: Problem) -> list[float]:
     """Return the sizes of the residuals; 0 of those that are not divided."""
     one, zero = np.ones(problem.outputs), np.zeros(problem.outputs)
     waves = [(one, shift, zero) for shift in _SHIFTS]
-    found = [_residuals(problem, *each, waves) for terms in _evaluated(problem) for each in terms]
+    both = evaluated_terms(problem)
+    found = [residuals_at(problem, *each, waves) for terms in both for each in terms]
     sizes = [max(float(_root_mean_square(r).max()) for r in of) for of in found]
     tiny = _ROUNDING * max(max(-low, high) for low, high in problem.output_ranges or ())
     for i, condition in enumerate(problem.conditions, len(problem.residuals)):
@@ -183,7 +184,7 @@ def _root_mean_square(r: Array) -> Array:
     return np.asarray(np.sqrt(np.mean(r**2, axis=0)))
 
 
-def _residuals(
+def residuals_at(
     problem: Problem,
     function: Callable[..., Tensor],
     arrays: Sequence[Array],
