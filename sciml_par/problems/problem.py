@@ -250,7 +250,7 @@ class Problem(OtherAttributes, ByName):
 
     @property
     def output_ranges(self) -> Ranges | None:
-        """The values of components that the network gives as −1 and 1; None for N itself."""
+        """What the network gives as −1 and 1, of each component in its units; None for u = N."""
         return None if self._scaling is None else self._scaling.ranges
 
     @property
@@ -528,7 +528,13 @@ class Problem(OtherAttributes, ByName):
         return other
 
     def with_output_ranges(self, ranges: Ranges | None) -> Self:
-        """Return the problem with these ranges of all components, None for u = N (local)."""
+        """Return the problem with these ranges of its components, which `train` keeps (local).
+
+        Parameters
+        ----------
+        ranges : tuple of (low, high), one for each component
+            In the units of u; (−1, 1) for an output of the network itself. None for u = N.
+        """
         other = copy.copy(self)
         other._scaling, other._open_ranges = Scaling.of(self.scaled_box, ranges), False
         return other
