@@ -22,10 +22,12 @@ _JUMP = 1e-2
 
 def jumps(problem: Problem) -> Iterator[str]:
     """Yield a sentence for each equation that differentiates a function which jumps (local)."""
-    m, lines = problem.outputs, problem.domain.sample(_LINES, seed=0)
-    for term, evaluated in zip(problem.terms, evaluated_terms(problem)[0], strict=False):
+    m = problem.outputs
+    for k, term in enumerate(problem.terms[: len(problem.residuals)]):
         try:
+            lines = problem.domain.sample(_LINES, seed=0)
             with recorded() as functions:
+                evaluated = evaluated_terms(problem)[0][k]
                 residuals_at(problem, *evaluated, [(np.ones(m), 0.0, np.zeros(m))])
             found = [
                 (axis, place)
@@ -34,7 +36,7 @@ def jumps(problem: Problem) -> Iterator[str]:
                 for x in lines
                 if (place := _place(function, x, axis, problem)) is not None
             ]
-        except Exception:  # a user's function may not like these points
+        except Exception:  # there may be no other points, or a user's function not like them
             continue
         for axis, place in found[:1]:
             yield (
