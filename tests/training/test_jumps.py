@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -57,6 +58,23 @@ def test_an_oblique_jump_in_a_domain_with_a_hole_is_seen() -> None:
     )
     with pytest.raises(InputError, match="jumps at"):
         solve(plate, progress=False)
+
+
+def test_a_jump_outside_of_the_domain_is_none() -> None:
+    """At the edge of the hole, where the line leaves the domain."""
+    disc = Ball([0.5, 0.5], 0.2)
+
+    def coefficient(x: Any) -> Any:
+        return jump(0.5 * tf.norm(x - 0.5, axis=1, keepdims=True) / 0.2)
+
+    plate = Problem(
+        Box([0, 0], [1, 1]) - disc,
+        lambda u, x: divergence(lambda z: coefficient(z) * gradient(u, z), x) - 1,
+        conditions=[Dirichlet(0.0)],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(plate, optimizer=Adam(), steps=2, progress=False)
 
 
 def test_a_steep_rise_is_none() -> None:

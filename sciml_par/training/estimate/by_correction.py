@@ -125,8 +125,7 @@ def estimate_by(
         error = ErrorEstimate.not_known(problem.outputs, why, reliability=q, seconds=seconds)
         return replace(error, undetermined=names)
     factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
-    again = getattr(solved, "again", None)
-    if q < SURE and not at_rounding and again is not None:
+    if q < SURE and not at_rounding and (again := getattr(solved, "again", None)):
         # Where points of the correction miss what others see, it is smaller than the error.
         further = means * (again()(prediction.x[inside]) - corrected[inside])
         factor += sizes_of(further, means * corrected[inside], components)[0] / relative

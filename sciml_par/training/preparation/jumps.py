@@ -54,7 +54,8 @@ def _place(function: Any, x: Array, axis: int, problem: Problem) -> float | None
         line = np.tile(x, (_PARTS + 1, 1))
         line[:, axis] = np.linspace(low, high, _PARTS + 1)
         values = np.asarray(function(tf.constant(line))).reshape(_PARTS + 1, -1)
-        steps = np.abs(np.diff(values, axis=0)).max(axis=1)
+        inside = problem.domain.contains(line)
+        steps = np.abs(np.diff(values, axis=0)).max(axis=1) * (inside[1:] & inside[:-1])
         size, k = max(size, np.abs(values).max()), int(steps.argmax())
         low, high = line[k : k + 2, axis]
     return float(low) if steps[k] > _JUMP * size else None

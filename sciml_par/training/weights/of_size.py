@@ -26,7 +26,7 @@ Evaluated = tuple[Callable[..., Any], list[Array], bool]
 
 _POINTS, _MOST_POINTS, _DTYPE = 64, 256, "float64"
 _FREQUENCY, _SHIFTS = 3.0, (0.0, 2.1)
-"""Of 0.7 + 0.3 sin(3 Σ f_i z_i + shift), 1 ≤ f_i < 2, on [0, 1]^d: positive, so that rate laws,
+"""Of 0.65 + 0.35 sin(3 Σ f_i z_i + shift), 1 ≤ f_i < 2, on [0, 1]^d: positive, so that rate laws,
 roots and logarithms are finite, and as smooth as a solution without details."""
 _MOST_ABOVE, _MOST_BELOW = 1e3, 1e2
 """How far equations may lie above other terms, and below conditions, in natural units."""
@@ -223,7 +223,7 @@ def _field(problem: Problem, waves: Sequence[Wave]) -> Field:
         rows = tf.shape(copies)[1]
         amplitudes, shifts, constants = (tf.repeat(each, rows, axis=0) for each in values)
         phase = tf.linalg.matvec(x, slopes) - slopes @ (lower + upper) / 2 + shifts
-        sine = 0.3 * tf.sin(phase + order * math.pi / 2) + (0.7 if order == 0 else 0.0)
+        sine = 0.35 * tf.sin(phase + order * math.pi / 2) + (0.65 if order == 0 else 0.0)
         found = sine[:, None, None] * (amplitudes[:, :, None] * np.reshape(factors, (1, 1, -1)))
         return found + constants[:, :, None] if order == 0 else found
 
