@@ -22,14 +22,14 @@ LINES = {
     "problems": 13_390,
     "programs": 813,
     "results": 5_329,
-    "training": 24_788,
+    "training": 24_943,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (51, 9_282),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (226, 38_613),
+    "training/solving/by_polynomials.py": (227, 38_767),
 }
 """Files and lines that the import of a method runs."""
 

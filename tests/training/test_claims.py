@@ -98,6 +98,114 @@ def test_no_error_is_claimed_where_a_condition_is_missing(problem: Problem) -> N
     assert not error.known and "do not determine the solution" in error.reason
 
 
+def transport(u: Any, x: Any) -> Any:
+    return derivative(u, x, "t") + derivative(u, x, "x") + 20 * u(x)
+
+
+def carried(x: Any) -> Any:
+    return np.sin(np.pi * (x[:, :1] - x[:, 1:])) * np.exp(-20 * x[:, 1:])
+
+
+def across(u: Any, x: Any) -> Any:
+    return derivative(u, x, "t") + derivative(u, x, "x") + 0.5 * derivative(u, x, "y")
+
+
+def bar(u: Any, x: Any) -> Any:
+    """Equations of a Timoshenko beam, whose ends take two conditions."""
+    shear = derivative(u, x, "x", component=0) - u[1](x)
+    w = wave(u[0], x) + derivative(u, x, "x", component=1)
+    return tf.concat([w, wave(u[1], x) - shear], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "side"),
+    [
+        pytest.param(Problem(ROD, transport, conditions=[Initial(sine)]), "x = 0", id="inflow"),
+        pytest.param(
+            Problem(
+                ROD,
+                transport,
+                conditions=[Initial(sine), Dirichlet(carried, on="right")],
+            ),
+            "x = 0",
+            id="condition at the outflow",
+        ),
+        pytest.param(
+            Problem(
+                ROD,
+                lambda u, x: wave(u, x) + 0.99 * derivative(u, x, "x", "x"),
+                conditions=[Initial(sine), Initial(0.0, order=1), Dirichlet(0.0, on="left")],
+            ),
+            "x = 1",
+            id="slow wave",
+        ),
+        pytest.param(
+            Problem(
+                ROD,
+                bar,
+                outputs=2,
+                conditions=[
+                    Initial(lambda x: np.hstack([sine(x), 0 * x[:, :1]])),
+                    Initial(0.0, order=1),
+                    Dirichlet(0.0, on="left"),
+                    Dirichlet(0.0, on="right", component=0),
+                ],
+            ),
+            "x = 1",
+            id="rotation of a beam",
+        ),
+        pytest.param(
+            Problem(
+                SQUARE * Time(0, 1),
+                across,
+                conditions=[
+                    Initial(sine),
+                    Dirichlet(lambda x: -np.sin(np.pi * x[:, 2:]), on="left"),
+                ],
+            ),
+            "y = 0",
+            id="one of two inflows",
+        ),
+    ],
+)
+def test_a_side_at_which_waves_enter_takes_a_condition(problem: Problem, side: str) -> None:
+    """Polynomials continue what is known there, and no other function is as smooth."""
+    error = solved(problem).error
+    assert not error.known and f"into the domain at {side}, where" in error.reason
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(
+            Problem(
+                ROD,
+                lambda u, x: derivative(u, x, "t") + x[:, :1] * derivative(u, x, "x"),
+                conditions=[Initial(lambda x: x[:, :1])],
+                exact=lambda x: x[:, :1] * np.exp(-x[:, 1:]),
+            ),
+            id="nothing enters",
+        ),
+        pytest.param(
+            Problem(
+                ROD,
+                lambda u, x: wave(u, x) - 2 * derivative(u, x, "x") / x[:, :1],
+                conditions=[
+                    Initial(lambda x: np.sinc(x[:, :1])),
+                    Initial(0.0, order=1),
+                    Dirichlet(0.0, on="right"),
+                ],
+                exact=lambda x: np.sinc(x[:, :1]) * np.cos(np.pi * x[:, 1:]),
+            ),
+            id="centre of a ball",
+        ),
+    ],
+)
+def test_a_side_at_which_no_wave_enters_takes_none(problem: Problem) -> None:
+    result = solved(problem)
+    assert result.relative_l2_error <= 3 * result.error.relative < 1e-6
+
+
 def test_a_component_without_an_equation_is_open() -> None:
     problem = Problem(
         Time(0, 5),

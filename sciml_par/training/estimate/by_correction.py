@@ -17,7 +17,7 @@ from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
 from sciml_par.training.estimate.candidates import Kind
 from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
 from sciml_par.training.estimate.two_solutions import sizes_of
-from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free
+from sciml_par.training.estimate.uniqueness import Free
 from sciml_par.training.outcome.evaluate import in_time
 
 Array = npt.NDArray[Any]
@@ -102,9 +102,9 @@ def estimate_by(
     # Near a layer that no point sees, the residual falls a little and then no further.
     doubtful = q < KNOWN or (q < SURE and not converges and own_error > _ALIKE)
     correction = Correction(solved, opened if components else None, free)
-    if len(components) == problem.outputs:
+    if free is not None and len(components) == problem.outputs:
         seconds, m = time.perf_counter() - began, problem.outputs
-        error = ErrorEstimate.not_known(m, UNDETERMINED, reliability=q, seconds=seconds)
+        error = ErrorEstimate.not_known(m, free.reason, reliability=q, seconds=seconds)
         return replace(error, evaluate=correction if q >= KNOWN else None)
     corrected = correction.corrected(prediction.x)
     # Of the prediction itself, whose rounding in single precision the correction does not see.

@@ -32,12 +32,14 @@ class Free(NamedTuple):
 
     changes, usual : of the parameters, which add such and other smooth functions, [J, p], [K, p].
     residual : the least one of a free function, relative to that of a usual one of its size.
+    reason : a sentence for the case that nothing is determined.
     """
 
     components: tuple[int, ...]
     changes: Array
     usual: Array
     residual: float = 0.0
+    reason: str = UNDETERMINED
 
 
 def free_of(

@@ -398,7 +398,8 @@ class _Climb:
         """Return whether no error can be known of a small residual, as all is open (collective)."""
         solver, ladder = self.solver, self.ladder
         share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
-        ends = len(solver.open_names) == self.problem.outputs and share <= ladder.tolerance
+        small = share <= (USEFUL if solver.sides_are_open else ladder.tolerance)
+        ends = len(solver.open_names) == self.problem.outputs and small
         # A higher degree may show that what is nearly open is not.
         nearly = solver.free is not None and solver.free.residual > _RESIDUAL
         falls = before is None or _fall(before, stage) > _FALL

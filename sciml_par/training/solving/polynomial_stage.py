@@ -21,10 +21,11 @@ from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.predict import kept_weights
 from sciml_par.training.estimate.by_correction import Opened
-from sciml_par.training.estimate.uniqueness import Free, free_of, smooth_functions
+from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_of, smooth_functions
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
+from sciml_par.training.solving.open_sides import open_sides
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[np.float64]
@@ -46,6 +47,10 @@ MISSED = 1e4
 _FREE_POINTS, _FOR_SIZES, _MOST_GAUSS = 150, 500, 64
 _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
+_ENTER = (
+    "the equation carries values into the domain at {}, where fewer conditions are given than it "
+    "takes; add a condition there."
+)
 OF_SOLUTION, OF_ERROR = (0, 1), (2, 3)
 """Draws of points at which solutions and their errors are found, and judged."""
 
@@ -157,6 +162,11 @@ class PolynomialSolver:
         """The components that are not determined, with their names."""
         components = () if self.free is None else self.free.components
         return {each: self.problem.output_names[each] for each in components}
+
+    @property
+    def sides_are_open(self) -> bool:
+        """Whether nothing is determined since waves enter, which no higher degree changes."""
+        return self.free is not None and self.free.reason != UNDETERMINED
 
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
@@ -341,7 +351,13 @@ class PolynomialSolver:
         times = 2 if means.all() else 1
         free = free_of(factor, values, smooth, system.outputs, changes, times)
         added, usual = (np.pad(part, ((0, 0), (before, 0))) for part in free[1:3])
-        return free._replace(changes=added, usual=usual), both
+        free = free._replace(changes=added, usual=usual)
+        evolves = problem is not self.problem and not free.components
+        sides = evolves and open_sides(self.problem, stage.solution, stage.unseen, points.asked)
+        if sides:
+            why, of_all = _ENTER.format(" and ".join(sides)), tuple(range(problem.outputs))
+            free = free._replace(components=of_all, residual=0.0, reason=why)
+        return free, both
 
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:
