@@ -15,6 +15,7 @@ def __getattr__(name: str) -> Any:
     """Import a name at its first use, or say in which package of this one it is."""
     if name not in __all__ and not name.startswith("_"):
         where = ["parallel", "problems", "networks", "training", "results", "evaluation"]
+        where += ["families"]
         package = next((f"{__name__}.{p}" for p in where if name in _attribute(p).__all__), None)
         if package:
             said = f"{__name__} has no attribute {name!r}; it is in {package}"

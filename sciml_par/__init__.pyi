@@ -1,4 +1,5 @@
 from . import evaluation as evaluation
+from . import families as families
 from . import horovod as horovod
 from . import networks as networks
 from . import parallel as parallel
@@ -6,6 +7,8 @@ from . import problems as problems
 from . import programs as programs
 from . import results as results
 from . import training as training
+from .families.learn import learn as learn
+from .families.operator import Operator as Operator
 from .parallel.groups.world import rank as rank
 from .parallel.groups.world import size as size
 from .parallel.startup.init import init as init

@@ -197,7 +197,7 @@ class Equations:
             if callable(graph):
                 r, *_ = graph(z, p, rows.arrays)
             else:
-                r = _residual(self.problem, rows, z, p)
+                r = residual_of_rows(self.problem, rows, z, p)
             values.append(r.numpy().T * rows.factors)
         return values
 
@@ -213,11 +213,11 @@ class Equations:
         return Linearized(r.numpy().T * rows.factors, by_jets, by_p)
 
     def _evaluated(self, rows: Rows, z: list[Any], p: Any) -> Any:
-        """Return `_slopes`, after some evaluations by a graph."""
+        """Return `slopes_of_rows`, after some evaluations by a graph."""
         (key, known), graphs = self._known(rows), rows.asked.graphs
         if callable(known):
             return known(z, p, rows.arrays)
-        slopes = _slopes(self.problem, rows, z, p, rows.arrays)
+        slopes = slopes_of_rows(self.problem, rows, z, p, rows.arrays)
         if known == 0:  # conditions of a slab that is done are not kept
             for other in [k for k, v in graphs.items() if isinstance(v, int) and k[0] != key[0]]:
                 del graphs[other]
@@ -240,7 +240,7 @@ class Equations:
         return key, rows.asked.graphs.get(key, 0)
 
     def _graph(self, rows: Rows, z: list[Any], p: Any, slopes: Any) -> Any:
-        """Return `_slopes` as a graph for any number of points; None if its values are others."""
+        """Return `slopes_of_rows` as a graph for any points; None if its values are others."""
 
         def spec(x: Any, axis: int) -> Any:
             shape = x.shape.as_list()
@@ -248,7 +248,7 @@ class Equations:
 
         specs = [spec(each, 2) for each in z], spec(p, 0), tuple(spec(x, 0) for x in rows.arrays)
         try:
-            function = tf.function(partial(_slopes, self.problem, rows), autograph=False)
+            function = tf.function(partial(slopes_of_rows, self.problem, rows), autograph=False)
             graph = function.get_concrete_function(*specs)
             known, found = map(tf.nest.flatten, (slopes, graph(z, p, rows.arrays)))
             sizes = [np.abs(each).max(initial=0.0) for each in known]
@@ -264,12 +264,14 @@ class Equations:
             return None
 
 
-def _slopes(problem: Problem, rows: Rows, z: Sequence[Any], p: Any, arrays: Sequence[Any]) -> Any:
+def slopes_of_rows(
+    problem: Problem, rows: Rows, z: Sequence[Any], p: Any, arrays: Sequence[Any]
+) -> Any:
     """Return r: [n, k], the derivatives of each Σ_n r_k by each z, and ∂r/∂p: [q, n, k]."""
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch([*z, p])
-            r = _residual(problem, replace(rows, arrays=tuple(arrays)), z, p)
+            r = residual_of_rows(problem, replace(rows, arrays=tuple(arrays)), z, p)
             totals = [tf.reduce_sum(r[:, j]) for j in range(r.shape[1])]
         # gᵀ ∂r/∂p is linear in g: its derivatives by g are those of each row by p.
         g = tf.ones_like(r)
@@ -282,7 +284,8 @@ def _slopes(problem: Problem, rows: Rows, z: Sequence[Any], p: Any, arrays: Sequ
     return r, of_totals, tf.stack(by_p) if size else r[None][:0]
 
 
-def _residual(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Any:
+def residual_of_rows(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Any:
+    """Return r: [n, k] of a term at jets z and unknowns p."""
     calls, d = iter(rows.calls), problem.domain.dimension
 
     def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
@@ -330,7 +333,7 @@ def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
     """Find what a residual asks for at these points; refuse what depends on u there, or couples.
 
     Two calls show it, with other jets at half of the points, and a third with other unknowns. A
-    request that depends on u in another way is refused when it is made; see `_residual`.
+    request that depends on u in another way is refused when it is made; see `residual_of_rows`.
     """
     n, dtype, name = len(arrays[0]), arrays[0].dtype, f"the term {term.name!r}"
     # No order, step or pair of points takes the ones that stay to themselves.

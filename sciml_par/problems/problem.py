@@ -46,7 +46,7 @@ from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Arrays, Term, as_field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction, place
-from sciml_par.problems.unknowns.prior_conditions import prior_conditions
+from sciml_par.problems.unknowns.prior_conditions import PriorCondition, prior_conditions
 from sciml_par.problems.unknowns.unknown_arguments import (
     check_all_named,
     refuse_in_ansatz,
@@ -176,6 +176,7 @@ class Problem(OtherAttributes, ByName):
         )
         self._functions = place(functions, domain, self._output_names)
         self._conditions += prior_conditions(self._unknowns, self._functions, domain)
+        self._values: dict[str, Any] = {}
         sought = self._starts()
         if ansatz is not None:
             refuse_in_ansatz(ansatz, sought)
@@ -424,6 +425,53 @@ class Problem(OtherAttributes, ByName):
         other._terms = tuple(terms)
         return other
 
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """Return the problem whose unknowns are known (local).
+
+        Parameters
+        ----------
+        values : dict
+            A number, an array or a function of points in TensorFlow for each unknown, by name.
+
+        Returns
+        -------
+        Problem
+            Of the same class, without unknowns and their priors; this one stays as it is.
+
+        Raises
+        ------
+        InputError
+            An unknown has no value, or a name is not that of an unknown.
+
+        Examples
+        --------
+        >>> from sciml_par.problems import Interval, Problem, Unknown, derivative
+        >>> problem = Problem(
+        ...     Interval(0, 1),
+        ...     lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
+        ...     unknowns={"k": Unknown(1.0)},
+        ... )
+        >>> dict(problem.with_values({"k": 2.0}).unknowns)
+        {}
+        """
+        sought = [*self._unknowns, *self._functions]
+        if set(values) != set(sought):
+            raise InputError(
+                f"problem {self._name!r} has the unknowns {', '.join(sought) or 'none'}; got "
+                f"values of {', '.join(values) or 'none'}."
+            )
+        other = copy.copy(self)
+        other._unknowns, other._functions = MappingProxyType({}), {}
+        other._values = dict(values)
+        named = zip(self._conditions, self._terms[len(self._residuals) :], strict=True)
+        other._conditions = tuple(
+            condition._changed(name=term.name)
+            for condition, term in named
+            if not isinstance(condition, PriorCondition)
+        )
+        other._terms = other._with_weights(other._make_terms())
+        return other
+
     @property
     def holds_out(self) -> bool:
         """Whether values are held out, by which the best weights are chosen."""
@@ -657,9 +705,10 @@ class Problem(OtherAttributes, ByName):
         )
 
     def _starts(self) -> dict[str, Any]:
-        """Return the values at which all unknowns start."""
+        """Return the values at which all unknowns start, and those of `with_values`."""
         numbers = {name: unknown.start for name, unknown in self._unknowns.items()}
-        return numbers | {name: function.start for name, function in self._functions.items()}
+        functions = {name: function.start for name, function in self._functions.items()}
+        return {**self._values, **numbers, **functions}
 
     def _weight_of(self, part: Residual | Condition) -> float:
         given = self._condition_weight if part.weight is None else part.weight

@@ -20,6 +20,7 @@ BELOW = {
     "assembly": {"algebra", "problems", "networks", "errors"},
     "results": SIBLINGS | {"errors"},
     "training": {"results", "assembly", "algebra", *SIBLINGS, "errors"},
+    "families": {"training", "results", "assembly", "algebra", *SIBLINGS, "errors"},
     "info": {"programs", *SIBLINGS, "errors"},
     "horovod": {"parallel", "errors"},
 }

@@ -13,23 +13,24 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 273,
-    "assembly": 1_166,
+    "assembly": 1_169,
     "evaluation": 3_167,
+    "families": 1_946,
     "horovod": 3_830,
     "info": 593,
     "networks": 5_272,
     "parallel": 14_187,
-    "problems": 13_390,
+    "problems": 13_439,
     "programs": 813,
     "results": 5_329,
     "training": 24_943,
-    "other modules": 1_579,
+    "other modules": 1_580,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (51, 9_282),
+    "assembly/system.py": (51, 9_334),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (227, 38_767),
+    "training/solving/by_polynomials.py": (227, 38_819),
 }
 """Files and lines that the import of a method runs."""
 

@@ -79,11 +79,11 @@ class PriorOfFunction(PriorCondition):
         prior = placed.function.prior
         assert prior is not None
         self.prior = prior
-        z = _grid(placed, prior)
+        z = grid_of(placed, prior)
         self.x = np.repeat(self.place, len(z), axis=0)
         self.x[:, placed.axes] = z
         self.factor = whitening(prior.covariance(z), f"the prior of {name!r}")
-        self.mean = _mean(placed, prior, z)
+        self.mean = mean_of(placed, prior, z)
 
     def points(self, domain: Domain, n: int) -> Arrays:
         return self.place, self.x[None], self.factor[None], self.mean[None]
@@ -111,7 +111,7 @@ def prior_conditions(
     return (*of_numbers, *of_functions)
 
 
-def _grid(placed: PlacedFunction, prior: Smooth) -> FloatArray:
+def grid_of(placed: PlacedFunction, prior: Smooth) -> FloatArray:
     """Return points over the box of a function's arguments: [n, e], at least four per length."""
     e, what = len(placed.inputs), f"Problem: the prior {prior!r} of {placed.name!r}"
     if placed.needs_solution:
@@ -141,7 +141,7 @@ def _grid(placed: PlacedFunction, prior: Smooth) -> FloatArray:
     return np.stack([each.ravel() for each in np.meshgrid(*axes, indexing="ij")], axis=1)
 
 
-def _mean(placed: PlacedFunction, prior: Smooth, z: FloatArray) -> FloatArray:
+def mean_of(placed: PlacedFunction, prior: Smooth, z: FloatArray) -> FloatArray:
     """Return the mean at points z: [n, e] -> [n]."""
     if callable(prior.mean):
         what = f"the mean of the prior of {placed.name!r}"

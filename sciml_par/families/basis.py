@@ -1,0 +1,124 @@
+"""The basis of a family and the one of its errors, from solved queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par.assembly.equations import Equations
+from sciml_par.families.branch import Branch
+from sciml_par.families.reduced import QuickError, Reduced, RowsInBasis
+from sciml_par.families.space import Space
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_TAIL, _MOST, _MOST_ERRORS = 1e-4, 150, 100
+"""Of the tolerance, the part of solutions that modes may lack, so little since equations weigh fine
+structures, and what the basis lacks of these is mistaken for others; and modes at most."""
+_TAIL_OF_ERRORS = 0.05
+_POINTS, _ON_CONDITIONS, _UNSEEN = 8, 2, 3
+"""Points for each function of a basis: of equations, of conditions, and unseen ones."""
+_PROBE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Functions orthonormal in L2 that span solutions: c = a V.
+
+    Attributes
+    ----------
+    space : of the functions.
+    v : their coefficients, [r, p].
+    branch : regression of a on the inputs.
+    reduced : Gauss–Newton steps for a.
+    errors, quick : coefficients of functions that span errors, [r_e, p_r], and their least squares;
+        None before these are known.
+    """
+
+    space: Space
+    v: Array
+    branch: Branch
+    reduced: Reduced
+    errors: Array | None = None
+    quick: QuickError | None = None
+
+    @classmethod
+    def of(cls, space: Space, vectors: Array, c: Array, tolerance: float) -> Basis:
+        """Return the basis of solutions c: [S, p] of queries μ: [S, q]."""
+        values = space.values_of(c)
+        sizes = np.maximum(np.linalg.norm(values, axis=0), np.finfo(np.float64).tiny)
+        _, s, wt = np.linalg.svd(values / sizes, full_matrices=False)
+        tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1] / len(c))
+        r = int(np.clip(np.count_nonzero(tails > _TAIL * tolerance), 1, min(_MOST, len(s))))
+        v = (wt[:r] / s[:r, None]) @ (c / sizes[:, None])
+        return cls.with_functions(space, v, vectors, _coordinates(space, v, c))
+
+    @classmethod
+    def with_functions(cls, space: Space, v: Array, vectors: Array, a: Array) -> Basis:
+        """Return the basis with known functions, and coordinates a: [S, r] of queries."""
+        chosen = _chosen(space.system.equations, _POINTS * len(v), _ON_CONDITIONS * len(v))
+        rows = RowsInBasis(space.problem, space.system.equations, chosen, [(space.model, v)])
+        probe, q = a[:1] + _PROBE, vectors[:1]
+        r = [np.asarray(rows.residuals(k * probe, q)) for k in (0.0, 1.0, 2.0)]
+        linear = np.abs(r[2] - 2 * r[1] + r[0]).max() <= _PROBE * np.abs(r[2]).max()
+        reduced = Reduced(rows, size=len(v), inputs=vectors.shape[1], linear=bool(linear))
+        branch = Branch(space.inputs.coordinates(vectors), a)
+        return cls(space, v, branch, reduced)
+
+    def with_errors(self, e: Array, tolerance: float) -> Basis:
+        """Return the basis with the one of errors e: [S, p_r] of queries."""
+        values = self.space.values_of_errors(e)
+        sizes = np.maximum(np.linalg.norm(values, axis=0), np.finfo(np.float64).tiny)
+        _, s, wt = np.linalg.svd(values / sizes, full_matrices=False)
+        tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1] / len(e))
+        r = int(np.clip(np.count_nonzero(tails > _TAIL_OF_ERRORS), 1, min(_MOST_ERRORS, len(s))))
+        return self.with_error_functions((wt[:r] / s[:r, None]) @ (e / sizes[:, None]))
+
+    def with_error_functions(self, errors: Array) -> Basis:
+        """Return the basis with known functions of errors, [r_e, p_r]."""
+        space, n = self.space, len(self.v) + len(errors)
+        both = [(space.model, self.v), (space.richer, errors)]
+        parts = list[RowsInBasis]()
+        for equations, times in (
+            (space.richer_system.equations, _POINTS),
+            (space.unseen_by_richer, _UNSEEN),
+        ):
+            chosen = _chosen(equations, times * n, _ON_CONDITIONS * n)
+            parts.append(RowsInBasis(space.problem, equations, chosen, both))
+        values = np.hstack([space.values_of(self.v), space.values_of_errors(errors)])
+        gram = values.T @ values / len(space.x)
+        quick = QuickError(parts[0], parts[1], gram, inputs=space.inputs.size)
+        return Basis(space, self.v, self.branch, self.reduced, errors, quick)
+
+    def start(self, vectors: Array) -> Array:
+        """Return coordinates by regression, [Q, r] (level 0)."""
+        return self.branch(self.space.inputs.coordinates(vectors))
+
+    def solve(self, vectors: Array) -> tuple[Array, Array]:
+        """Return coordinates by Gauss–Newton steps, [Q, r], and what is left of rows (level 1)."""
+        return self.reduced.solve(self.start(vectors), vectors)
+
+
+def _coordinates(space: Space, v: Array, c: Array) -> Array:
+    basis, values = space.values_of(v), space.values_of(c)
+    return np.asarray(np.linalg.lstsq(basis, values, rcond=None)[0].T)
+
+
+def _chosen(equations: Equations, most: int, on_conditions: int) -> list[Integers]:
+    """Return places of points of each term.
+
+    The first 2^k of Sobol's points of an equation are spread as evenly as all of them; random ones
+    are not, and what the basis lacks would be mistaken for what it has.
+    """
+    found, count = list[Integers](), len(equations.problem.residuals)
+    for number, rows in enumerate(equations.rows):
+        if number < count:
+            n = min(rows.points, 1 << (most - 1).bit_length())
+            found.append(np.arange(n))
+            continue
+        n = min(rows.points, on_conditions)
+        found.append(np.sort(np.random.default_rng(number).permutation(rows.points)[:n]))
+    return found

@@ -1,0 +1,159 @@
+"""Inputs of a family from data, and the ones that minimize a cost, in the reduced basis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares, minimize
+from scipy.stats import t as students_t
+
+from sciml_par._tensorflow import tf
+from sciml_par.assembly.equations import Equations
+from sciml_par.errors import InputError
+from sciml_par.families.answers import Answer
+from sciml_par.families.basis import Basis
+from sciml_par.families.reduced import RowsInBasis
+from sciml_par.families.space import family_terms
+from sciml_par.problems.conditions.observations import Observations
+
+if TYPE_CHECKING:
+    from sciml_par.families.operator import Operator
+
+Array = npt.NDArray[np.float64]
+
+_STARTS, _ENDS = 1024, 3
+"""Queries among which starts are chosen by regression; and of these, from how many steps begin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Inputs that were found from data.
+
+    Attributes
+    ----------
+    values : the estimate of each input, by name.
+    deviations : its standard deviation by the noise of the data, by name, in its units.
+    chi_squared : Σ r² at the estimate, in units of the noise, without priors.
+    answer : the solution with these inputs and its numerical error.
+    """
+
+    values: dict[str, Any]
+    deviations: dict[str, Any]
+    chi_squared: float
+    answer: Answer
+    _theta: Array
+    _covariance: Array
+    _freedom: float
+    _show: Callable[[Array], dict[str, Any]]
+
+    def intervals(self, probability: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """Return lower and upper ends for each input, by name (local).
+
+        By linearization about the estimate, of numbers over decades in the logarithm, and with
+        Student's t where the noise was estimated from the residuals. Functions have them point by
+        point.
+        """
+        if not 0 < probability < 1:
+            raise InputError(f"intervals: probability must be in (0, 1); got {probability!r}.")
+        factor = students_t.ppf((1 + probability) / 2, self._freedom)
+        reach = factor * np.sqrt(np.diag(self._covariance))
+        low, high = (self._show(self._theta + sign * reach) for sign in (-1, 1))
+        return {name: (low[name], high[name]) for name in low}
+
+
+def fit(operator: Operator, basis: Basis, data: Observations) -> Fitted:
+    """Return the inputs that minimize χ² of data and priors; see `Operator.fit`."""
+    family = basis.space.inputs
+    problem = operator.problem.with_condition(data, weight=1.0)
+    term = problem.terms[-1]
+    arrays = term.points(len(data.x))
+    functions = family_terms([term], family)
+    nothing = np.tile(family.draw(1, 0), (len(arrays[0]), 1))
+    equations = Equations(
+        basis.space.problem,
+        [(*arrays, nothing)],
+        [np.ones(len(arrays[0]))],
+        {},
+        terms=functions,
+    )
+    rows = RowsInBasis(
+        basis.space.problem, equations, [np.arange(len(arrays[0]))], [(basis.space.model, basis.v)]
+    )
+    evaluated = tf.function(
+        lambda a, m: (*rows.linearized(a, m), rows.by_inputs(a, m)), autograph=False
+    )
+
+    def residuals(theta: Array) -> tuple[Array, Array]:
+        """Return r and ∂r/∂θ of data, then of priors."""
+        vector, slope = family.of_coordinates(theta)
+        a, _ = basis.solve(vector[None])
+        r, by_a, by_inputs = (
+            np.asarray(v)[0] for v in evaluated(tf.constant(a), tf.constant(vector[None]))
+        )
+        by_vector = by_a @ basis.reduced.by_inputs(a, vector[None])[0] + by_inputs
+        of_prior, slope_of_prior = family.prior_rows(theta)
+        return np.concatenate([r, of_prior]), np.vstack([by_vector @ slope, slope_of_prior])
+
+    drawn = family.draw(_STARTS, seed=7)
+    a = basis.start(drawn)
+    left = np.concatenate(
+        [
+            np.sum(np.asarray(evaluated(tf.constant(p), tf.constant(m))[0]) ** 2, axis=1)
+            for p, m in zip(np.array_split(a, 8), np.array_split(drawn, 8), strict=True)
+        ]
+    )
+    best = None
+    for number in np.argsort(left)[:_ENDS]:
+        begin = np.clip(family.to_coordinates(drawn[number]), *family.limits)
+        found = least_squares(
+            lambda theta: residuals(theta)[0],
+            begin,
+            jac=lambda theta: residuals(theta)[1],
+            bounds=family.limits,
+            x_scale="jac",
+        )
+        if best is None or found.cost < best.cost:
+            best = found
+    assert best is not None
+    theta, j = best.x, best.jac
+    count, q = len(arrays[0]) * data.u.shape[1], len(theta)
+    r = best.fun[:count]
+    freedom, scale = math.inf, 1.0
+    if data.noise is None and data.factor is None:
+        freedom = max(count - q, 1)
+        scale = float(r @ r) / freedom
+    covariance = scale * np.linalg.pinv(j.T @ j)
+
+    def show(at: Array) -> dict[str, Any]:
+        vector, _ = family.of_coordinates(np.clip(at, *family.limits))
+        return {n: v[0] for n, v in family.as_values(vector[None]).items()}
+
+    vector, slope = family.of_coordinates(theta)
+    deviations = np.sqrt(np.einsum("ij,jk,ik->i", slope, covariance, slope))
+    answer = operator(**show(theta))
+    of_inputs = {n: deviations[at] for n, at in family.places.items()}
+    of_inputs = {n: float(v[0]) if v.size == 1 else v for n, v in of_inputs.items()}
+    return Fitted(show(theta), of_inputs, float(r @ r), answer, theta, covariance, freedom, show)
+
+
+def minimized(operator: Operator, basis: Basis, cost: Callable[[Answer], float]) -> Answer:
+    """Return the answer of least cost; see `Operator.minimize`."""
+    family = basis.space.inputs
+
+    def of(theta: Array) -> Answer:
+        vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
+        return operator(**{n: v[0] for n, v in family.as_values(vector[None]).items()})
+
+    drawn = family.draw(64, seed=8)
+    starts = np.array([family.to_coordinates(each) for each in drawn])
+    begin = starts[int(np.argmin([cost(of(theta)) for theta in starts]))]
+    bounds = np.clip(np.stack(family.limits, axis=1), -4.0, 4.0)
+    found = minimize(
+        lambda theta: cost(of(theta)), begin, method="L-BFGS-B", bounds=bounds, jac="3-point"
+    )
+    return of(found.x)

@@ -1,0 +1,240 @@
+"""Solve a family of problems once: a space, queries solved in it, their basis and its errors."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._checks import is_positive
+from sciml_par._other_names import by_name
+from sciml_par._terminal import console
+from sciml_par.errors import InputError
+from sciml_par.families.basis import Basis
+from sciml_par.families.inputs import Inputs
+from sciml_par.families.operator import Operator, Unseen
+from sciml_par.families.space import Space, bound_problem
+from sciml_par.parallel.groups.world import World, current_world
+from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import KNOWN
+from sciml_par.training.optimizers.least_squares.on_host import threads
+
+Array = npt.NDArray[np.float64]
+
+_DEGREES = {1: (12, 20, 32, 48, 64), 2: (10, 15, 20, 26, 32), 3: (4, 7, 10, 12, 15)}
+_CANDIDATES, _SHARE = 24, 0.3
+"""Queries at which spaces are compared; and the part of the tolerance for the error of a space."""
+_FALL = 1.5
+"""The fall of the largest error, from which a higher degree is tried."""
+_POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
+"""Queries among which the next ones are chosen; solved at first and in each round; and rounds."""
+_LOSS = 3.0
+"""Times what solved queries leave of their rows, from which a query wants to be solved."""
+_OF_ERRORS, _UNSEEN = 64, 128
+"""Queries whose errors are solved for; and unseen ones, by which the operator is judged."""
+
+
+@by_name
+def learn(
+    problem: Problem,
+    *,
+    tolerance: float = 1e-5,
+    seconds: float = 120.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> Operator:
+    """Solve a family of problems, so that each query is answered in milliseconds (collective).
+
+    The unknowns of the problem are the inputs μ: an `Unknown` with bounds or a prior, or an
+    `UnknownFunction` with the prior `Smooth`. Queries are solved in one space of polynomials, by
+    all ranks; the next ones are those that the basis of the former ones answers worst. An answer is
+    a least-squares solution in this basis (Quarteroni, Manzoni, Negri 2016, Reduced Basis Methods
+    for Partial Differential Equations, chapters 3 and 7), and its error is solved for in a basis of
+    errors.
+
+    Parameters
+    ----------
+    problem : with unknowns; on a domain of up to three dimensions, with equations. The same on all
+        ranks.
+    tolerance : the relative L2 error that answers are to have, dimensionless.
+    seconds : of wall time, after which no further queries are solved.
+    seed : of the queries that are drawn.
+    progress : show a line for each step on rank 0.
+
+    Returns
+    -------
+    The `Operator`, the same on all ranks.
+
+    Raises
+    ------
+    InputError
+        The problem has no unknowns, or one without a range; or its equations are no functions of u
+        and its derivatives at single points.
+
+    Examples
+    --------
+    >>> import sciml_par as sp
+    >>> from sciml_par.problems import Dirichlet, Interval, Problem, Unknown, laplacian
+    >>> sp.init()
+    >>> problem = Problem(
+    ...     Interval(0, 1),
+    ...     lambda u, x, *, k: laplacian(u, x) - k * u(x) + 1,
+    ...     conditions=[Dirichlet(0.0)],
+    ...     unknowns={"k": Unknown(1.0, lower=0.1, upper=10.0)},
+    ... )
+    >>> operator = sp.learn(problem, progress=False)
+    >>> u = operator(k=2.0)
+    >>> u.error.relative < 1e-5
+    True
+    """
+    world = current_world()
+    inputs = world.communicator.attempt(lambda: _check(problem, tolerance, seconds))
+    given = f"tolerance={tolerance!r}, {seconds=}, {seed=}"
+    everyone = world.communicator.allgather_object(given)
+    if len(set(everyone)) > 1:
+        raise InputError(f"learn: expected the same arguments on every rank; got {everyone}.")
+    work = _Learning(problem, inputs, tolerance, seconds, seed, world, progress)
+    space = work.space()
+    vectors, basis = work.basis(space)
+    basis = work.with_errors(basis)
+    return Operator(problem, basis, tolerance, vectors, work.judged(basis))
+
+
+def _check(problem: Any, tolerance: Any, seconds: Any) -> Inputs:
+    if not isinstance(problem, Problem):
+        raise InputError(f"learn: expected a Problem; got {problem!r}.")
+    for name, value in (("tolerance", tolerance), ("seconds", seconds)):
+        if not is_positive(value):
+            raise InputError(f"learn: {name} must be a number > 0; got {value!r}.")
+    if not problem.residuals:
+        raise InputError("learn: the problem has no equation.")
+    if problem.domain.dimension not in _DEGREES or math.isnan(problem.domain.volume):
+        raise InputError("learn: expected a domain of one to three dimensions, with its shape.")
+    return Inputs(problem)
+
+
+@dataclass
+class _Learning:
+    """The steps of `learn`, which all ranks do together."""
+
+    problem: Problem
+    inputs: Inputs
+    tolerance: float
+    seconds: float
+    seed: int
+    world: World
+    shown: bool
+
+    def __post_init__(self) -> None:
+        self._began = time.perf_counter()
+        self._bound = self.world.communicator.attempt(
+            lambda: bound_problem(self.problem.without_slabs(), self.inputs)
+        )
+        if self.shown and self.world.communicator.rank == 0:
+            console().print(f"{'step':<16}{'size':<44}{'error':<22}{'time':>8}")
+
+    def say(self, step: str, size: str, error: str = "") -> None:
+        """Show a line on rank 0."""
+        if self.shown and self.world.communicator.rank == 0:
+            seconds = time.perf_counter() - self._began
+            console().print(f"{step:<16}{size:<44}{error:<22}{seconds:>6.1f} s")
+
+    def late(self) -> bool:
+        """Return whether time is up (collective)."""
+        late = time.perf_counter() - self._began > self.seconds
+        return bool(self.world.communicator.broadcast_object(late))
+
+    def each(self, action: Callable[[int], Any], count: int, first: int = 0) -> list[Any]:
+        """Do one thing for each number from the first one, divided among ranks (collective)."""
+        everyone = self.world.communicator
+
+        def of_rank() -> list[Any]:
+            with threads(1):  # the same digits on any number of ranks
+                return [action(first + k) for k in range(everyone.rank, count, everyone.size)]
+
+        parts = everyone.allgather_object(everyone.attempt(of_rank))
+        return [parts[k % everyone.size][k // everyone.size] for k in range(count)]
+
+    def space(self) -> Space:
+        """Return the polynomials whose error for the worst candidate suffices."""
+        candidates = self.inputs.draw(_CANDIDATES, self.seed + 1)
+        hardest, best, chosen = None, math.inf, None
+        for degree in _DEGREES[self.problem.domain.dimension]:
+            space = self.world.communicator.attempt(
+                partial(Space, self._bound, self.inputs, degree)
+            )
+            error = partial(_error_of, space, candidates)
+            worst = math.inf if hardest is None else self.each(error, 1, first=hardest)[0]
+            if hardest is None or worst <= _SHARE * self.tolerance:
+                errors = self.each(error, _CANDIDATES)
+                hardest = int(np.argmax(errors))
+                worst = errors[hardest]
+            self.say("space", f"{space.columns:,} polynomials, degree {degree}", f"{worst:.1e}")
+            if worst * _FALL > best:
+                break
+            best, chosen = worst, space
+            if worst <= _SHARE * self.tolerance or self.late():
+                break
+        assert chosen is not None
+        return chosen
+
+    def basis(self, space: Space) -> tuple[Array, Basis]:
+        """Return queries and the basis of their solutions."""
+        pool = self.inputs.draw(_POOL, self.seed + 2)
+        taken = list(range(_FIRST))
+        c = np.stack(self.each(partial(_solution_of, space, pool), _FIRST))
+        while True:
+            vectors = pool[taken]
+            basis = Basis.of(space, vectors, c, self.tolerance)
+            a, left = basis.solve(pool)
+            indicator = left / np.maximum(np.linalg.norm(a, axis=1), np.finfo(np.float64).tiny)
+            usual = np.median(indicator[taken])
+            order = np.argsort(-indicator)
+            order = order[~np.isin(order, taken)]
+            worst = float(indicator[order[0]] / usual)
+            said = f"{len(basis.v)} of {len(taken)} solutions"
+            self.say("basis", said, f"residual × {worst:.1f}")
+            rounds = (len(taken) - _FIRST) // _FURTHER
+            if worst <= _LOSS or rounds >= _ROUNDS or self.late():
+                return vectors, basis
+            further = order[:_FURTHER].tolist()
+            solved = self.each(partial(_solution_of, space, pool[further]), len(further))
+            taken, c = [*taken, *further], np.concatenate([c, np.stack(solved)])
+
+    def with_errors(self, basis: Basis) -> Basis:
+        """Return the basis with the one of its errors."""
+        vectors = self.inputs.draw(_OF_ERRORS, self.seed + 3)
+        a, _ = basis.solve(vectors)
+        e = self.each(lambda k: basis.space.error(a[k] @ basis.v, vectors[k])[0], len(vectors))
+        basis = basis.with_errors(np.stack(e), self.tolerance)
+        assert basis.errors is not None
+        self.say("errors", f"{len(basis.errors)} modes of {len(vectors)} errors")
+        return basis
+
+    def judged(self, basis: Basis) -> Unseen:
+        """Return the estimated errors of unseen queries."""
+        vectors, found = self.inputs.draw(_UNSEEN, self.seed + 4), []
+        assert basis.quick is not None
+        for a in (basis.start(vectors), basis.solve(vectors)[0]):
+            _, relative, q = basis.quick(a, vectors)
+            found.append(relative)
+        known = found[1][q >= KNOWN]
+        said = f"{np.median(known):.1e}, at most {known.max():.1e}" if len(known) else "not known"
+        self.say("unseen", f"{len(vectors)} queries, known for {len(known)}", said)
+        return Unseen(found[0], found[1], q)
+
+
+def _solution_of(space: Space, vectors: Array, k: int) -> Array:
+    """Return the coefficients of one query, [p]."""
+    return space.solve(vectors[k]).c.ravel()
+
+
+def _error_of(space: Space, vectors: Array, k: int) -> float:
+    """Return the relative error of one query in a space."""
+    return space.relative_error(_solution_of(space, vectors, k), vectors[k])[0]

@@ -1,0 +1,370 @@
+"""A family of problems that is solved once: its queries are answered in milliseconds."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._checks import is_positive
+from sciml_par._files import write_whole
+from sciml_par._other_names import by_name
+from sciml_par.errors import InputError, ResultWarning
+from sciml_par.families.answers import Answer, Answers, as_points
+from sciml_par.families.basis import Basis
+from sciml_par.families.fitting import Fitted, fit, minimized
+from sciml_par.families.inputs import FunctionInput, Inputs
+from sciml_par.families.space import Space, bound_problem
+from sciml_par.problems.conditions.observations import Observations
+from sciml_par.problems.problem import Problem
+from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
+from sciml_par.training.solving.solve import solve
+
+Array = npt.NDArray[np.float64]
+
+_CAUTION, _AT_ONCE, _FILE, _OWN_SEEDS = 3.0, 256, "operator.npz", 1000
+_ROUGH = (
+    "with more polynomials the residual at unseen points falls by a factor of {:.1f} only: the "
+    "space is too small for this query, or as exact as it can be."
+)
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Estimated errors of queries that `learn` has not used: levels 0 and 1, [Q] each, and q."""
+
+    by_regression: Array
+    by_basis: Array
+    reliability: Array
+
+
+class Operator:
+    """The solutions of a family, as `learn` returns them: call it with the inputs of a query.
+
+        u = operator(D=0.02, f=lambda x: np.sin(3 * x))
+
+    An answer climbs until its estimated error meets `tolerance`: level 1 is Gauss–Newton for the
+    coordinates in the basis of solutions, started by regression (level 0); level 2 in the whole
+    space of polynomials; level 3 is `solve`. Without a tolerance it is that of level 1.
+    """
+
+    def __init__(
+        self, problem: Problem, basis: Basis, tolerance: float, queries: Array, unseen: Unseen
+    ) -> None:
+        self._problem, self._basis, self.tolerance = problem, basis, tolerance
+        self._queries, self.unseen = queries, unseen
+
+    @property
+    def problem(self) -> Problem:
+        """The problem whose unknowns are the inputs."""
+        return self._problem
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return tuple(self._basis.space.inputs.parts)
+
+    @property
+    def modes(self) -> int:
+        """The number of functions in the basis."""
+        return len(self._basis.v)
+
+    def nodes(self, name: str) -> Array:
+        """Return the nodes of an input that is a function: [K, e]; see the call (local)."""
+        part = self._basis.space.inputs.parts.get(name)
+        if not isinstance(part, FunctionInput):
+            raise InputError(f"operator.nodes: {name!r} is not a function among the inputs.")
+        return part.nodes
+
+    def draw(self, queries: int, *, seed: int = 0) -> dict[str, Any]:
+        """Return inputs of queries from the ranges and priors: arrays, [Q], and lists of functions.
+
+        They suit a call, and are other ones for each seed; `learn` has used some of Sobol's points
+        that no seed gives (local).
+        """
+        family = self._basis.space.inputs
+        return family.shown(family.draw(queries, seed + _OWN_SEEDS))
+
+    def regress(self, x: Any, **inputs: Any) -> Array:
+        """Return u of level 0 for queries at x: [n, d] -> [Q, n, m], without an error (local)."""
+        vectors, _ = self._basis.space.inputs.vectors(inputs)
+        return self._values_at(self._basis.start(vectors), x)
+
+    def _values_at(self, a: Array, x: Any) -> Array:
+        """Return u for coordinates a: [Q, r] at x: [n, d] -> [Q, n, m]."""
+        points = as_points(x, self._problem.domain.dimension)
+        at = np.stack([self._basis.space.solution(c)(points) for c in self._basis.v])
+        return np.einsum("qr,rnm->qnm", a, at)
+
+    @by_name
+    def __call__(
+        self, *, tolerance: float | None = None, seconds: float = 120.0, **inputs: Any
+    ) -> Any:
+        """Answer a query, or many (local up to level 2; `solve` is collective).
+
+        Parameters
+        ----------
+        tolerance : of the relative L2 error; by default that of level 1 is reported, whatever it
+            is. Of many queries it is given to each alone.
+        seconds : of wall time for `solve`.
+        **inputs : a value for each unknown of the problem. A number; of functions a function z: [n,
+            e] -> [n, 1], or values at `nodes(name)`, [K]. Arrays of numbers, lists of functions or
+            rows of values are many queries, whose answers are an `Answers`.
+
+        Returns
+        -------
+        An `Answer` with `predict`, `evaluate` and `error`, or `Answers`.
+
+        Raises
+        ------
+        InputError
+            An input is missing, not finite, or has another shape.
+
+        Warns
+        -----
+        ResultWarning
+            An input lies outside of the family's range, where the query is solved alone, or the
+            tolerance is not met.
+        """
+        if tolerance is not None and not is_positive(tolerance):
+            raise InputError(f"operator: tolerance must be a number > 0; got {tolerance!r}.")
+        family = self._basis.space.inputs
+        vectors, single = family.vectors(inputs)
+        outside, names = family.outside(vectors)
+        if outside.any():
+            said = "" if single else f" of {np.count_nonzero(outside)} of {len(vectors)} queries"
+            warnings.warn(
+                f"operator: {names}{said} is outside of the range of the family; `solve` answers.",
+                ResultWarning,
+                stacklevel=3,
+            )
+        if not single:
+            return self._answers(vectors, outside, tolerance, seconds)
+        own = family.interpolation_error(inputs, vectors[0])
+        return self._answer(vectors[0], bool(outside[0]), tolerance, seconds, inputs, own)
+
+    def _answers(
+        self,
+        vectors: Array,
+        outside: npt.NDArray[np.bool_],
+        tolerance: float | None,
+        seconds: float,
+    ) -> Answers:
+        basis, family = self._basis, self._basis.space.inputs
+        parts = [vectors[k : k + _AT_ONCE] for k in range(0, len(vectors), _AT_ONCE)]
+        a = np.concatenate([basis.solve(part)[0] for part in parts])
+        pairs = zip(np.split(a, range(_AT_ONCE, len(a), _AT_ONCE)), parts, strict=True)
+        assert basis.quick is not None
+        found = [basis.quick(of_part, part) for of_part, part in pairs]
+        relative, q = (np.concatenate([each[k] for each in found]) for k in (1, 2))
+        relative = np.where((q >= KNOWN) & ~outside, relative, math.nan)
+
+        def single(number: int) -> Answer:
+            of = vectors[number], bool(outside[number]), tolerance, seconds
+            return self._answer(*of, family.known(vectors[number]), 0.0)
+
+        return Answers(single, partial(self._values_at, a), relative)
+
+    def _answer(
+        self,
+        vector: Array,
+        outside: bool,
+        tolerance: float | None,
+        seconds: float,
+        inputs: Mapping[str, Any],
+        own: float,
+    ) -> Answer:
+        """Return the answer of one query, by the lowest level that meets the tolerance."""
+        began, basis = time.perf_counter(), self._basis
+        space, answer = basis.space, None
+        if not outside:
+            a, _ = basis.solve(vector[None])
+            assert basis.quick is not None
+            e, _, q = basis.quick(a, vector[None])
+            r = self.modes
+            assert basis.errors is not None
+            parts = (a[0] @ basis.v, e[0, :r] @ basis.v, e[0, r:] @ basis.errors)
+            answer = self._made(1, *parts, float(q[0]), inputs, own, began)
+            if tolerance is None or answer.error.relative <= tolerance:
+                return answer
+            steps = space.solve(vector, parts[0])
+            c = steps.c.ravel()
+            of_e, q2 = space.error(c, vector)
+            answer = self._made(2, c, np.zeros_like(c), of_e, q2, inputs, own, began)
+            if answer.error.relative <= tolerance:
+                return answer
+        start = None if answer is None else lambda x: answer.predict(x).mean
+        known = space.inputs.known(vector)
+        goal = self.tolerance if tolerance is None else tolerance
+        result = solve(
+            self._problem.with_values(known),
+            tolerance=goal,
+            seconds=seconds,
+            progress=False,
+            start=start,
+        )
+        error = replace(result.error, relative=result.error.relative + own)
+        return Answer(dict(inputs), 3, error, time.perf_counter() - began, result)
+
+    def _made(
+        self,
+        level: int,
+        c: Array,
+        more: Array,
+        errors: Array,
+        q: float,
+        inputs: Mapping[str, Any],
+        own: float,
+        began: float,
+    ) -> Answer:
+        """Return an answer u with coefficients c, whose error has the ones of both spaces."""
+        space, m = self._basis.space, self._problem.outputs
+        u, e = space.values_of(c[None]), space.values_of(more[None])
+        e = (e + space.values_of_errors(errors[None])).reshape(-1, m)
+        size = max(float(np.linalg.norm(u[:, 0] + e.ravel())), np.finfo(np.float64).tiny)
+        relative = float(np.linalg.norm(e)) / size + own
+        seconds = time.perf_counter() - began
+        if q >= KNOWN:
+            absolute = np.sqrt(np.mean(e**2, axis=0))
+            error = ErrorEstimate(relative, absolute, q, own_error=_CAUTION / q, seconds=seconds)
+        else:
+            error = ErrorEstimate.not_known(m, _ROUGH.format(q), reliability=q, seconds=seconds)
+        parts = (space.model, space.richer), c, np.concatenate([more, errors])
+        known = partial(self._known_problem, dict(inputs))
+        return Answer(dict(inputs), level, error, seconds, None, known, parts)
+
+    def _known_problem(self, inputs: Mapping[str, Any]) -> Problem:
+        vectors, _ = self._basis.space.inputs.vectors(inputs)
+        return self._problem.with_values(self._basis.space.inputs.known(vectors[0]))
+
+    def fit(self, data: Observations) -> Fitted:
+        """Find the inputs from measured values, by least χ² in the reduced basis (local).
+
+        Priors of inputs count as they do in `train`. The best of 1,024 draws by regression begin
+        Gauss–Newton steps with exact derivatives, ∂a/∂μ = −J⁺ ∂r/∂μ.
+
+        Parameters
+        ----------
+        data : with `noise`, so that deviations and intervals are in its units; without, the noise
+            is estimated from the residuals.
+
+        Returns
+        -------
+        Values, deviations and `intervals(0.95)` by the noise, and the `answer` for these inputs.
+        """
+        if not isinstance(data, Observations) or data.noise_unknown or data.loss != "squares":
+            raise InputError(
+                "operator.fit: expected Observations(x, u, noise=σ) with known deviations or none, "
+                "and the loss of squares; Problem and train take the others."
+            )
+        return fit(self, self._basis, data)
+
+    def minimize(self, cost: Callable[[Answer], float]) -> Answer:
+        """Find the inputs of least cost, inside of their bounds (local).
+
+        Parameters
+        ----------
+        cost : a function of an `Answer`, with a number as its value; smooth, since L-BFGS-B
+            minimizes it from the best of 64 draws, with derivatives by differences.
+
+        Returns
+        -------
+        The answer, whose `parameters` are the inputs.
+        """
+        return minimized(self, self._basis, cost)
+
+    @by_name
+    def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the operator into a folder; rank 0 should do so alone (local).
+
+        Raises
+        ------
+        InputError
+            The folder holds an operator, and `overwrite` is False.
+        """
+        path = Path(directory) / _FILE
+        if path.exists() and not overwrite:
+            raise InputError(f"Operator.save: {path} exists; write overwrite=True to replace it.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        basis, unseen = self._basis, self.unseen
+        about = {
+            "tolerance": self.tolerance,
+            "degree": basis.space.degree,
+            "branch": basis.branch.choice,
+            "problem": basis.space.described,
+        }
+        arrays: dict[str, Any] = {
+            "about": np.array(json.dumps(about)),
+            "basis": basis.v,
+            "errors": basis.errors,
+            "queries": self._queries,
+            "coordinates": basis.branch.outputs,
+            "unseen": np.stack([unseen.by_regression, unseen.by_basis, unseen.reliability]),
+        }
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+
+        write_whole(path, write)
+        return path.parent
+
+    @classmethod
+    def load(cls, directory: str | Path, *, problem: Problem) -> Operator:
+        """Read an operator; its problem is given again, since files hold no functions (local).
+
+        Raises
+        ------
+        InputError
+            There is no operator in the folder, or it is one of another problem.
+        """
+        path = Path(directory) / _FILE
+        if not path.exists():
+            raise InputError(f"Operator.load: there is no operator in {directory}.")
+        with np.load(path) as file:
+            arrays = dict(file)
+        about = json.loads(str(arrays["about"]))
+        inputs = Inputs(problem)
+        space = Space(bound_problem(problem, inputs), inputs, about["degree"])
+        if wrong := space.difference(about["problem"]):
+            raise InputError(
+                f"Operator.load: {path} is of another problem, which differs in {wrong}."
+            )
+        basis = Basis.with_functions(
+            space, arrays["basis"], arrays["queries"], arrays["coordinates"]
+        )
+        basis = basis.with_error_functions(arrays["errors"])
+        return cls(problem, basis, about["tolerance"], arrays["queries"], Unseen(*arrays["unseen"]))
+
+    def __repr__(self) -> str:
+        space, unseen = self._basis.space, self.unseen
+        known = unseen.reliability >= KNOWN
+        sure, many = np.count_nonzero(known), len(known)
+        met = np.count_nonzero(known & (unseen.by_basis <= self.tolerance))
+
+        def line(name: str, errors: Array) -> str:
+            errors = errors[known]
+            if not len(errors):
+                return f"  {name:<28}not known"
+            return f"  {name:<28}median {np.median(errors):.1e}, largest {errors.max():.1e}"
+
+        return "\n".join(
+            [
+                f"Operator of {', '.join(self.inputs)}: {self.modes} solutions span those of "
+                f"{len(self._queries)} queries, in {space.columns} polynomials of degree "
+                f"{space.degree}",
+                f"estimated relative errors of {sure} of {many} unseen queries (others not known):",
+                line("level 0, regression", unseen.by_regression),
+                line("level 1, reduced basis", unseen.by_basis),
+                f"  {met} of {many} meet the tolerance of {self.tolerance:g} at level 1",
+            ]
+        )

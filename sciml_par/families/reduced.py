@@ -1,0 +1,214 @@
+"""Queries of a family in the basis of a few solutions, many at once: u = Σ_j a_j ψ_j."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import tf
+from sciml_par.assembly.columns import jets_of
+from sciml_par.assembly.equations import (
+    NONE,
+    Equations,
+    Request,
+    Rows,
+    residual_of_rows,
+    slopes_of_rows,
+)
+from sciml_par.problems.problem import Problem
+
+Array = npt.NDArray[np.float64]
+Columns = Sequence[tuple[Any, Array]]
+"""Functions of a basis: polynomials, and their coefficients in the rows of an array, [r, p]."""
+
+_SHIFT = 1e-13
+_STEPS, _CONVERGED = 8, 1e-9
+
+
+class RowsInBasis:
+    """Some rows of the equations of a family as functions of a: [B, r] and μ: [B, q].
+
+    Parameters
+    ----------
+    problem : without unknowns.
+    equations : of a family, whose last arrays are the inputs.
+    chosen : the places of the points that are kept of each term.
+    basis : the functions ψ_j.
+    """
+
+    def __init__(
+        self, problem: Problem, equations: Equations, chosen: Sequence[Any], basis: Columns
+    ) -> None:
+        self.problem, self.terms = problem, list[tuple[Rows, list[Any], int]]()
+        for rows, places in zip(equations.rows, chosen, strict=True):
+            scale = np.sqrt(rows.points / max(len(places), 1))
+            kept = replace(
+                rows,
+                arrays=tuple(tf.gather(each, places) for each in rows.arrays),
+                factors=rows.factors[places] * scale,
+                requests=tuple(
+                    Request(request.x[places], request.operators) for request in rows.requests
+                ),
+            )
+            jets = [tf.constant(_jets(basis, request)) for request in kept.requests]
+            self.terms.append((kept, jets, len(places)))
+
+    def residuals(self, a: Any, inputs: Any) -> Any:
+        """Return √w r of all rows, [B, N]."""
+        return self.linearized(a, inputs, slopes=False)[0]
+
+    def linearized(self, a: Any, inputs: Any, *, slopes: bool = True) -> tuple[Any, Any]:
+        """Return √w r: [B, N] and its derivatives by a, [B, N, r]."""
+        found, matrices, many = [], [], tf.shape(a)[0]
+        for rows, jets, n in self.terms:
+            r, of_totals, factors = self._evaluated(
+                rows, jets, a, tf.repeat(inputs, n, axis=0), slopes
+            )
+            found.append(tf.reshape(tf.reshape(r, [many, n, -1]) * factors, [many, -1]))
+            if not slopes:
+                continue
+            parts = []
+            for of_component in of_totals:
+                split = [tf.reshape(s, [*s.shape[:2], -1, n]) for s in of_component]
+                pairs = zip(split, jets, strict=True)
+                parts.append(sum(tf.einsum("qmbn,qmnr->bnr", s, each) for s, each in pairs))
+            j = tf.stack(parts, axis=2) * factors[..., None]
+            matrices.append(tf.reshape(j, [many, -1, a.shape[1]]))
+        return tf.concat(found, axis=1), tf.concat(matrices, axis=1) if slopes else None
+
+    def by_inputs(self, a: Any, inputs: Any) -> Any:
+        """Return the derivatives of all rows by the inputs, [B, N, q]."""
+        found, many, q = [], tf.shape(a)[0], inputs.shape[1]
+        for rows, jets, n in self.terms:
+            columns = tf.repeat(inputs, n, axis=0)
+            with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+                tape.watch(columns)
+                r, _, factors = self._evaluated(rows, jets, a, columns, False)
+                totals = [tf.reduce_sum(r[:, j]) for j in range(rows.asked.components)]
+            slopes = [tape.gradient(t, columns, unconnected_gradients="zero") for t in totals]
+            stacked = tf.reshape(tf.stack(slopes, axis=1), [many, n, -1, q]) * factors[..., None]
+            found.append(tf.reshape(stacked, [many, -1, q]))
+        return tf.concat(found, axis=1)
+
+    def _evaluated(
+        self, rows: Rows, jets: list[Any], a: Any, columns: Any, slopes: bool
+    ) -> tuple[Any, Any, Any]:
+        """Return r: [B n, k] of a term, its derivatives by jets, and √w: [n, 1].
+
+        columns : the inputs in a row for each point, [B n, q].
+        """
+        many = tf.shape(a)[0]
+        z = [tf.einsum("qmnr,br->qmbn", each, a) for each in jets]
+        z = [tf.reshape(each, [*each.shape[:2], -1]) for each in z]
+        arrays = [tf.tile(each, [many, *[1] * (len(each.shape) - 1)]) for each in rows.arrays[:-1]]
+        arrays.append(columns)
+        rows = replace(rows, arrays=tuple(arrays))
+        factors = tf.constant(rows.factors[:, None])
+        if not slopes:
+            return residual_of_rows(self.problem, rows, z, tf.constant(NONE)), None, factors
+        r, of_totals, _ = slopes_of_rows(self.problem, rows, z, tf.constant(NONE), arrays)
+        return r, of_totals, factors
+
+
+def _jets(basis: Columns, request: Request) -> Array:
+    """Return the jets of the functions of a basis, [Q, m, n, r]."""
+    found = []
+    for model, coefficients in basis:
+        shape = tuple(model.coefficients.shape)
+        found += [jets_of(model, c.reshape(shape), request) for c in coefficients]
+    return np.stack(found, axis=-1)
+
+
+def least_squares(j: Any, r: Any) -> Any:
+    """Return argmin_d |J d + r| by normal equations: J [B, N, r], r [B, N] -> [B, r]."""
+    scale = tf.maximum(tf.norm(j, axis=1), np.finfo(np.float64).tiny)
+    j = j / scale[:, None]
+    gram = tf.matmul(j, j, transpose_a=True)
+    factor = tf.linalg.cholesky(gram + _SHIFT * tf.eye(j.shape[2], dtype=j.dtype))
+    d = tf.zeros([tf.shape(r)[0], j.shape[2], 1], j.dtype)
+    for _ in range(2):  # the second recovers the digits that the shift and the square have cost
+        left = r[..., None] + tf.matmul(j, d)
+        d -= tf.linalg.cholesky_solve(factor, tf.matmul(j, left, transpose_a=True))
+    return d[..., 0] / scale
+
+
+class Reduced:
+    """Gauss–Newton in the coordinates of a basis, compiled once for any number of queries.
+
+    Parameters
+    ----------
+    rows : at about five points for each function of the basis.
+    linear : whether one step from zero solves.
+    """
+
+    def __init__(self, rows: RowsInBasis, *, size: int, inputs: int, linear: bool) -> None:
+        self.rows, self.linear = rows, linear
+        specs = [tf.TensorSpec([None, n], tf.float64) for n in (size, inputs)]
+        self._solve = tf.function(self._steps, input_signature=specs, autograph=False)
+        self._slope = tf.function(self._by_inputs, input_signature=specs, autograph=False)
+
+    def solve(self, a: Array, vectors: Array) -> tuple[Array, Array]:
+        """Return a: [B, r] for μ: [B, q], and √(Σ r²) of its rows, [B] (local)."""
+        found = self._solve(tf.constant(a), tf.constant(vectors))
+        return np.asarray(found[0]), np.asarray(found[1])
+
+    def by_inputs(self, a: Array, vectors: Array) -> Array:
+        """Return ∂a/∂μ = −J⁺ ∂r/∂μ at solutions, [B, r, q] (local)."""
+        return np.asarray(self._slope(tf.constant(a), tf.constant(vectors)).numpy())
+
+    def _steps(self, a: Any, inputs: Any) -> tuple[Any, Any]:
+        if self.linear:
+            a = a + least_squares(*self.rows.linearized(a, inputs)[::-1])
+            return a, tf.norm(self.rows.residuals(a, inputs), axis=1)
+
+        def step(k: Any, a: Any, size: Any) -> tuple[Any, Any, Any]:
+            d = least_squares(*self.rows.linearized(a, inputs)[::-1])
+            moved = tf.norm(d, axis=1) / (tf.norm(a + d, axis=1) + 1e-300)
+            return k + 1, a + d, tf.reduce_max(moved)
+
+        _, a, _ = tf.while_loop(
+            lambda k, a, size: tf.logical_and(k < _STEPS, size > _CONVERGED),
+            step,
+            (0, a, tf.constant(np.inf, tf.float64)),
+        )
+        return a, tf.norm(self.rows.residuals(a, inputs), axis=1)
+
+    def _by_inputs(self, a: Any, inputs: Any) -> Any:
+        _, j = self.rows.linearized(a, inputs)
+        columns = tf.unstack(self.rows.by_inputs(a, inputs), inputs.shape[1], axis=2)
+        return tf.stack([least_squares(j, each) for each in columns], axis=2)
+
+
+class QuickError:
+    """e by least squares in the coordinates of the basis and one of errors, and q, for many.
+
+    Parameters
+    ----------
+    seen, unseen : rows of both bases, at other points.
+    gram : of both bases in L2, [r + r_e, r + r_e].
+    """
+
+    def __init__(self, seen: RowsInBasis, unseen: RowsInBasis, gram: Array, *, inputs: int) -> None:
+        self.seen, self.unseen, self.gram = seen, unseen, gram
+        specs = [tf.TensorSpec([None, n], tf.float64) for n in (len(gram), inputs)]
+        self._errors = tf.function(self._corrected, input_signature=specs, autograph=False)
+
+    def __call__(self, a: Array, vectors: Array) -> tuple[Array, Array, Array]:
+        """Return e: [B, r + r_e], |e| / |u + e| and q, for a: [B, r] and μ: [B, q] (local)."""
+        a = np.pad(a, ((0, 0), (0, len(self.gram) - a.shape[1])))
+        found = self._errors(tf.constant(a), tf.constant(vectors))
+        e, before, after = (np.asarray(each) for each in found)
+        of_e, of_u = (
+            np.sqrt(np.maximum(np.einsum("bi,ij,bj->b", v, self.gram, v), 0)) for v in (e, a + e)
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return e, of_e / of_u, before / after
+
+    def _corrected(self, a: Any, inputs: Any) -> tuple[Any, Any, Any]:
+        e = least_squares(*self.seen.linearized(a, inputs)[::-1])
+        of = (self.unseen.residuals(each, inputs) for each in (a, a + e))
+        return e, *(tf.norm(r, axis=1) for r in of)

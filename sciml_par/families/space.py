@@ -1,0 +1,196 @@
+"""Solve members of a family in one space of polynomials, and tell their errors in a richer one."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._tensorflow import import_module, tf
+from sciml_par.assembly.equations import Asked, Equations, Rows
+from sciml_par.assembly.solution import Solution
+from sciml_par.assembly.system import Solved, System, gauss_newton
+from sciml_par.families.inputs import Inputs
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Term
+from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
+from sciml_par.training.preparation.description import describe_equations, first_difference
+from sciml_par.training.preparation.problem_changes import ProblemChanges
+from sciml_par.training.solving.cell_points import PointsOfTerms
+from sciml_par.training.solving.polynomial_stage import OF_ERROR, OF_SOLUTION
+
+Array = npt.NDArray[np.float64]
+
+_STEPS = 20
+_RICHER, _MORE = 1.25, 4
+"""The degree of the richer space: so many times as high, and higher by so much at least."""
+_SEED, _SAMPLE = 5, 600
+"""Points of the domain at which functions are compared."""
+_POINTS_PER_COLUMN, _ON_LINE, _LEAST_UNSEEN = 2.5, 0.5, 200
+"""Points for each column; on a line, for each square of the degree; and unseen ones at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfInputs:
+    """The residual (u, *arrays, μ) -> r of a term, the unknowns being μ: [n, q], row by row."""
+
+    inner: Callable[..., Any]
+    inputs: Inputs
+
+    def __call__(self, u: Any, *arrays: Any) -> Any:
+        """Compute r: [n, k]."""
+        *given, columns = arrays
+        return self.inner(u.with_unknowns(self.inputs.values(columns)), *given)
+
+
+class Space:
+    """Polynomials of one degree on the box, in which queries are solved (local).
+
+    Parameters
+    ----------
+    problem : without unknowns, which are those of the inputs.
+    inputs : of the family.
+    degree : of the polynomials.
+    """
+
+    def __init__(self, problem: Problem, inputs: Inputs, degree: int) -> None:
+        self.problem, self.inputs, self.degree = problem, inputs, degree
+        self.x = problem.domain.sample(_SAMPLE, seed=_SEED, method="sobol")
+        self._points, self._asked = PointsOfTerms(problem, _SEED), dict[str, Asked]()
+        self._terms = list[Term]()
+        self._networks: Any = import_module("sciml_par.networks")
+        self.model, seen, self.unseen = self._polynomials(degree, OF_SOLUTION)
+        self.system = System(seen, self.model)
+        higher = max(degree + _MORE, math.ceil(_RICHER * degree))
+        self.richer, seen, self.unseen_by_richer = self._polynomials(higher, OF_ERROR)
+        self.richer_system = System(seen, self.richer)
+
+    def _polynomials(self, degree: int, draws: tuple[int, int]) -> tuple[Any, Equations, Equations]:
+        """Return polynomials on the box, the equations at points for these, and at unseen ones."""
+        d, box = self.problem.domain.dimension, self.problem.box_of_inputs
+        model = self._networks.Polynomials(d, self.problem.network_outputs, degree=degree, box=box)
+        on_line = (d == 1) * _ON_LINE * degree**2
+        count = int(max(_POINTS_PER_COLUMN * model.width, on_line))
+        counts = count, max(count // 2, _LEAST_UNSEEN)
+        seen, unseen = map(self._of_family, map(self._points.scattered, counts, draws))
+        return model, seen, unseen
+
+    def _of_family(self, equations: Equations) -> Equations:
+        """Return equations whose terms take the inputs as their last array."""
+        if not self._terms:
+            self._terms += family_terms([rows.term for rows in equations.rows], self.inputs)
+        terms = self._terms  # the same functions for all points, by which graphs are found again
+        nothing = np.zeros((1, self.inputs.size)) + self.inputs.draw(1, 0)
+        arrays = [(*rows.arrays, np.tile(nothing, (rows.points, 1))) for rows in equations.rows]
+        factors = [rows.factors for rows in equations.rows]
+        return Equations(self.problem, arrays, factors, self._asked, terms=terms)
+
+    @property
+    def described(self) -> dict[str, str]:
+        """What tells the problem from others, which a file keeps."""
+        found = describe_equations(self.problem, self.system.equations.rows, "float64")
+        ranges = {name: repr(part) for name, part in self.inputs.parts.items()}
+        return {**found, **{f"the input {name}": text for name, text in ranges.items()}}
+
+    def difference(self, described: dict[str, str]) -> str | None:
+        """Return the first name in which this problem differs from one that was described."""
+        return first_difference([self.described, described])
+
+    @property
+    def columns(self) -> int:
+        """The number of coefficients."""
+        return int(np.prod(self.model.coefficients.shape))
+
+    @cached_property
+    def values(self) -> Array:
+        """u at the points x for each coefficient, [n m, p]."""
+        return self.system.values(self.x)
+
+    @cached_property
+    def values_of_richer(self) -> Array:
+        """e at the points x for each coefficient of the richer polynomials, [n m, p_r]."""
+        return self.richer_system.values(self.x)
+
+    def solve(self, vector: Array, begin: Array | None = None) -> Solved:
+        """Solve for one μ: [q] by Gauss–Newton steps."""
+        system = self.system_at(vector)
+        if begin is None:
+            begin = np.zeros(self.columns)
+        return gauss_newton(system, begin, steps=_STEPS)
+
+    def system_at(self, vector: Array) -> System:
+        """Return the least-squares problem of one μ: [q]."""
+        return _with_equations(self.system, at(self.system.equations, vector))
+
+    def solution(self, c: Array) -> Solution:
+        """Return u with these coefficients, [p]."""
+        return Solution(self.problem, (self.model,), c)
+
+    def error(self, c: Array, vector: Array) -> tuple[Array, float]:
+        """Return e of richer polynomials for u with coefficients c, and q."""
+        u, nothing = self.solution(c), np.zeros(int(np.prod(self.richer.coefficients.shape)))
+        seen = at(self.richer_system.equations, vector)
+        system = _with_equations(self.richer_system, seen)
+        system.base = u.jets(seen)
+        e = -system.step(system.linearized(nothing))[0]
+        unseen = at(self.unseen_by_richer, vector)
+        jets, of_e = u.jets(unseen), Solution(self.problem, (self.richer,), e).jets(unseen)
+        together = [
+            [a + b for a, b in zip(*pair, strict=True)] for pair in zip(jets, of_e, strict=True)
+        ]
+        before, after = (sum(np.sum(r**2) for r in unseen.residuals(z)) for z in (jets, together))
+        return e, float(np.sqrt(before / max(after, np.finfo(np.float64).tiny)))
+
+    def values_of(self, c: Array) -> Array:
+        """Return u at the points x for rows of coefficients: [S, p] -> [n m, S]."""
+        return self._means[:, None] * (self.values @ c.T)
+
+    def values_of_errors(self, e: Array) -> Array:
+        """Return e at the points x for rows of coefficients: [S, p_r] -> [n m, S]."""
+        return self._means[:, None] * (self.values_of_richer @ e.T)
+
+    @cached_property
+    def _means(self) -> Array:
+        return self.problem.means(self.x).ravel().astype(np.float64)
+
+    def relative_error(self, c: Array, vector: Array) -> tuple[float, float]:
+        """Return |e| / |u + e| and q."""
+        e, q = self.error(c, vector)
+        of_e = self.values_of_errors(e[None])[:, 0]
+        size = np.linalg.norm(self.values_of(c[None])[:, 0] + of_e)
+        return float(np.linalg.norm(of_e) / max(size, np.finfo(np.float64).tiny)), q
+
+
+def family_terms(terms: Sequence[Term], inputs: Inputs) -> list[Term]:
+    """Return terms that take the inputs as their last array, [n, q] (local)."""
+    return [replace(term, function=OfInputs(term.function, inputs)) for term in terms]
+
+
+def bound_problem(problem: Problem, inputs: Inputs) -> Problem:
+    """Return the problem of the first query, with the weights of `LeastSquares` (local)."""
+    known = problem.with_values(inputs.known(inputs.draw(1, 0)[0]))
+    return ProblemChanges(None, [LeastSquares()]).weigh(known)
+
+
+def at(equations: Equations, vector: Array) -> Equations:
+    """Return the equations of a family for one μ: [q] (local)."""
+    other = copy.copy(equations)
+
+    def of_rows(rows: Rows) -> Rows:
+        columns = tf.constant(np.tile(vector, (rows.points, 1)))
+        return replace(rows, arrays=(*rows.arrays[:-1], columns))
+
+    other.rows = list(map(of_rows, equations.rows))
+    return other
+
+
+def _with_equations(system: System, equations: Equations) -> System:
+    other = copy.copy(system)
+    other.equations = equations
+    return other

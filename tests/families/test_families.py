@@ -1,0 +1,237 @@
+"""Families: `learn` once, then queries with their errors, on every number of ranks."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sciml_par as sp
+from sciml_par.errors import InputError, ResultWarning
+from sciml_par.families import Answer, Operator, learn
+from sciml_par.parallel import current_world
+from sciml_par.problems import (
+    Condition,
+    Dirichlet,
+    Interval,
+    Problem,
+    Smooth,
+    Unknown,
+    UnknownFunction,
+    derivative,
+    laplacian,
+)
+
+LINE = Interval(0, 1)
+
+
+def screened(u: Any, x: Any, *, k: Any) -> Any:
+    return laplacian(u, x) - k**2 * u(x) + 1.0
+
+
+def exact(x: Any, k: Any) -> Any:
+    """u″ − k² u + 1 = 0, u(0) = u(1) = 0."""
+    return (1 - np.cosh(k * (x - 0.5)) / np.cosh(k / 2)) / k**2
+
+
+def one_number(equation: Any = screened, lower: float = 0.5, upper: float = 8.0) -> Problem:
+    unknowns = {"k": Unknown(2.0, lower=lower, upper=upper)}
+    return Problem(LINE, equation, conditions=[Dirichlet(0.0)], unknowns=unknowns)
+
+
+def of_function() -> Problem:
+    """u″ = c u − f(x), whose f is drawn."""
+    return Problem(
+        LINE,
+        lambda u, x, *, c, f: laplacian(u, x) - c * u(x) + f(x),
+        conditions=[Dirichlet(0.0)],
+        unknowns={
+            "c": Unknown(1.0, lower=0.1, upper=4.0),
+            "f": UnknownFunction(0.0, prior=Smooth(length=0.8, amplitude=1.0)),
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def operator() -> Operator:
+    return learn(one_number(), tolerance=1e-6, progress=False)
+
+
+@pytest.fixture(scope="module")
+def with_function() -> Operator:
+    return learn(of_function(), tolerance=1e-4, progress=False)
+
+
+X = np.linspace(0, 1, 41)[:, None]
+
+
+def relative(found: Any, true: Any) -> float:
+    return float(np.linalg.norm(found - true) / np.linalg.norm(true))
+
+
+def test_queries_are_answered_with_true_errors(operator: Operator) -> None:
+    k = np.linspace(0.6, 7.9, 50)
+    answers = operator(k=k)
+    u = answers.predict(X)
+    true = np.array([relative(u[i], exact(X, k[i])) for i in range(len(k))])
+    assert u.shape == (50, 41, 1) and true.max() < 1e-6
+    known = np.isfinite(answers.relative)
+    assert known.any()
+    assert (true[known] <= 3 * answers.relative[known] + 1e-14).all()
+
+
+def test_a_query_alone_is_the_one_among_many(operator: Operator) -> None:
+    alone, among = operator(k=3.0), operator(k=[1.0, 3.0])[1]
+    assert isinstance(alone, Answer) and alone.level == 1
+    np.testing.assert_allclose(alone(X), among(X), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(alone(X), exact(X, 3.0), rtol=0, atol=1e-8)
+
+
+def test_a_quantity_has_its_error(operator: Operator) -> None:
+    slope = operator(k=2.0).evaluate(lambda u, x: derivative(u, x, 0), [0.0])
+    true = np.tanh(1.0) / 2.0
+    assert abs(slope.mean[0, 0] - true) < 1e-6
+
+
+@pytest.mark.parametrize("tolerance", [1e-5, 1e-9, 1e-12])
+def test_an_answer_climbs_until_it_meets_its_tolerance(
+    operator: Operator, tolerance: float
+) -> None:
+    answer = operator(k=5.0, tolerance=tolerance)
+    assert answer.error.relative <= tolerance
+    assert relative(answer(X), exact(X, 5.0)) <= 3 * tolerance
+
+
+def test_a_query_outside_is_solved_and_not_extrapolated(operator: Operator) -> None:
+    with pytest.warns(ResultWarning, match="k is outside of the range"):
+        answer = operator(k=20.0)
+    assert answer.level == 3 and relative(answer(X), exact(X, 20.0)) < 1e-6
+
+
+def test_a_nonlinear_family_with_a_condition_that_takes_its_input() -> None:
+    """u = 1 / (1 + k x) solves u″ = 2 k² u³."""
+    problem = Problem(
+        LINE,
+        lambda u, x, *, k: laplacian(u, x) - 2 * k**2 * u(x) ** 3,
+        conditions=[
+            Dirichlet(1.0, on="left"),
+            Condition(lambda u, x, *, k: u(x) - 1 / (1 + k), on="right"),
+        ],
+        unknowns={"k": Unknown(1.0, lower=0.5, upper=2.0)},
+    )
+    answer = learn(problem, tolerance=1e-6, progress=False)(k=1.7)
+    assert relative(answer(X), 1 / (1 + 1.7 * X)) < 1e-6
+
+
+def test_a_function_is_an_input(with_function: Operator) -> None:
+    c, frequency = 2.0, 3.0
+    answer = with_function(c=c, f=lambda x: tf.sin(frequency * x))
+    root = np.sqrt(c)
+    true = np.sin(frequency * X) - np.sin(frequency) * np.sinh(root * X) / np.sinh(root)
+    error = relative(answer(X), true / (frequency**2 + c))
+    assert error < 1e-2
+    assert not answer.error.known or error <= 3 * answer.error.relative
+    nodes = with_function.nodes("f")
+    same = with_function(c=c, f=np.sin(frequency * nodes[:, 0]))
+    np.testing.assert_allclose(same(X), answer(X), rtol=0, atol=1e-12)
+
+
+def test_drawn_queries_are_alike_on_every_rank(with_function: Operator) -> None:
+    many = with_function.draw(5, seed=3)
+    u = with_function(**many).predict(X)
+    everyone = current_world().communicator.allgather_object(u)
+    assert all(np.array_equal(u, other) for other in everyone)
+
+
+@pytest.mark.ranks(most=1, reason="files are the same on any number of ranks")
+def test_what_is_saved_answers_alike(
+    operator: Operator, with_function: Operator, tmp_path: Path
+) -> None:
+    for made, problem in ((operator, one_number()), (with_function, of_function())):
+        folder = tmp_path / made.inputs[-1]
+        made.save(folder)
+        again = Operator.load(folder, problem=problem)
+        many = made.draw(4, seed=1)
+        first, second = made(**many), again(**many)
+        np.testing.assert_allclose(first.predict(X), second.predict(X), rtol=0, atol=1e-13)
+        assert repr(again) == repr(made)
+    with pytest.raises(InputError, match="overwrite=True"):
+        operator.save(tmp_path / "k")
+    operator.save(tmp_path / "k", overwrite=True)
+    other = one_number(lambda u, x, *, k: laplacian(u, x) - k * u(x) + 1.0)
+    with pytest.raises(InputError, match="of another problem"):
+        Operator.load(tmp_path / "k", problem=other)
+    with pytest.raises(InputError, match="no operator in"):
+        Operator.load(tmp_path / "nothing", problem=one_number())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "expected the inputs k; got none"),
+        ({"D": 1.0}, "expected the inputs k; got D"),
+        ({"k": np.nan}, "k must be finite"),
+        ({"k": "two"}, "k must be finite|k to be a number"),
+        ({"k": np.ones((2, 2))}, "k to be a number"),
+        ({"k": 2.0, "tolerance": 0.0}, "tolerance must be a number > 0"),
+    ],
+)
+def test_a_query_that_is_none_is_refused(
+    operator: Operator, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        operator(**given)
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (np.ones(7), "its values at the .* nodes"),
+        (lambda x: x * np.nan, "finite everywhere"),
+        (lambda x: tf.concat([x, x], axis=1), "f"),
+    ],
+)
+def test_a_function_that_is_none_is_refused(with_function: Operator, f: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        with_function(c=1.0, f=f)
+
+
+@pytest.mark.parametrize(
+    ("unknowns", "said"),
+    [
+        (None, "the problem has no parameters"),
+        ({"k": Unknown(2.0, lower=0.5)}, "'k' has no range"),
+        ({"k": UnknownFunction(2.0)}, "'k' has no prior"),
+    ],
+)
+def test_a_problem_that_is_no_family_is_refused(unknowns: Any, said: str) -> None:
+    def equation(u: Any, x: Any, *, k: Any = 1.0) -> Any:
+        factor = k(x) if callable(k) else k
+        return laplacian(u, x) - factor * u(x) + 1.0
+
+    problem = Problem(LINE, equation, conditions=[Dirichlet(0.0)], unknowns=unknowns)
+    with pytest.raises(InputError, match=said):
+        learn(problem, progress=False)
+
+
+def test_ranks_with_other_tolerances_are_refused() -> None:
+    world = current_world()
+    if world.communicator.size == 1:
+        pytest.skip("of one rank there is no other")
+    with pytest.raises(InputError, match="the same arguments on every rank"):
+        learn(one_number(), tolerance=1e-5 * (1 + world.communicator.rank), progress=False)
+
+
+def test_the_known_problem_is_solved_alone() -> None:
+    problem = one_number().with_values({"k": 3.0})
+    assert not problem.unknowns and len(problem.terms) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = sp.solve(problem, tolerance=1e-9, progress=False)
+    assert relative(result.predict(X).mean, exact(X, 3.0)) < 1e-9
+    with pytest.raises(InputError, match="has the unknowns k; got values of none"):
+        one_number().with_values({})
