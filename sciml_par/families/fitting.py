@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,7 @@ from sciml_par.families.basis import Basis
 from sciml_par.families.reduced import RowsInBasis
 from sciml_par.families.space import family_terms
 from sciml_par.problems.conditions.observations import Observations
-
-if TYPE_CHECKING:
-    from sciml_par.families.operator import Operator
+from sciml_par.problems.problem import Problem
 
 Array = npt.NDArray[np.float64]
 
@@ -66,11 +64,12 @@ class Fitted:
         return {name: (low[name], high[name]) for name in low}
 
 
-def fit(operator: Operator, basis: Basis, data: Observations) -> Fitted:
+def fit(
+    problem: Problem, basis: Basis, answered: Callable[..., Answer], data: Observations
+) -> Fitted:
     """Return the inputs that minimize χ² of data and priors; see `Operator.fit`."""
     family = basis.space.inputs
-    problem = operator.problem.with_condition(data, weight=1.0)
-    term = problem.terms[-1]
+    term = problem.with_condition(data, weight=1.0).terms[-1]
     arrays = term.points(len(data.x))
     functions = family_terms([term], family)
     nothing = np.tile(family.draw(1, 0), (len(arrays[0]), 1))
@@ -84,16 +83,14 @@ def fit(operator: Operator, basis: Basis, data: Observations) -> Fitted:
     rows = RowsInBasis(
         basis.space.problem, equations, [np.arange(len(arrays[0]))], [(basis.space.model, basis.v)]
     )
-    evaluated = tf.function(
-        lambda a, m: (*rows.linearized(a, m), rows.by_inputs(a, m)), autograph=False
-    )
 
     def residuals(theta: Array) -> tuple[Array, Array]:
         """Return r and ∂r/∂θ of data, then of priors."""
         vector, slope = family.of_coordinates(theta)
         a, _ = basis.solve(vector[None])
+        of = tf.constant(a), tf.constant(vector[None])
         r, by_a, by_inputs = (
-            np.asarray(v)[0] for v in evaluated(tf.constant(a), tf.constant(vector[None]))
+            np.asarray(v)[0] for v in (*rows.linearized(*of), rows.by_inputs(*of))
         )
         by_vector = by_a @ basis.reduced.by_inputs(a, vector[None])[0] + by_inputs
         of_prior, slope_of_prior = family.prior_rows(theta)
@@ -101,12 +98,7 @@ def fit(operator: Operator, basis: Basis, data: Observations) -> Fitted:
 
     drawn = family.draw(_STARTS, seed=7)
     a = basis.start(drawn)
-    left = np.concatenate(
-        [
-            np.sum(np.asarray(evaluated(tf.constant(p), tf.constant(m))[0]) ** 2, axis=1)
-            for p, m in zip(np.array_split(a, 8), np.array_split(drawn, 8), strict=True)
-        ]
-    )
+    left = np.sum(np.asarray(rows.residuals(tf.constant(a), tf.constant(drawn))) ** 2, axis=1)
     best = None
     for number in np.argsort(left)[:_ENDS]:
         begin = np.clip(family.to_coordinates(drawn[number]), *family.limits)
@@ -135,19 +127,21 @@ def fit(operator: Operator, basis: Basis, data: Observations) -> Fitted:
 
     vector, slope = family.of_coordinates(theta)
     deviations = np.sqrt(np.einsum("ij,jk,ik->i", slope, covariance, slope))
-    answer = operator(**show(theta))
+    answer = answered(**show(theta))
     of_inputs = {n: deviations[at] for n, at in family.places.items()}
     of_inputs = {n: float(v[0]) if v.size == 1 else v for n, v in of_inputs.items()}
     return Fitted(show(theta), of_inputs, float(r @ r), answer, theta, covariance, freedom, show)
 
 
-def minimized(operator: Operator, basis: Basis, cost: Callable[[Answer], float]) -> Answer:
+def minimized(
+    basis: Basis, answered: Callable[..., Answer], cost: Callable[[Answer], float]
+) -> Answer:
     """Return the answer of least cost; see `Operator.minimize`."""
     family = basis.space.inputs
 
     def of(theta: Array) -> Answer:
         vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
-        return operator(**{n: v[0] for n, v in family.as_values(vector[None]).items()})
+        return answered(**{n: v[0] for n, v in family.as_values(vector[None]).items()})
 
     drawn = family.draw(64, seed=8)
     starts = np.array([family.to_coordinates(each) for each in drawn])

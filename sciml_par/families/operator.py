@@ -266,7 +266,7 @@ class Operator:
                 "operator.fit: expected Observations(x, u, noise=σ) with known deviations or none, "
                 "and the loss of squares; Problem and train take the others."
             )
-        return fit(self, self._basis, data)
+        return fit(self._problem, self._basis, self, data)
 
     def minimize(self, cost: Callable[[Answer], float]) -> Answer:
         """Find the inputs of least cost, inside of their bounds (local).
@@ -280,7 +280,7 @@ class Operator:
         -------
         The answer, whose `parameters` are the inputs.
         """
-        return minimized(self, self._basis, cost)
+        return minimized(self._basis, self, cost)
 
     @by_name
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:

@@ -15,7 +15,7 @@ LINES = {
     "algebra": 273,
     "assembly": 1_169,
     "evaluation": 3_167,
-    "families": 1_946,
+    "families": 1_940,
     "horovod": 3_830,
     "info": 593,
     "networks": 5_272,
