@@ -106,7 +106,10 @@ class RowsInBasis:
         z = [tf.reshape(each, [*each.shape[:2], -1]) for each in z]
         arrays = [tf.tile(each, [many, *[1] * (len(each.shape) - 1)]) for each in rows.arrays[:-1]]
         arrays.append(columns)
-        rows = replace(rows, arrays=tuple(arrays))
+        requests = rows.requests
+        if tf.executing_eagerly():  # where points are compared with what a residual asks for
+            requests = tuple(Request(np.tile(q.x, (many, 1)), q.operators) for q in requests)
+        rows = replace(rows, arrays=tuple(arrays), requests=requests)
         factors = tf.constant(rows.factors[:, None])
         if not slopes:
             return residual_of_rows(self.problem, rows, z, tf.constant(NONE)), None, factors
