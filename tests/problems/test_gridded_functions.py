@@ -15,6 +15,7 @@ import xarray
 from scipy.interpolate import BSpline, make_interp_spline
 
 from sciml_par.errors import InputError, TrainingError
+from sciml_par.networks import MLP
 from sciml_par.problems import (
     GriddedFunction,
     Interval,
@@ -82,7 +83,7 @@ def test_outside_of_the_grid_there_are_no_values() -> None:
     np.testing.assert_allclose(found, [[np.nan], [3.0]], rtol=1e-6)
     wide = Problem(Interval(0, 2), lambda u, x: u(x) - GriddedFunction(X, X)(x))
     with pytest.raises(TrainingError, match="GriddedFunction is outside of its grid"):
-        train(wide, steps=2, progress=False)
+        train(wide, network=partial(MLP, width=2, depth=1), steps=2, progress=False)
 
 
 def test_an_equation_with_a_gridded_coefficient_and_source() -> None:

@@ -102,7 +102,7 @@ def test_an_equation_in_a_body_and_a_body_with_a_cavity() -> None:
     )
     result = train(
         problem,
-        network=partial(RandomFeatures, features=150),
+        network=partial(RandomFeatures, features=80, scale=1.0),
         optimizer=LeastSquares(),
         points=200,
         precision="float64",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from trainings import quick
 
 from sciml_par.errors import InputError
 from sciml_par.problems import (
@@ -19,7 +20,7 @@ from sciml_par.problems import (
     divergence,
     gradient,
 )
-from sciml_par.training import Adam, solve, train
+from sciml_par.training import solve
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 
@@ -44,7 +45,7 @@ def test_solve_says_where_a_coefficient_jumps() -> None:
 
 def test_train_warns_of_it() -> None:
     with pytest.warns(match=r"jumps at x = 0\.5"):
-        train(rod(jump), optimizer=Adam(), steps=2, progress=False)
+        quick(rod(jump), steps=2)
 
 
 def test_an_oblique_jump_in_a_domain_with_a_hole_is_seen() -> None:
@@ -74,7 +75,7 @@ def test_a_jump_outside_of_the_domain_is_none() -> None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        train(plate, optimizer=Adam(), steps=2, progress=False)
+        quick(plate, steps=2)
 
 
 def test_a_steep_rise_is_none() -> None:

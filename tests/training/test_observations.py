@@ -178,10 +178,7 @@ def observed(operator: Any, **options: Any) -> Problem:
     return decay(RATES, operator=operator, **options)
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [pytest.param(by_unknown, marks=two), pytest.param(by_slope, marks=pytest.mark.all)],
-)
+@pytest.mark.parametrize("operator", [by_unknown, pytest.param(by_slope, marks=pytest.mark.all)])
 def test_an_observed_quantity_determines_what_least_squares_says(operator: Any) -> None:
     from scipy.optimize import curve_fit
 

@@ -87,6 +87,8 @@ ON_RANKS = {
     "LeastSquares": "inverse",
 }
 """In every run; the steps of other optimizers are those of the gradient that all ranks have."""
+ON_TWO = ("Adam", "Keras", "SSBroyden", "LeastSquares")
+"""With what LBFGS and the solvers of LevenbergMarquardt show of a third rank."""
 STACKED = {
     "Keras": "batches",
     "LBFGS": "one point in all",
@@ -98,9 +100,11 @@ STACKED = {
 
 
 def grid(usual: dict[str, str]) -> list[Any]:
+    two = [pytest.mark.ranks(most=2, reason="of a third rank, others with its sums show it")]
     return [
-        pytest.param(name, case, marks=() if usual.get(name) == case else pytest.mark.all)
+        pytest.param(name, case, marks=marks if usual.get(name) == case else pytest.mark.all)
         for name in OPTIMIZERS
+        for marks in [two if usual is ON_RANKS and name in ON_TWO else []]
         for case in PROBLEMS
     ]
 
