@@ -55,10 +55,10 @@ def test_each_point_has_the_network_of_its_slab(n, tmp_path):
     parameters = [v.value for v in model.trainable_variables]
     compiled = tf.function(lambda z: model.apply(parameters, z), jit_compile=True)
     np.testing.assert_allclose(compiled(tf.constant(x)), expected, atol=1e-13)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(tf.constant(x)), model(tf.constant(x)))
     if n > 3:
+        model.save(tmp_path / "model.keras")
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+        np.testing.assert_array_equal(loaded(tf.constant(x)), model(tf.constant(x)))
         check_export(model, x, tmp_path)
 
 
