@@ -50,14 +50,7 @@ def test_cubic_polynomials_and_their_derivatives_are_exact(compiled: bool) -> No
 
     at = tf.function(found, jit_compile=True, autograph=False) if compiled else found
     x, y = POINTS.T
-    expected = [
-        _values(x, y),
-        3 * x**2 - 2 * y**2,
-        -4 * x * y + 1,
-        6 * x,
-        -4 * y,
-        -4 * x,
-    ]
+    expected = [_values(x, y), 3 * x**2 - 2 * y**2, -4 * x * y + 1, 6 * x, -4 * y, -4 * x]
     values = at(tf.constant(POINTS))
     expected = np.stack(expected, axis=1)[:, : values.shape[1]]
     np.testing.assert_allclose(values, expected, atol=1e-10)

@@ -44,12 +44,7 @@ def f(x: Any) -> np.ndarray:
 @pytest.fixture(scope="module")
 def plane() -> Any:
     """u = sin x · eʸ in a square, with its estimated error."""
-    problem = Problem(
-        Box([0, 0], [1, 1]),
-        Residual(laplacian),
-        conditions=[Dirichlet(f)],
-        exact=f,
-    )
+    problem = Problem(Box([0, 0], [1, 1]), Residual(laplacian), conditions=[Dirichlet(f)], exact=f)
     features = partial(RandomFeatures, features=60, scale=1.5)
     return train(
         problem,
@@ -120,10 +115,7 @@ def test_other_functions_are_refused(plane: Any, function: Any, text: str) -> No
 
 def test_a_table_has_errors_and_quantities(plane: Any) -> None:
     points = pandas.DataFrame({"y": [0.2, 0.4], "x": [0.1, 0.3]})
-    flux = {
-        "flux": lambda u, x: derivative(u, x, 0),
-        "both": gradient,
-    }
+    flux = {"flux": lambda u, x: derivative(u, x, 0), "both": gradient}
     table = plane.to_dataframe(points, quantities=flux)
     assert list(table) == [
         *("x", "y", "u", "u_error", "flux", "flux_error"),

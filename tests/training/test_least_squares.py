@@ -25,14 +25,7 @@ from sciml_par.problems import (
     problem_by_name,
 )
 from sciml_par.results import Result
-from sciml_par.training import (
-    AdamW,
-    Ensemble,
-    LeastSquares,
-    LevenbergMarquardt,
-    Points,
-    train,
-)
+from sciml_par.training import AdamW, Ensemble, LeastSquares, LevenbergMarquardt, Points, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 two = pytest.mark.ranks(most=2, reason="two ranks show what more would")

@@ -11,15 +11,7 @@ import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Dirichlet,
-    Initial,
-    Interval,
-    Problem,
-    Time,
-    derivative,
-    laplacian,
-)
+from sciml_par.problems import Dirichlet, Initial, Interval, Problem, Time, derivative, laplacian
 from sciml_par.results import Result
 from sciml_par.training import Adam, LevenbergMarquardt, train
 
