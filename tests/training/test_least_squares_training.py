@@ -161,12 +161,6 @@ def test_a_phase_that_is_stuck_gives_way_to_the_next() -> None:
     assert alone.best_loss < 1e-25
 
 
-def test_learning_rates_of_members_are_refused() -> None:
-    mode = Ensemble(members=1, learning_rates=[1e-3])
-    with pytest.raises(InputError, match="LevenbergMarquardt has not"):
-        small(problem(), mode=mode)
-
-
 def test_trial_points_without_a_finite_loss_are_passed_over() -> None:
     """Where u > 0.9 the root does not exist; the least squares are as near to it as they can."""
     rooted = Problem(Interval(0, 1), lambda u, x: u(x) - 1.0 + 1e-3 * tf.sqrt(0.9 - u(x)))
