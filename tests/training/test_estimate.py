@@ -162,7 +162,7 @@ def test_of_a_singular_corner_it_is_true_or_not_known():
         return np.sum(x**2, axis=1, keepdims=True) ** (1 / 3) * np.sin(2 / 3 * angle)
 
     problem = Problem(L_SHAPE, laplacian, conditions=[Dirichlet(u)], exact=u)
-    for features in (40, 300):
+    for features in (40, 160):
         result = trained(
             problem,
             network=partial(RandomFeatures, features=features, scale=6.0),

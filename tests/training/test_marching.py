@@ -119,8 +119,9 @@ def test_a_march_that_was_interrupted_continues_where_it_was(tmp_path):
         if (tmp_path / "slab-2").exists():
             raise ValueError("interrupted")
 
-    given = partial(by_networks, oscillator(2, 8.0), checkpoint=Checkpoint(tmp_path, every=20))
-    whole = by_networks(oscillator(2, 8.0))
+    march = partial(by_networks, oscillator(2, 8.0), network=partial(MLP, width=10, depth=1))
+    given = partial(march, checkpoint=Checkpoint(tmp_path, every=20))
+    whole = march()
     assert relative_error(whole) < 1e-3
     with pytest.raises(Exception, match="interrupted"):
         given(callbacks=interrupt)
