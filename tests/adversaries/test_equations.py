@@ -67,10 +67,7 @@ def predator_and_prey_as_two_residuals() -> Any:
     prey = lambda u, t: derivative(u["r"], t, 0) - u["r"](t) * (1 - u["p"](t))
     predators = lambda u, t: derivative(u["p"], t, 0) - u["p"](t) * (u["r"](t) - 1)
     problem = Problem(
-        Time(0, 2),
-        [prey, predators],
-        conditions=[Initial((1.5, 0.5))],
-        outputs=("r", "p"),
+        Time(0, 2), [prey, predators], conditions=[Initial((1.5, 0.5))], outputs=("r", "p")
     )
     t = np.linspace(0, 2, 9)
     truth = solve_ivp(

@@ -231,10 +231,7 @@ table.add(
     ),
     Row(
         "a solution of millions in si units",
-        lambda: (
-            solve(rod(lambda u, x: laplacian(u, x) + 2e7)).predict(X).mean,
-            1e7 * X * (1 - X),
-        ),
+        lambda: (solve(rod(lambda u, x: laplacian(u, x) + 2e7)).predict(X).mean, 1e7 * X * (1 - X)),
         gives=1e-4,
     ),
     Row(

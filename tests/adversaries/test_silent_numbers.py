@@ -33,15 +33,7 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.results import Result
-from sciml_par.training import (
-    RAD,
-    Adam,
-    Checkpoint,
-    Ensemble,
-    Points,
-    TargetLoss,
-    WallTime,
-)
+from sciml_par.training import RAD, Adam, Checkpoint, Ensemble, Points, TargetLoss, WallTime
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -197,9 +189,7 @@ def members_whose_fields_are_close() -> Any:
 @table.says("problem=")
 def a_beam_in_metres_loaded_without_its_ansatz(folder: Path) -> Any:
     problem = Problem(
-        UNIT,
-        lambda u, x: 1e5 * laplacian(u, x) + 2,
-        ansatz=lambda N, x: x * (1 - x) * N(x),
+        UNIT, lambda u, x: 1e5 * laplacian(u, x) + 2, ansatz=lambda N, x: x * (1 - x) * N(x)
     )
     where = solve(problem, precision="float32").save(folder / "results")
     return Result.load(where).predict([[0.0]])

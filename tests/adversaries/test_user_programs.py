@@ -31,13 +31,7 @@ from sciml_par.problems import (
     poisson,
 )
 from sciml_par.results import Result
-from sciml_par.training import (
-    Adam,
-    Callback,
-    Checkpoint,
-    Ensemble,
-    TargetLoss,
-)
+from sciml_par.training import Adam, Callback, Checkpoint, Ensemble, TargetLoss
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -191,9 +185,7 @@ def a_frozen_network_inside_a_residual() -> Any:
     model = first.networks[0]
     model.trainable = False
     second = Problem(
-        UNIT,
-        lambda v, x: derivative(v, x, 0) - model(x),
-        conditions=[Dirichlet(0.0, on="left")],
+        UNIT, lambda v, x: derivative(v, x, 0) - model(x), conditions=[Dirichlet(0.0, on="left")]
     )
     return solve(second).predict(X).mean, X**2 / 2 - X**3 / 3
 
@@ -308,9 +300,7 @@ def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
 def loaded_with_another_problem(folder: Path) -> Any:
     def problem(factor: float) -> Problem:
         return Problem(
-            UNIT,
-            lambda u, x: laplacian(u, x) + 2,
-            ansatz=lambda N, x: factor * x * (1 - x) * N(x),
+            UNIT, lambda u, x: laplacian(u, x) + 2, ansatz=lambda N, x: factor * x * (1 - x) * N(x)
         )
 
     where = solve(problem(1.0)).save(folder / "results")
@@ -499,10 +489,7 @@ def one_component_seen_of_two() -> Any:
     problem = Problem(
         Time(0, 2),
         lambda u, t, *, w: tf.concat(
-            [
-                derivative(u["p"], t, 0) - u["v"](t),
-                derivative(u["v"], t, 0) + w**2 * u["p"](t),
-            ],
+            [derivative(u["p"], t, 0) - u["v"](t), derivative(u["v"], t, 0) + w**2 * u["p"](t)],
             axis=1,
         ),
         conditions=[Observations(t, np.sin(1.5 * t), component="p")],
@@ -521,7 +508,7 @@ table.add(
         "layer sizes as in deepxde",
         lambda: solve(poisson(), network=[1, 20, 20, 1]),
         says="network",
-    ),
+    )
 )
 
 test_programs = table.as_test()

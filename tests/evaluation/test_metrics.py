@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import (
-    max_error,
-    pointwise_error,
-    relative_l2_error,
-    rms_error,
-)
+from sciml_par.evaluation import max_error, pointwise_error, relative_l2_error, rms_error
 
 NORMS = [relative_l2_error, max_error, rms_error, pointwise_error]
 

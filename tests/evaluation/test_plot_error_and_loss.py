@@ -8,14 +8,7 @@ from matplotlib.image import imread
 from seen import band, line, names, thin
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import (
-    LossCurve,
-    Prediction,
-    Shard,
-    plot_errors,
-    plot_losses,
-    save_figure,
-)
+from sciml_par.evaluation import LossCurve, Prediction, Shard, plot_errors, plot_losses, save_figure
 
 X = np.linspace(-1.0, 1.0, 101)
 LEFT = Shard("a", sub_domain=(-1.0, -0.01))

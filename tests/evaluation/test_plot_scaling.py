@@ -5,11 +5,7 @@ import pytest
 from seen import line, names
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation import (
-    ScalingCurve,
-    plot_scaling,
-    save_figure,
-)
+from sciml_par.evaluation import ScalingCurve, plot_scaling, save_figure
 
 RANKS, FAR = np.array([1, 2, 4]), 2 ** np.arange(10)
 

@@ -16,12 +16,7 @@ def travelling(shift=0.0, *, exact=True, order=None, **others):
     x = grid() if order is None else grid()[order]
     u = np.sin(np.pi * (x[:, :1] - x[:, 1:]))
     return Prediction(
-        "prediction",
-        x,
-        u + shift,
-        u_exact=u if exact else None,
-        coordinates=("x", "t"),
-        **others,
+        "prediction", x, u + shift, u_exact=u if exact else None, coordinates=("x", "t"), **others
     )
 
 

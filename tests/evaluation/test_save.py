@@ -11,13 +11,7 @@ from matplotlib.image import imread
 from seen import check_texts
 
 from sciml_par.errors import InputError, OutputError
-from sciml_par.evaluation import (
-    LossCurve,
-    plot_errors,
-    plot_losses,
-    plot_predictions,
-    save_figure,
-)
+from sciml_par.evaluation import LossCurve, plot_errors, plot_losses, plot_predictions, save_figure
 
 
 @pytest.fixture

@@ -196,10 +196,7 @@ def test_a_timeline_that_replaces_the_last_one(tmp_path):
 
 @LOCAL
 def test_horovods_variables_become_options():
-    given = {
-        "HOROVOD_STALL_CHECK_TIME_SECONDS": "30",
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0",
-    }
+    given = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "30", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
     usual = {"tensor_float_32": "unchanged"}  # as Horovod leaves it
     assert _options({}) == usual
     assert _options({"SCIML_PAR_TENSOR_FLOAT_32": "0"}) == {}

@@ -76,7 +76,7 @@ def test_a_gan_in_fit(jit_compile):
         keras.optimizers.RMSprop(1e-3), keras.optimizers.Adam(1e-3), jit_compile=jit_compile
     )
     begin = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)]
-    gan.fit(rows(8, 3), batch_size=4, epochs=BEYOND // 2, verbose=0, callbacks=begin)
+    gan.fit(rows(4 * BEYOND, 3), batch_size=4, verbose=0, callbacks=begin)
     check_equal(gan.generator.weights + gan.critic.weights)
 
 

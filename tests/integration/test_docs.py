@@ -125,13 +125,6 @@ def test_the_python_of_a_page_runs(
         assert results["members"][0]["error"]["relative"] <= TOLERANCE
 
 
-@pytest.mark.launches
-def test_the_first_solution_is_accurate_on_one_rank(tmp_path: Path) -> None:
-    """The training takes its 20,000 steps, or it is not as accurate."""
-    run_page(program_of(FIRST, whole=True), ranks=None, folder=tmp_path)
-    check_example(tmp_path)
-
-
 def run_page(program: str, *, ranks: int | None, folder: Path) -> None:
     (folder / "page.py").write_text(program, encoding="utf-8")
     launch(ranks, "page.py", folder=folder, threads=1).succeeded()

@@ -25,7 +25,8 @@ pytestmark = [
 ]
 
 POISSON = ROOT / "scripts" / "pinn_poisson.py"
-OPTIONS = ("--output", "run", "--no-plots", "--log-every", "1000", "--optimizer", "adam")
+OPTIONS = ("--output", "run", "--no-plots", "--log-every", "1000", "--optimizer", "adam",
+           "--width", "6", "--depth", "1")  # fmt: skip
 SECONDS = 300.0
 
 

@@ -18,8 +18,8 @@ FACTORS[2] = 1.0, 3.0
 
 def made():
     rng = np.random.default_rng(0)
-    networks = [MLP(2, 2, width=6, depth=2, seed=k, dtype="float64") for k in range(K - 1)]
-    networks.insert(1, RandomFeatures(2, 2, features=7))
+    networks = [MLP(2, 2, width=4, depth=1, seed=k, dtype="float64") for k in range(K - 1)]
+    networks.insert(1, RandomFeatures(2, 2, features=5))
     networks[1].set_weights([rng.normal(size=w.shape) for w in networks[1].get_weights()])
     return InSlabs(networks, 2, 2, times=TIMES, centers=CENTERS, factors=FACTORS)
 
@@ -55,10 +55,10 @@ def test_each_point_has_the_network_of_its_slab(n, tmp_path):
     parameters = [v.value for v in model.trainable_variables]
     compiled = tf.function(lambda z: model.apply(parameters, z), jit_compile=True)
     np.testing.assert_allclose(compiled(tf.constant(x)), expected, atol=1e-13)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(tf.constant(x)), model(tf.constant(x)))
     if n > 3:
+        model.save(tmp_path / "model.keras")
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+        np.testing.assert_array_equal(loaded(tf.constant(x)), model(tf.constant(x)))
         check_export(model, x, tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_it_is_an_ordinary_keras_model():
     model = MLP(1, 1, width=8, seed=1)
     x = np.linspace(-1, 1, 32, dtype="float32")[:, None]
     model.compile(keras.optimizers.Adam(1e-2), "mse", jit_compile=False)
-    history = model.fit(x, x**2, epochs=30, verbose=0).history["loss"]
+    history = model.fit(x, x**2, batch_size=32, epochs=30, verbose=0).history["loss"]
     assert history[-1] < 0.5 * history[0]
     assert model.predict(x, verbose=0).shape == (32, 1)
     inputs = keras.Input((1,))

@@ -7,15 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Box,
-    Problem,
-    Term,
-    derivative,
-    divergence,
-    gradient,
-    laplacian,
-)
+from sciml_par.problems import Box, Problem, Term, derivative, divergence, gradient, laplacian
 
 BOX = Box([-1.0, 0.0], [1.0, 2.0], names=("x", "t"))
 MODEL = MLP(2, 2, width=4, depth=2, dtype="float64")

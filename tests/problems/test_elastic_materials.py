@@ -185,7 +185,7 @@ def test_time_is_not_taken_for_a_coordinate() -> None:
         outputs=("u", "v", "w"),
     )
     with pytest.raises(InputError, match='over="space" to leave t out'):
-        train(problem, points=9, steps=1, progress=False)
+        train(problem, network=RANDOM, points=9, steps=1, progress=False)
 
 
 def test_as_many_displacements_as_coordinates() -> None:

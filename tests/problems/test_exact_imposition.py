@@ -183,7 +183,7 @@ def test_an_equation_in_a_ring_without_a_condition():
     problem = Problem(RING, laplacian, ansatz=ansatz, exact=exact)
     result = train(
         problem,
-        network=partial(RandomFeatures, features=150),
+        network=partial(RandomFeatures, features=150, scale=4.0),
         optimizer=LeastSquares(),
         points=600,
         precision="float64",

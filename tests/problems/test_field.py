@@ -6,16 +6,7 @@ import tensorflow as tf
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Box,
-    Field,
-    Term,
-    derivative,
-    gradient,
-    hessian,
-    laplacian,
-    record,
-)
+from sciml_par.problems import Box, Field, Term, derivative, gradient, hessian, laplacian, record
 
 
 class Counted:

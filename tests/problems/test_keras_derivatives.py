@@ -9,13 +9,7 @@ import tensorflow as tf
 from keras import layers
 
 from sciml_par.networks import make_network
-from sciml_par.problems import (
-    Field,
-    derivative,
-    hessian,
-    jacobian,
-    laplacian,
-)
+from sciml_par.problems import Field, derivative, hessian, jacobian, laplacian
 
 
 def run_in(mode, function, *arguments):
@@ -46,10 +40,7 @@ EXACT = {
         ],
     ),
     "laplacian": (laplacian, lambda x, y: [12 * x * y + 6 * x, 2 * y**2 + 2 * x**2]),
-    "mixed": (
-        lambda u, x: derivative(u, x, 0, 1),
-        lambda x, y: [6 * x**2 + 6 * y, 4 * x * y],
-    ),
+    "mixed": (lambda u, x: derivative(u, x, 0, 1), lambda x, y: [6 * x**2 + 6 * y, 4 * x * y]),
     "third": (lambda u, x: derivative(u, x, 0, 0, 0), lambda x, y: [12 * y, 0 * x]),
     "third, mixed": (lambda u, x: derivative(u, x, 1, 0, 0), lambda x, y: [12 * x, 4 * y]),
 }

@@ -102,7 +102,7 @@ def test_an_equation_in_a_body_and_a_body_with_a_cavity() -> None:
     )
     result = train(
         problem,
-        network=partial(RandomFeatures, features=150),
+        network=partial(RandomFeatures, features=80, scale=1.0),
         optimizer=LeastSquares(),
         points=200,
         precision="float64",
@@ -132,10 +132,7 @@ def _frame(**groups: list[list[int]]) -> meshio.Mesh:
 def test_groups_of_a_plane_mesh_are_faces_of_a_polygon(tmp_path: Path) -> None:
     left, middle = [[0, 1], [2, 1], [2, 3]], [[5, 6], [6, 10], [10, 9], [9, 5]]
     meshio.write(
-        tmp_path / "frame.msh",
-        _frame(inlet=left, wall=middle),
-        file_format="gmsh22",
-        binary=False,
+        tmp_path / "frame.msh", _frame(inlet=left, wall=middle), file_format="gmsh22", binary=False
     )
     frame = Polygon.from_file(tmp_path / "frame.msh", scale=2.0, names=("a", "b"))
     assert frame.volume == 32 and frame.surface == 32 and frame.names == ("a", "b")

@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 
 from sciml_par.errors import InputError
-from sciml_par.problems import (
-    Ball,
-    IntegralCondition,
-    Observations,
-    PointCloud,
-    Problem,
-    Time,
-)
+from sciml_par.problems import Ball, IntegralCondition, Observations, PointCloud, Problem, Time
 
 X = Ball([0, 0], 1).sample(300, seed=1)
 ON, NORMALS = Ball([0, 0], 1).boundary(40)

@@ -240,10 +240,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "named like an argument": ({"residual": _keyword, "unknowns": {"u": 1.0}}, "'u' is the name"),
     "named like data": (
-        {
-            "residual": Residual(lambda u, x, f: u(x) * f, data=np.sin),
-            "unknowns": {"f": 1.0},
-        },
+        {"residual": Residual(lambda u, x, f: u(x) * f, data=np.sin), "unknowns": {"f": 1.0}},
         "gets by its place",
     ),
     "in the place of normals": (
@@ -272,10 +269,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"residual": _keyword, "unknowns": {"k": tf.Variable(2.0)}},
         r"must be a number or where one starts.*got <tf.Variable",
     ),
-    "a text": (
-        {"residual": _keyword, "unknowns": {"k": "2"}},
-        "or where one starts.*got '2'",
-    ),
+    "a text": ({"residual": _keyword, "unknowns": {"k": "2"}}, "or where one starts.*got '2'"),
     "in data": (
         {
             "residual": Residual(lambda u, x, f: u(x) - f, data=lambda x, k: k * x),

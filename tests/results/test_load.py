@@ -217,10 +217,7 @@ def test_what_is_no_result_is_refused(copy: Path, tmp_path: Path) -> None:
         ("[1, 2]", "expected .*results.json to have 'members', as Result.save writes it; got none"),
         ('{"accuracy": 1}', "got 'accuracy'. Name the folder of a training"),
         ('{"versions": {}, "runs": []}', "got 'versions', 'runs'.*, json.load reads"),
-        (
-            whole.replace('"format": 3', '"format": 4'),
-            "format 3; got 4. Load it with .*sciml-par",
-        ),
+        (whole.replace('"format": 3', '"format": 4'), "format 3; got 4. Load it with .*sciml-par"),
         (whole.replace('"format": 3,', ""), "expected .* to have format 3; got None"),
         (whole.replace('"stacked_with"', '"other"'), "not as Result.save writes them .*KeyError"),
         (

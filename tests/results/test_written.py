@@ -34,6 +34,7 @@ from sciml_par.problems import (
 from sciml_par.training import Adam, Ensemble, LeastSquares, LevenbergMarquardt, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="rank 0 writes what it has")
+small = partial(MLP, width=4, depth=1)
 
 
 def f(x: Any) -> np.ndarray:
@@ -43,13 +44,8 @@ def f(x: Any) -> np.ndarray:
 @pytest.fixture(scope="module")
 def plane() -> Any:
     """u = sin x · eʸ in a square, with its estimated error."""
-    problem = Problem(
-        Box([0, 0], [1, 1]),
-        Residual(laplacian),
-        conditions=[Dirichlet(f)],
-        exact=f,
-    )
-    features = partial(RandomFeatures, features=120)
+    problem = Problem(Box([0, 0], [1, 1]), Residual(laplacian), conditions=[Dirichlet(f)], exact=f)
+    features = partial(RandomFeatures, features=60, scale=1.5)
     return train(
         problem,
         network=features,
@@ -69,8 +65,7 @@ def heat() -> Any:
         Residual(lambda u, x: derivative(u, x, "t") - derivative(u, x, "x", "x")),
         conditions=[Initial(lambda x: np.sin(np.pi * x[:, :1])), Dirichlet(0.0, on=["left"])],
     )
-    network = partial(MLP, width=4, depth=1)
-    return train(problem, network=network, optimizer=Adam(), mode=Ensemble(members=2), steps=2,
+    return train(problem, network=small, optimizer=Adam(), mode=Ensemble(members=2), steps=2,
                  points=20, progress=False, estimate=False)  # fmt: skip
 
 
@@ -89,11 +84,14 @@ def test_unknown_numbers_and_functions_by_name() -> None:
         Interval(0, 1),
         Residual(lambda u, x, c, k: c * derivative(u, x, 0) - k(x)),
         conditions=[Observations(x, x**2)],
-        unknowns={"c": Unknown(1.0, lower=0.9, upper=1.1), "k": UnknownFunction(1.0)},
+        unknowns={
+            "c": Unknown(1.0, lower=0.9, upper=1.1),
+            "k": UnknownFunction(1.0, network=small),
+        },
     )
     result = train(
-        problem, optimizer=LevenbergMarquardt(), steps=40, points=40, precision="float64",
-        progress=False, estimate=False,
+        problem, network=small, optimizer=LevenbergMarquardt(), steps=40, points=40,
+        precision="float64", progress=False, estimate=False,
     )  # fmt: skip
     found = result.evaluate(lambda u, x, c, k: c * derivative(u, x, 0) - k(x), x)
     assert np.abs(found.mean).max() < 1e-2
@@ -117,10 +115,7 @@ def test_other_functions_are_refused(plane: Any, function: Any, text: str) -> No
 
 def test_a_table_has_errors_and_quantities(plane: Any) -> None:
     points = pandas.DataFrame({"y": [0.2, 0.4], "x": [0.1, 0.3]})
-    flux = {
-        "flux": lambda u, x: derivative(u, x, 0),
-        "both": gradient,
-    }
+    flux = {"flux": lambda u, x: derivative(u, x, 0), "both": gradient}
     table = plane.to_dataframe(points, quantities=flux)
     assert list(table) == [
         *("x", "y", "u", "u_error", "flux", "flux_error"),
@@ -176,7 +171,7 @@ def test_a_quantity_with_components_is_a_vector_of_a_mesh(plane: Any, tmp_path: 
 def test_a_series_takes_the_domain_of_the_problem(tmp_path: Path) -> None:
     domain = (Box([0, 0], [1, 1]) - Ball([0.5, 0.5], 0.3)) * Time(0, 1)
     problem = Problem(domain, lambda u, x: u(x) - 1)
-    result = train(problem, points=30, steps=2, progress=False, grow=False)
+    result = train(problem, network=small, points=30, steps=2, progress=False, grow=False)
     path = result.write(tmp_path / "b.pvd", on=(11, 11), domain=domain, times=[0, 1])
     mesh = pyvista.read(path.with_name("b-0001.vtu"))
     distance = np.linalg.norm(np.asarray(mesh.points)[:, :2] - 0.5, axis=1)

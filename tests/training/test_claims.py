@@ -122,11 +122,7 @@ def bar(u: Any, x: Any) -> Any:
     [
         pytest.param(Problem(ROD, transport, conditions=[Initial(sine)]), "x = 0", id="inflow"),
         pytest.param(
-            Problem(
-                ROD,
-                transport,
-                conditions=[Initial(sine), Dirichlet(carried, on="right")],
-            ),
+            Problem(ROD, transport, conditions=[Initial(sine), Dirichlet(carried, on="right")]),
             "x = 0",
             id="condition at the outflow",
         ),

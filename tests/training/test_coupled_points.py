@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from engine import ParameterLayout, make_feed, trace_terms
+from trainings import prepared
 
 import sciml_par as sp
 from sciml_par.errors import InputError
@@ -144,22 +145,22 @@ def test_residuals_that_count_their_points_are_told() -> None:
 def test_a_matrix_of_weights_is_refused_where_a_step_has_some_of_the_points() -> None:
     """Also where it has as many rows as a rank has points."""
 
-    def train(rows: int, points: Any, mode: Any) -> Any:
+    def ready(rows: int, points: Any, mode: Any) -> Any:
         weights = np.random.default_rng(0).uniform(size=(rows, rows))
         problem = Problem(
             Interval(0, 1), lambda u, x: laplacian(u, x) - tf.constant(weights, x.dtype) @ u(x)
         )
-        return sp.train(problem, points=points, mode=mode, network=SMALL, steps=2, progress=False)
+        return prepared(problem, points=points, mode=mode)
 
     alone = Ensemble(ranks_per_member=1)
-    train(20, 20, alone)
+    ready(20, 20, alone)
     with pytest.raises(InputError, match=r"all 20 points together only.* without batches"):
-        train(20, Points(20, batch_size=5), alone)
+        ready(20, Points(20, batch_size=5), alone)
     if sp.size() > 1:
         with pytest.raises(InputError, match=r"all 20 points together only.* ranks_per_member=1"):
-            train(20, 20, "data")
+            ready(20, 20, "data")
         with pytest.raises(InputError, match=r"2 ranks .* IntegralCondition"):
-            train(10, 20, "data")
+            ready(10, 20, "data")
 
 
 @pytest.mark.ranks(most=1, reason="a rank has batches as one alone has")
@@ -195,14 +196,13 @@ def test_a_residual_runs_few_times_before_the_first_step(optimizer: Any) -> None
 @pytest.mark.ranks(most=2, reason="one rank shares no model, and two do as more would")
 def test_coupled_points_are_refused_where_a_step_has_some_of_them() -> None:
     problem, _ = COUPLED["mean"]
-    train = partial(sp.train, problem, network=SMALL, steps=2, progress=False)
     alone = Ensemble(ranks_per_member=1)
-    train(mode=alone, points=20)
+    prepared(problem, mode=alone, points=20)
     if sp.size() > 1:
         with pytest.raises(InputError, match=r"2 ranks .* IntegralCondition"):
-            train(points=20)
+            prepared(problem, points=20)
     with pytest.raises(InputError, match=r"each batch .* IntegralCondition"):
-        train(mode=alone, points=Points(20, batch_size=5))
+        prepared(problem, mode=alone, points=Points(20, batch_size=5))
 
 
 @pytest.mark.ranks(most=2, reason="two ranks show what more would")

@@ -9,9 +9,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import quick
 
 from sciml_par.errors import InputError
-from sciml_par.networks import RandomFeatures
+from sciml_par.networks import MLP, RandomFeatures
 from sciml_par.problems import (
     Dirichlet,
     Field,
@@ -35,6 +36,7 @@ L_SHAPE = Polygon([[0, 0], [0, -1], [-1, -1], [-1, 1], [1, 1], [1, 0]])
 
 def trained(problem: Problem, **arguments) -> Result:
     given = {
+        "network": partial(MLP, width=12, depth=2),
         "optimizer": LevenbergMarquardt(),
         "steps": 20,
         "precision": "float64",
@@ -92,7 +94,7 @@ def test_of_quantities_where_a_component_is_not_determined():
 
     start = Dirichlet(1.0, component=0, on="left")
     problem = Problem(Interval(0, 1), equations, conditions=[start], outputs=2)
-    features = partial(RandomFeatures, features=8)
+    features = partial(RandomFeatures, features=8, scale=2.0)
     result = trained(problem, network=features, optimizer=LeastSquares(), points=60)
     assert result.error.undetermined == ("u2",)
     x = np.linspace(0, 1, 21)[:, None]
@@ -160,7 +162,7 @@ def test_of_a_singular_corner_it_is_true_or_not_known():
         return np.sum(x**2, axis=1, keepdims=True) ** (1 / 3) * np.sin(2 / 3 * angle)
 
     problem = Problem(L_SHAPE, laplacian, conditions=[Dirichlet(u)], exact=u)
-    for features in (40, 300):
+    for features in (40, 160):
         result = trained(
             problem,
             network=partial(RandomFeatures, features=features, scale=6.0),
@@ -199,7 +201,7 @@ def test_of_a_keras_model_in_single_precision():
 
 
 def test_without_an_estimate_the_result_says_so():
-    result = train(poisson(), steps=5, progress=False, evaluation_points=11)
+    result = quick(poisson(), steps=5)
     assert not result.error.known
     assert "estimate=True" in str(result.error)
 

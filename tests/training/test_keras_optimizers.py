@@ -13,7 +13,10 @@ from small_training import LAYOUT, SmallObjective, Trainings, initial, keras_tra
 from sciml_par.errors import InputError
 from sciml_par.training.optimizers.convert import as_optimizer
 
-pytestmark = pytest.mark.ranks(most=1, reason="gradients come from one rank's numbers")
+pytestmark = [
+    pytest.mark.beside,
+    pytest.mark.ranks(most=1, reason="gradients come from one rank's numbers"),
+]
 
 k, s = keras.optimizers, keras.optimizers.schedules
 STEPS = 40

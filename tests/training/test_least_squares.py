@@ -25,14 +25,7 @@ from sciml_par.problems import (
     problem_by_name,
 )
 from sciml_par.results import Result
-from sciml_par.training import (
-    AdamW,
-    Ensemble,
-    LeastSquares,
-    LevenbergMarquardt,
-    Points,
-    train,
-)
+from sciml_par.training import AdamW, Ensemble, LeastSquares, LevenbergMarquardt, Points, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
@@ -133,7 +126,6 @@ def test_the_scale_of_features_is_chosen_by_unseen_points(capsys: pytest.Capture
     assert ("scale=32 of" in told or "scale=16 of" in told) == (sp.rank() == 0)
 
 
-@two
 def test_draws_of_features_are_one_computation():
     result = solved(
         poisson(domain=Interval(0, 1)), 30, mode=Ensemble(members=4, ranks_per_member=1)
@@ -206,7 +198,6 @@ def test_what_cannot_be_solved_for_is_refused():
         solved(poisson(), network=partial(RandomFeatures, features=0))
 
 
-@two
 def test_a_residual_that_is_not_finite_ends_the_training():
     problem = Problem(
         Box([0.0, 0.0], [1.0, 1.0]),

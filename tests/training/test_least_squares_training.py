@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import bits, quick, shared, stop_at, tiny, warned
+from trainings import bits, prepared, quick, shared, stop_at, tiny, warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -40,9 +39,7 @@ from sciml_par.training import (
     Result,
     TargetLoss,
 )
-from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.preparation import sizes
-from sciml_par.training.preparation.preparation import Preparation, prepare
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:train. :RuntimeWarning"),
@@ -164,12 +161,6 @@ def test_a_phase_that_is_stuck_gives_way_to_the_next() -> None:
     assert alone.best_loss < 1e-25
 
 
-def test_learning_rates_of_members_are_refused() -> None:
-    mode = Ensemble(members=1, learning_rates=[1e-3])
-    with pytest.raises(InputError, match="LevenbergMarquardt has not"):
-        small(problem(), mode=mode)
-
-
 def test_trial_points_without_a_finite_loss_are_passed_over() -> None:
     """Where u > 0.9 the root does not exist; the least squares are as near to it as they can."""
     rooted = Problem(Interval(0, 1), lambda u, x: u(x) - 1.0 + 1e-3 * tf.sqrt(0.9 - u(x)))
@@ -179,23 +170,12 @@ def test_trial_points_without_a_finite_loss_are_passed_over() -> None:
     assert (np.diff(member.losses) <= 0).all()
 
 
-def prepared(**options: Any) -> tuple[Preparation, list[str]]:
-    """What is there before the first step, and what the preparation warns of (collective)."""
-    given: dict[str, Any] = {each.name: None for each in fields(Arguments)}
-    given |= {"problem": problem(), "network": tiny, "points": POINTS, "precision": "float64"}
-    given |= {"optimizer": LevenbergMarquardt(), "mode": "data", "keep": "best", "seed": 0}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = prepare(
-            Arguments(**{**given, "stop": (), "evaluation_points": 11, **options}),
-            sp.current_world(),
-        )
-    return found, [str(each.message) for each in caught]
+ready = partial(prepared, problem(), points=POINTS, optimizer=LevenbergMarquardt())
 
 
 def test_precision_and_batches_are_told() -> None:
     def said(**options: Any) -> str:
-        return " ".join(prepared(**options)[1])
+        return " ".join(ready(**options)[1])
 
     few = said(points=POINTS[::4], precision="float32")
     assert few.count("single precision LevenbergMarquardt") == 1
@@ -222,7 +202,7 @@ def test_precision_and_batches_are_told() -> None:
     ],
 )
 def test_auto_chooses_by_the_size(options: dict[str, Any], kind: str, reason: str) -> None:
-    found, _ = prepared(optimizer="auto", **options)
+    found, _ = ready(**{"optimizer": "auto"} | options)
     assert type(found.phases[0].optimizer).__name__ == kind.partition(",")[0]
     assert f"optimizer: {kind}" in found.notes[0]
     assert reason in found.notes[0]

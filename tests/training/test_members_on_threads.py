@@ -29,6 +29,7 @@ from sciml_par.training import (
     train,
 )
 
+pytestmark = pytest.mark.beside
 MEMBERS = 5
 RATES = (1e-3, 2e-3, 3e-3, 4e-3, 5e-3)
 local = pytest.mark.ranks(most=1, reason="each rank has its own threads")

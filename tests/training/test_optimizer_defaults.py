@@ -78,7 +78,6 @@ def losses(result: Result) -> Any:
     return np.array([member.term_losses for member in result.members])
 
 
-@two
 def test_conditions_without_a_weight_have_that_of_the_optimizer() -> None:
     found, said = trained(problem(), optimizer=Descent())
     given, nothing = trained(problem(100.0), optimizer=Descent())

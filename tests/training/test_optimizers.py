@@ -87,6 +87,9 @@ ON_RANKS = {
     "LeastSquares": "inverse",
 }
 """In every run; the steps of other optimizers are those of the gradient that all ranks have."""
+ON_TWO = ("Adam", "Keras", "SSBroyden", "LeastSquares")
+TWO = pytest.mark.ranks(most=2, reason="with the sums of others, which three ranks show")
+THREE = pytest.mark.ranks(least=3, reason="three ranks show what two do, and uneven parts as well")
 STACKED = {
     "Keras": "batches",
     "LBFGS": "one point in all",
@@ -98,11 +101,12 @@ STACKED = {
 
 
 def grid(usual: dict[str, str]) -> list[Any]:
-    return [
-        pytest.param(name, case, marks=() if usual.get(name) == case else pytest.mark.all)
-        for name in OPTIMIZERS
-        for case in PROBLEMS
-    ]
+    def marks(name: str, case: str) -> Any:
+        if usual.get(name) != case:
+            return pytest.mark.all
+        return [] if usual is STACKED else TWO if name in ON_TWO else THREE
+
+    return [pytest.param(n, case, marks=marks(n, case)) for n in OPTIMIZERS for case in PROBLEMS]
 
 
 def engine(name: str, case: str, group: Any, **options: Any) -> Engine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,13 @@ import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP
-from sciml_par.problems import (
-    Dirichlet,
-    Initial,
-    Interval,
-    Problem,
-    Time,
-    derivative,
-    laplacian,
-)
+from sciml_par.problems import Dirichlet, Initial, Interval, Problem, Time, derivative, laplacian
 from sciml_par.results import Result
 from sciml_par.training import Adam, LevenbergMarquardt, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 X = np.linspace(0, 1, 41)[:, None]
+BY_LM: dict[str, Any] = {"optimizer": LevenbergMarquardt(), "precision": "float64"}
 
 
 def wall(size: float, zero: float, **options: Any) -> Problem:
@@ -39,14 +33,15 @@ def wall(size: float, zero: float, **options: Any) -> Problem:
 
 def trained(problem: Problem, **options: Any) -> Result:
     defaults: dict[str, Any] = {"optimizer": Adam(5e-3), "steps": 2_000, "points": 64}
-    return train(problem, progress=False, seed=1, **defaults | options)
+    defaults |= {"network": partial(MLP, width=10, depth=2), "evaluation_points": 41}
+    return train(problem, seed=1, **{"progress": False} | defaults | options)
 
 
 def error(result: Result, problem: Problem, size: float) -> float:
     return float(np.abs(result.predict(X).mean - problem.exact(X)).max()) / size
 
 
-@pytest.mark.parametrize("size, zero", [(1e-9, 0.0), (1.0, 0.0), (100.0, 300.0), (1e7, -1e8)])
+@pytest.mark.parametrize("size, zero", [(1e-9, 0.0), (1.0, 0.0), (1e7, -1e8)])
 def test_the_error_is_the_same_in_all_units(size: float, zero: float) -> None:
     problem = wall(size, zero)
     assert error(trained(problem), problem, size) < 5e-3
@@ -54,7 +49,7 @@ def test_the_error_is_the_same_in_all_units(size: float, zero: float) -> None:
 
 def test_a_result_keeps_its_ranges(tmp_path: Path, capsys: Any) -> None:
     problem = wall(100.0, 300.0)
-    result = train(problem, optimizer=LevenbergMarquardt(), steps=20, precision="float64", seed=1)
+    result = trained(problem, **BY_LM, steps=20, progress=True)
     assert "the network gives u from -" in capsys.readouterr().out.replace("\n", " ")
     assert error(result, problem, 100.0) < 1e-4
     slope = result.evaluate(lambda u, x: derivative(u, x, 0), X).mean
@@ -71,8 +66,8 @@ def test_ranges_that_are_given_hold() -> None:
     by_hand, plain = (
         wall(100.0, 300.0, output_ranges=ranges) for ranges in ({"u": (200.0, 500.0)}, False)
     )
-    options = {"optimizer": LevenbergMarquardt(), "precision": "float64"}
-    result = trained(by_hand, **options, steps=20, network=MLP(1, 1, dtype="float64"))
+    network = MLP(1, 1, width=10, depth=2, dtype="float64")
+    result = trained(by_hand, **BY_LM, steps=20, network=network)
     assert by_hand.output_ranges == ((200.0, 500.0),) and error(result, by_hand, 100.0) < 1e-2
     (model,) = result.networks
     np.testing.assert_allclose(
@@ -91,7 +86,8 @@ def test_slabs_share_the_ranges_of_the_whole_time() -> None:
             Initial(lambda x: 293 + 50 * np.sin(10 * np.pi * x[:, :1])),
         ],
     )
-    result = trained(rod, optimizer=LevenbergMarquardt(), steps=30, points=300, precision="float64")
+    network = partial(MLP, width=10, depth=1)
+    result = trained(rod, **BY_LM, network=network, steps=30, points=150)
     x = rod.domain.grid(200)
     decayed = np.exp(-1e-5 * (10 * np.pi) ** 2 * x[:, 1:])
     expected = 293 + 50 * decayed * np.sin(10 * np.pi * x[:, :1])

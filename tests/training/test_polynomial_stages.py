@@ -81,7 +81,6 @@ def check(result: Result, tolerance: float) -> None:
     assert len(set(sp.current_world().communicator.allgather_object(digits))) == 1
 
 
-@two
 def test_a_smooth_solution(tmp_path: Any) -> None:
     problem, calls = reaction()
     result = solve(problem, tolerance=1e-8, progress=False)

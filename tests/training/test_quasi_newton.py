@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 
 from sciml_par.errors import InputError
 from sciml_par.problems import poisson
-from sciml_par.training import LBFGS, Adam, Ensemble, SSBroyden, train
+from sciml_par.training import LBFGS, Adam, Ensemble, LevenbergMarquardt, SSBroyden, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="its functions are the same on all ranks")
 
@@ -300,7 +300,8 @@ def test_equal_numbers_are_one_optimizer() -> None:
     assert optimizer.key == LBFGS(memory=7).key != LBFGS().key
 
 
-def test_learning_rates_of_members_are_refused() -> None:
+@pytest.mark.parametrize("kind", [LBFGS, LevenbergMarquardt])
+def test_learning_rates_of_members_are_refused(kind: Any) -> None:
     rates = Ensemble(members=2, learning_rates=[1e-3, 1e-2])
-    with pytest.raises(InputError, match="learning rate, which LBFGS has not"):
-        train(poisson(), optimizer=LBFGS(), mode=rates, steps=2, progress=False)
+    with pytest.raises(InputError, match=f"learning rate, which {kind.__name__} has not"):
+        train(poisson(), optimizer=kind(), mode=rates, steps=2, progress=False)

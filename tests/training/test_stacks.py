@@ -67,8 +67,8 @@ def test_members_whose_conditions_differ_by_a_number_are_stacked() -> None:
     def problem(number: int) -> Problem:
         return Problem(Interval(0, 1), laplacian, conditions=[Dirichlet(number)])
 
-    result = small(problem(0), mode=Ensemble(members=3, problems=problem))
-    assert [member.stacked_with for member in result.members] == [(0, 1, 2)] * 3
+    result = small(problem(0), mode=Ensemble(members=4, problems=problem))
+    assert [member.stacked_with for member in result.members] == [(0, 1, 2, 3)] * 4
     check_equal(result.members[2], alone(result.members[2], problems=problem))
 
 
@@ -175,9 +175,9 @@ def test_refuses_ensembles_that_do_not_fit(options: dict[str, Any], message: str
 
 @pytest.mark.ranks(most=1, reason="each rank has its own members")
 def test_seeds_of_members_can_be_given() -> None:
-    result = small(wave(0), mode=Ensemble(members=3, seeds=[7, 8, 7]), steps=5)
-    assert [member.seed for member in result.members] == [7, 8, 7]
-    first, other, again = (member.losses for member in result.members)
+    result = small(wave(0), mode=Ensemble(members=4, seeds=[7, 8, 7, 9]), steps=5)
+    assert [member.seed for member in result.members] == [7, 8, 7, 9]
+    first, other, again, _ = (member.losses for member in result.members)
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 

@@ -54,7 +54,6 @@ def by_polynomials(problem: Problem, **options: Any) -> Result:
     return result
 
 
-@two
 def test_values_and_covariance_are_those_of_linear_regression(tmp_path: Any) -> None:
     result = by_polynomials(loads(NOISE))
     covariance = NOISE**2 * np.linalg.inv(COLUMNS.T @ COLUMNS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,23 @@ import tensorflow as tf
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
 from sciml_par.problems import Dirichlet, Interval, Problem, laplacian
-from sciml_par.training import Progress, Result, train
+from sciml_par.training import Adam, Progress, Result, train
+from sciml_par.training.arguments.arguments import Arguments
+from sciml_par.training.preparation.preparation import Preparation, prepare
 
 tiny = partial(MLP, width=4, depth=1)  # which compiles in half the time
 quick = partial(train, network=tiny, evaluation_points=11, progress=False)
 """A short training; each file adds its options."""
+
+
+def prepared(problem: Problem, **options: Any) -> tuple[Preparation, list[str]]:
+    """Return what is there before the first step, and what is warned of till then (collective)."""
+    given: dict[str, Any] = {each.name: None for each in fields(Arguments)}
+    given |= {"network": tiny, "precision": "float64", "optimizer": Adam(), "mode": "data"}
+    given |= {"keep": "best", "seed": 0, "stop": (), "evaluation_points": 11}
+    with warned("") as said:
+        found = prepare(Arguments(**given | {"problem": problem} | options), sp.current_world())
+    return found, said
 
 
 def shared(folder: Path) -> Path:
