@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -63,6 +63,10 @@ def fused_allreduce(
     bundle = TensorBundle.of([results[i] for i in dense], "allreduce")
     options = CallOptions.of("allreduce", bundle.called(name), communicator, device)
     scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
+    is_open = any(shape is None for _, shape in bundle.kinds)
+
+    def called(bundle: TensorBundle) -> str | None:
+        return bundle.called(name)
 
     def reduce(flat: Tensor) -> Tensor:
         x = options.tensor(flat)
@@ -79,13 +83,11 @@ def fused_allreduce(
             check_reducible(op, x.dtype.name, where="allreduce")
         return scaling.around_all(lambda xs: reduced_bundle(xs, op, options), tensors)
 
-    def reduce_later(tensors: list[Tensor]) -> list[Tensor]:
-        return scaling.around_all(lambda xs: _reduced_later(xs, op, options, name), tensors)
-
     if op is Adasum:
         whole = fuse_lists(reduce_each, bundle)
-    elif bundle.has_open_shapes and op in (Sum, Average) and may_have_unknown_shapes():
-        whole = reduce_later(bundle.tensors)
+    elif op in (Sum, Average) and is_open and may_have_unknown_shapes():
+        reduce_all = lambda xs: _reduced_when_it_runs(xs, op, options, called)  # noqa: E731
+        whole = scaling.around_all(reduce_all, bundle.tensors)
     elif _as_bundle(op, compression, options):
         whole = fuse_lists(reduce_bundle, bundle)
     else:
@@ -209,34 +211,27 @@ def broadcast_variables(
         variable.assign(value)
 
 
-def _reduced_later(
-    tensors: list[Tensor], op: ReduceOp, options: CallOptions, name: str | None, order: int = 0
+def _reduced_when_it_runs(
+    tensors: list[Tensor], op: ReduceOp, options: CallOptions, called: Callable[[TensorBundle], Any]
 ) -> list[Tensor]:
     """Sum or average when a plain graph runs and knows all shapes (collective)."""
-    group = options.group
-    if group.size == 1:
+    if options.group.size == 1:
         return [tf.identity(x) for x in tensors]
-    specs = [tf.TensorSpec(x.shape, x.dtype) for x in tensors]
 
-    def run(_: Any, *xs: Tensor) -> list[Tensor]:
-        bundle = TensorBundle.of(xs, options.kind)
-        called = bundle.called(name)
-        for _ in range(order):
-            called = gradient_name(called)
-        now = CallOptions.of(options.kind, called, group, options.placement.device)
+    def again(xs: list[Tensor], now: CallOptions) -> list[Tensor]:
+        if not now.placement.eager:
+            return _reduced_when_it_runs(xs, op, now, called)
+        bundle = TensorBundle.of(xs, now.kind)
+        now.name = called(bundle)
         return fuse(lambda flat: reduced(flat, op, now), bundle)
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
         def gradient(*gs: Tensor) -> list[Tensor]:
-            return _reduced_later(list(gs), op, options.of_gradient(), name, order + 1)
+            name = lambda bundle: gradient_name(called(bundle))  # noqa: E731
+            return _reduced_when_it_runs(list(gs), op, options.of_gradient(), name)
 
-        return options.at_run_time(
-            run,
-            xs,
-            specs,
-            lambda xs, now: _reduced_later(xs, op, now, name, order),
-            travel=len(xs),
-        ), gradient
+        specs = [tf.TensorSpec(x.shape, x.dtype) for x in xs]
+        return options.at_run_time(again, xs, specs, travel=len(xs)), gradient
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys

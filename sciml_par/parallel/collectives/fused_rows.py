@@ -9,13 +9,19 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.call_options import COUNTS, CallOptions, Tensor, widened
-from sciml_par.parallel.collectives.primitives import any_rows_of, gathered_rows, reduced, scattered
-from sciml_par.parallel.execution.dispatch import Placement, may_have_unknown_shapes
+from sciml_par.parallel.collectives.call_options import (
+    COUNTS,
+    CallOptions,
+    Tensor,
+    any_rows_of,
+    widened,
+)
+from sciml_par.parallel.collectives.primitives import gathered_rows, reduced, scattered
+from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.requests.reduce_op import Average, ReduceOp, Sum, check_reducible
-from sciml_par.parallel.requests.request import Allgather, any_rows, even_rows
+from sciml_par.parallel.requests.request import Allgather, any_rows, even_rows, exchange_of_rows
 from sciml_par.parallel.tensors.compression import ScalingAndCompression
 from sciml_par.parallel.tensors.packing import shape_of
 
@@ -26,13 +32,12 @@ def gathered_together(
     """Gather each, in one exchange of numbers of rows and one transfer per type (collective)."""
     if not tensors:
         return []
-    if any(options.has_unknown_shape(x) for x in tensors) or may_have_unknown_shapes():
-        if options.group.size == 1:
-            return [tf.identity(x) for x in tensors]
-        same = [None if each is None else widened(each) for each in alike]
-        return _gathered_together_later(tensors, options, same)[:-1]
-    rows = _rows_of_all(tensors, options, alike)
-    return _gathered_by_type(tensors, rows, options)
+    unknown = [options.has_unknown_shape(x) for x in tensors]
+    if options.group.size == 1:
+        return [tf.identity(x) for x in tensors]
+    if any(unknown) or may_have_unknown_shapes():
+        return _gathered_when_it_runs(tensors, options, alike)[:-1]
+    return _gathered_by_type(tensors, _rows_of_all(tensors, options, alike), options)
 
 
 def _gathered_by_type(
@@ -48,31 +53,24 @@ def _gathered_by_type(
     return results
 
 
-def _gathered_together_later(
+def _gathered_when_it_runs(
     tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
 ) -> list[Tensor]:
     """Return all results, and then the number of rows of each rank and tensor, [P, n]."""
     group, n = options.group, len(tensors)
     results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], COUNTS)]
+    known = [widened(each) for each in alike if each is not None]
 
-    given = [each for each in alike if each is not None]
-
-    def run(_: Any, *inputs: Tensor) -> list[Tensor]:
-        xs, values = inputs[:n], iter(inputs[n:])
-        now = CallOptions(
-            group, Placement(group, options.placement.device), options.kind, options.name
-        )
-        known = [None if each is None else next(values) for each in alike]
-        rows = _rows_of_all(xs, now, known)
-        return [*_gathered_by_type(xs, rows, now), tf.constant(rows, COUNTS)]
-
-    def again(inputs: list[Tensor], now: CallOptions) -> list[Tensor]:
+    def again(inputs: list[Tensor], now: CallOptions) -> list[Any]:
         xs, values = inputs[:n], iter(inputs[n:])
         same = [None if each is None else next(values) for each in alike]
-        return _gathered_together_later(xs, now, same)
+        if not now.placement.eager:
+            return _gathered_when_it_runs(xs, now, same)
+        rows = _rows_of_all(xs, now, same)
+        return [*_gathered_by_type(xs, rows, now), rows]
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
-        *ys, rows = options.at_run_time(run, [*xs, *given], results, again, by_rows=True, travel=n)
+        *ys, rows = options.at_run_time(again, [*xs, *known], results, by_rows=True, travel=n)
         first = tf.reduce_sum(rows[: group.rank], axis=0)
 
         def gradient(*gs: Tensor) -> list[Tensor]:  # the last one is by the rows
@@ -112,6 +110,10 @@ def _rows_of_all(
 ) -> np.ndarray:
     """Return the number of rows of each rank and tensor, [P, n] (collective)."""
     group, n = options.group, len(tensors)
+    if n == 1:
+        x = tensors[0]
+        signature = exchange_of_rows(options.kind, x.dtype.name, shape_of(x), options.name)
+        return np.array(group.gather_rows(x.shape[0], signature=signature))[:, np.newaxis]
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
     # By this name the ranks agree on all types and shapes, and on `alike`.

@@ -8,19 +8,16 @@ from typing import Any
 from sciml_par._tensorflow import hidden_from_autograph, tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.adasum import adasum
-from sciml_par.parallel.collectives.arguments import check_rows, rows_for_each, unknown_splits
+from sciml_par.parallel.collectives.arguments import check_rows
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
-from sciml_par.parallel.collectives.fused_rows import reduced_slices
+from sciml_par.parallel.collectives.fused_rows import gathered_together, reduced_slices
 from sciml_par.parallel.collectives.primitives import (
     broadcasted,
-    exchanged,
-    exchanged_later,
-    gathered,
+    exchanged_by,
     reduced,
     scattered,
 )
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes
 from sciml_par.parallel.execution.eager import reduced_at_once
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import (
@@ -30,9 +27,7 @@ from sciml_par.parallel.requests.reduce_op import (
     check_reducible,
     check_scatterable,
 )
-from sciml_par.parallel.requests.request import exchange_of_rows
 from sciml_par.parallel.tensors.compression import ScalingAndCompression
-from sciml_par.parallel.tensors.packing import shape_of
 
 
 @hidden_from_autograph
@@ -179,7 +174,7 @@ def allgather(
     options = CallOptions.of("allgather", name, communicator, device)
     x = options.tensor(tensor)
     check_rows(x, "allgather")
-    return gathered(x, options)
+    return gathered_together([x], options)[0]
 
 
 @not_converted
@@ -260,20 +255,7 @@ def alltoall(
     alone. In other graphs they exchange them whenever the graph runs.
     """
     options = CallOptions.of("alltoall", name, communicator, device)
-    x, group = options.tensor(tensor), options.group
+    x = options.tensor(tensor)
     check_rows(x, "alltoall")
-    unknown = options.has_unknown_shape(x)
-    if unknown or (may_have_unknown_shapes() and unknown_splits(splits)):
-        return _exchanged_later(x, splits, options)
-    shape = shape_of(x)
-    sent = rows_for_each(splits, shape[0], group.size)
-    if may_have_unknown_shapes():
-        return _exchanged_later(x, tf.constant(sent), options)
-    signature = exchange_of_rows("alltoall", x.dtype.name, shape, name)
-    received = tuple(group.exchange_rows(sent, signature=signature))
-    return exchanged(x, sent, received, options), received
-
-
-def _exchanged_later(x: Any, splits: Any, options: CallOptions) -> tuple[Any, Any]:
-    y, received = exchanged_later(x, splits, options)
-    return y, tf.cast(received, tf.int32)
+    y, received = exchanged_by(x, splits, options)
+    return y, received if isinstance(received, tuple) else tf.cast(received, tf.int32)

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives.arguments import rows_for_each
+from sciml_par.parallel.collectives.arguments import rows_for_each, unknown_splits
 from sciml_par.parallel.collectives.call_options import (
     COUNTS,
     Again,
     CallOptions,
     Gradient,
     Tensor,
+    any_rows_of,
     widened,
 )
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, perform_bundle
@@ -75,7 +76,7 @@ def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) ->
 
         all_passes = options.all_passes(lambda xs, now: reduced_bundle(xs, op, now))
         return (
-            perform_bundle(options.group, request, xs, options.placement, all_passes),
+            perform_bundle(request, xs, options.placement, all_passes),
             gradient,
         )
 
@@ -104,66 +105,22 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
     return options.differentiable(with_gradient, x)
 
 
-def gathered(x: Tensor, options: CallOptions) -> Tensor:
-    """Return y = (x_0; x_1; …) after an exchange of the numbers of rows (collective)."""
-    if options.has_unknown_shape(x) or may_have_unknown_shapes():
-        return _gathered_later(x, options)
-    signature = exchange_of_rows("allgather", x.dtype.name, shape_of(x), options.name)
-    rows = options.group.gather_rows(x.shape.as_list()[0], signature=signature)
-    return gathered_rows(x, tuple(rows), options)
-
-
 def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     """Return y = (x_0; x_1; …), given the number of rows of each rank (collective)."""
-    if options.has_unknown_shape(x):
-        return _gathered_later(x, options)
     first = sum(rows[: options.group.rank])
-    own = x.shape.as_list()[0]
+    end = first + rows[options.group.rank]
 
     def request_of(shape: Shape) -> Request:
         return Allgather(x.dtype.name, shape, rows, name=options.name)
 
     def gradient(g: Tensor) -> Tensor:
-        return reduced(g, Sum, options.of_gradient())[first : first + own]
+        return reduced(g, Sum, options.of_gradient())[first:end]
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
         again: Again = lambda x, now: gathered_rows(x, rows, now)  # noqa: E731
         return options.perform(x, request_of, again, by_rows=True), gradient
 
     return options.differentiable(with_gradient, x)
-
-
-def _gathered_later(x: Tensor, options: CallOptions) -> Tensor:
-    return tf.identity(x) if options.group.size == 1 else _gathered_with_rows(x, options)[0]
-
-
-def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
-    """Return [y, rows], with the number of rows of each rank, [P] (collective)."""
-    group = options.group
-    results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
-
-    def run(perform: Any, x: Tensor) -> list[Tensor]:
-        shape, dtype = shape_of(x), x.dtype.name
-        signature = exchange_of_rows("allgather", dtype, shape, options.name)
-        rows = group.gather_rows(shape[0], signature=signature)
-        return [
-            perform(Allgather(dtype, shape, tuple(rows), name=options.name), x),
-            tf.constant(rows, COUNTS),
-        ]
-
-    def with_gradient(x: Tensor) -> tuple[list[Tensor], Any]:
-        y, rows = options.at_run_time(
-            run, [x], results, lambda xs, now: _gathered_with_rows(xs[0], now), by_rows=True
-        )
-
-        def gradient(g: Tensor, _: Any) -> Tensor:
-            first = tf.reduce_sum(rows[: group.rank])
-            return reduced(g, Sum, options.of_gradient())[first : first + rows[group.rank]]
-
-        return [y, rows], gradient
-
-    ys: list[Tensor] = custom_gradient(with_gradient, x)
-    return ys
 
 
 def scattered(
@@ -186,15 +143,8 @@ def scattered(
         return gathered_rows(mine, split, after)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = _keeping_nan(
-            x,
-            op,
-            options,
-            request_of,
-            lambda x, now: scattered(x, op, now, rows=rows),
-            by_rows=True,
-            shape=any_rows_of(x).shape,
-        )
+        again: Again = lambda x, now: scattered(x, op, now, rows=rows)  # noqa: E731
+        y = _keeping_nan(x, op, options, request_of, again, by_rows=True)
 
         def gradient(g: Tensor) -> Tensor:
             after = options.of_gradient()
@@ -217,18 +167,17 @@ def _keeping_nan(
     again: Callable[[Tensor, CallOptions], Tensor],
     *,
     by_rows: bool = False,
-    shape: Any = None,
 ) -> Tensor:
     """Carry out a reduction; in Min and Max a NaN on any rank wins (collective)."""
     dropped = op in (Min, Max) and x.dtype.is_floating
-    if not dropped or options.group.nccl_transport is None:
-        return options.perform(x, request_of, again, by_rows=by_rows, shape=shape)
+    # At run time the shape is known, and the reduction comes here again.
+    if not dropped or options.group.nccl_transport is None or options.has_unknown_shape(x):
+        return options.perform(x, request_of, again, by_rows=by_rows)
     worst, flag = (-math.inf, 1) if op is Max else (math.inf, -1)
     nan = tf.math.is_nan(x)
     flags = tf.cast(nan, x.dtype) * tf.cast(flag, x.dtype)
     both = tf.stack([tf.where(nan, tf.cast(worst, x.dtype), x), flags], axis=-1)
-    known = None if shape is None else tf.TensorShape(shape).concatenate(2)
-    found = options.perform(both, request_of, again, by_rows=by_rows, shape=known)
+    found = options.perform(both, request_of, again, by_rows=by_rows)
     y, flags = tf.unstack(found, num=2, axis=-1)
     return tf.where(tf.equal(flags, 0), y, tf.cast(math.nan, x.dtype))
 
@@ -237,28 +186,19 @@ def _put_back(
     part: Tensor, count: Tensor, shape: Any, rows: Shape | None, options: CallOptions
 ) -> Tensor:
     """Gather the parts of a tensor with `count` rows, known when the graph runs (collective)."""
-    size = options.group.size
-    if size == 1:
+    if options.group.size == 1:
         return tf.identity(part)
 
-    def run(perform: Any, part: Tensor, count: Tensor) -> list[Tensor]:
-        split = rows or even_rows(int(count), size)
-        return [perform(Allgather(part.dtype.name, shape_of(part), split, name=options.name), part)]
+    def again(xs: list[Tensor], now: CallOptions) -> list[Tensor]:
+        if now.placement.eager:
+            split = rows or even_rows(int(xs[1]), now.group.size)
+            return [gathered_rows(xs[0], split, now)]
+        return [_put_back(xs[0], xs[1], any_rows_of(xs[0]).shape, rows, now)]
 
     def with_gradient(part: Tensor) -> tuple[Tensor, Gradient]:
         spec = tf.TensorSpec(shape, part.dtype)
-        y = options.at_run_time(
-            run,
-            [part, count],
-            [spec],
-            lambda xs, now: [_put_back(xs[0], xs[1], any_rows_of(xs[0]).shape, rows, now)],
-            by_rows=True,
-        )[0]
-
-        def gradient(g: Tensor) -> Tensor:
-            return scattered(g, Sum, options.of_gradient(), rows=rows)
-
-        return y, gradient
+        y = options.at_run_time(again, [part, count], [spec], by_rows=True)[0]
+        return y, lambda g: scattered(g, Sum, options.of_gradient(), rows=rows)
 
     return custom_gradient(with_gradient, part)
 
@@ -279,33 +219,29 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> 
     return options.differentiable(with_gradient, x)
 
 
-def exchanged_later(
-    x: Tensor, splits: Tensor | None, options: CallOptions
-) -> tuple[Tensor, Tensor]:
-    """Exchange rows when the graph runs; return them and the number from each rank (collective)."""
-    group = options.group
-    results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
+def exchanged_by(x: Tensor, splits: Any, options: CallOptions) -> tuple[Tensor, Any]:
+    """Exchange rows; return them and the number of rows from each rank (collective).
 
-    def run(perform: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
-        shape, dtype = shape_of(x), x.dtype.name
-        sent = rows_for_each(given[0] if given else None, shape[0], group.size)
-        signature = exchange_of_rows("alltoall", dtype, shape, options.name)
-        received = tuple(group.exchange_rows(sent, signature=signature))
-        request = Alltoall(dtype, shape, sent, received, name=options.name)
-        return [perform(request, x), tf.constant(received, COUNTS)]
+    In plain graphs the numbers are a tensor of `COUNTS`, and elsewhere integers.
+    """
+    group, when_it_runs = options.group, may_have_unknown_shapes()
+    if not options.has_unknown_shape(x) and not (when_it_runs and unknown_splits(splits)):
+        splits = rows_for_each(splits, x.shape[0], group.size)
+    if not when_it_runs:
+        signature = exchange_of_rows("alltoall", x.dtype.name, shape_of(x), options.name)
+        received = tuple(group.exchange_rows(splits, signature=signature))
+        return exchanged(x, splits, received, options), received
+
+    def again(xs: list[Tensor], now: CallOptions) -> tuple[Tensor, Any]:
+        return exchanged_by(xs[0], xs[1] if xs[1:] else None, now)
 
     def with_gradient(x: Tensor) -> tuple[Any, Any]:
         inputs = [x] if splits is None else [x, widened(splits)]
-        y, received = options.at_run_time(
-            run,
-            inputs,
-            results,
-            lambda xs, now: exchanged_later(xs[0], xs[1] if xs[1:] else None, now),
-            by_rows=True,
-        )
+        results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
+        y, received = options.at_run_time(again, inputs, results, by_rows=True)
 
         def gradient(g: Tensor, _: Any) -> Tensor:
-            back = exchanged_later(g, received, options.of_gradient())[0]
+            back = exchanged_by(g, received, options.of_gradient())[0]
             return back if x.shape.rank is None else tf.ensure_shape(back, x.shape)
 
         return (y, received), gradient
@@ -316,11 +252,6 @@ def exchanged_later(
 
 def _has_derivatives(x: Tensor) -> bool:
     return bool(x.dtype.is_floating or x.dtype.is_complex)
-
-
-def any_rows_of(x: Tensor) -> Any:
-    """Return the `tf.TensorSpec` of any number of rows like those of x."""
-    return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
 
 
 def _reduction_gradient(

@@ -39,11 +39,6 @@ class TensorBundle:
         tensors = [x if isinstance(x, tensor_type) else tensor_of(x, where) for x in values]
         return cls(tensors, tuple(map(_kind_of, tensors)))
 
-    @property
-    def has_open_shapes(self) -> bool:
-        """Return whether a shape is unknown in the trace."""
-        return any(shape is None for _, shape in self.kinds)
-
     def called(self, name: str | None) -> str | None:
         """Return `name` with a digest of all shapes, which a flat buffer does not show."""
         if len(self.tensors) < 2:
@@ -64,8 +59,16 @@ def fuse(
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
     """Apply an element-wise collective to all tensors, one buffer at a time."""
-    apply = _apply_packed if can_pack() else _apply_flat
-    return fuse_lists(lambda tensors: apply(collective, tensors), bundle, bucket_bytes=bucket_bytes)
+
+    def apply(tensors: list[Tensor]) -> list[Tensor]:
+        if len(tensors) == 1:
+            return [collective(tensors[0])]
+        if not can_pack():
+            return as_one_vector(collective, tensors)
+        shapes = tuple([x._shape_tuple() for x in tensors])
+        return unpacked(collective(packed(tensors, shapes)), shapes)
+
+    return fuse_lists(apply, bundle, bucket_bytes=bucket_bytes)
 
 
 def fuse_lists(
@@ -118,17 +121,6 @@ def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
         by_type[dtype][-1].append(i)
         room[dtype] -= nbytes
     return [bucket for buckets in by_type.values() for bucket in buckets] + alone
-
-
-def _apply_packed(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
-    if len(tensors) == 1:
-        return [collective(tensors[0])]
-    shapes = tuple([x._shape_tuple() for x in tensors])
-    return unpacked(collective(packed(tensors, shapes)), shapes)
-
-
-def _apply_flat(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
-    return [collective(tensors[0])] if len(tensors) == 1 else as_one_vector(collective, tensors)
 
 
 def as_one_vector(
