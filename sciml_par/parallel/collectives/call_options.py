@@ -170,7 +170,12 @@ def _name_in_pipeline(kind: str, name: str | None) -> str | None:
     """Return the name of a collective, marked while a `tf.data` pipeline's function is traced."""
     if tf.executing_eagerly():
         return name
-    stages = _stages_being_traced()
+    stages = []  # the classes of the datasets whose functions are being traced
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("tensorflow.python.data.ops."):
+            stages.append(type(frame.f_locals.get("self")).__name__)
+        frame = frame.f_back
     if not stages:
         return name
     parallel = next((stage for stage in stages if "Parallel" in stage), None)
@@ -181,14 +186,3 @@ def _name_in_pipeline(kind: str, name: str | None) -> str | None:
             f"it outside the pipeline."
         )
     return f"{name or kind}{IN_INPUT_PIPELINE}"
-
-
-def _stages_being_traced() -> list[str]:
-    """Return the classes of the datasets whose functions are being traced."""
-    stages = []
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith("tensorflow.python.data.ops."):
-            stages.append(type(frame.f_locals.get("self")).__name__)
-        frame = frame.f_back
-    return stages

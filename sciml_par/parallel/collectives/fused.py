@@ -73,9 +73,6 @@ def fused_allreduce(
         check_reducible(op, x.dtype.name, where="allreduce")
         return scaling.around(lambda x: reduced(x, op, options), x)
 
-    def reduce_each(tensors: list[Tensor]) -> list[Tensor]:
-        return scaling.around_all(lambda xs: adasum(xs, options), tensors)
-
     def reduce_bundle(tensors: list[Tensor]) -> list[Tensor]:
         if len(tensors) == 1 or not all(x.shape.is_fully_defined() for x in tensors):
             return [reduce(x) for x in tensors]
@@ -84,7 +81,8 @@ def fused_allreduce(
         return scaling.around_all(lambda xs: reduced_bundle(xs, op, options), tensors)
 
     if op is Adasum:
-        whole = fuse_lists(reduce_each, bundle)
+        each = lambda tensors: scaling.around_all(lambda xs: adasum(xs, options), tensors)  # noqa: E731
+        whole = fuse_lists(each, bundle)
     elif op in (Sum, Average) and is_open and may_have_unknown_shapes():
         reduce_all = lambda xs: _reduced_when_it_runs(xs, op, options, called)  # noqa: E731
         whole = scaling.around_all(reduce_all, bundle.tensors)

@@ -263,14 +263,10 @@ def _reduction_gradient(
     if op is Average:
         return total / options.group.size
     if op is Product:
-        return total * tf.math.conj(_product_of_the_others(x, options))
+        rank, size = options.group.rank, options.group.size
+        everyone = gathered_rows(x[tf.newaxis], (1,) * size, options)
+        others = tf.concat([everyone[:rank], everyone[rank + 1 :]], axis=0)
+        return total * tf.math.conj(tf.reduce_prod(others, axis=0))  # exact if some are zero
     assert op in (Min, Max)
     holds = tf.cast(tf.equal(x, y), x.dtype)
     return total * holds / reduced(holds, Sum, options)
-
-
-def _product_of_the_others(x: Tensor, options: CallOptions) -> Tensor:
-    """Return Π_{r≠s} x_r on rank s, exact if some x_r are zero."""
-    rank, size = options.group.rank, options.group.size
-    everyone = gathered_rows(x[tf.newaxis], (1,) * size, options)
-    return tf.reduce_prod(tf.concat([everyone[:rank], everyone[rank + 1 :]], axis=0), axis=0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import list_of, tensor_of
+from sciml_par.parallel.tensors.memory import eager_tensor
 from sciml_par.parallel.tensors.packing import can_pack, packed, shape_digest, shape_of, unpacked
 
 BUCKET_BYTES = 64 << 20
@@ -33,7 +34,7 @@ class TensorBundle:
         """Return a bundle of `values` for the collective `where`."""
         values = list_of(values, where)
         # In Python, looking at a tensor takes as long as carrying some hundred elements of it.
-        if set(map(type, values)) == {_eager_tensor()}:
+        if set(map(type, values)) == {eager_tensor()}:
             return cls(values, tuple([_kind_of_eager(x) for x in values]))
         tensor_type = tf.Tensor
         tensors = [x if isinstance(x, tensor_type) else tensor_of(x, where) for x in values]
@@ -91,16 +92,9 @@ def _kind_of_eager(x: Tensor) -> Kind:
 
 
 def _kind_of(x: Tensor) -> Kind:
-    if x.__class__ is _eager_tensor():
+    if x.__class__ is eager_tensor():
         return _kind_of_eager(x)
     return x.dtype, shape_of(x) if x.shape.is_fully_defined() else None
-
-
-@lru_cache(maxsize=1)
-def _eager_tensor() -> Any:
-    from tensorflow.python.framework import ops
-
-    return ops.EagerTensor
 
 
 @lru_cache(maxsize=64)

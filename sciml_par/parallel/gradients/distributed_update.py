@@ -149,7 +149,9 @@ class DistributedUpdate(_Optimizer):
         if not local or not hasattr(self, "inner_optimizer"):
             return self._reduction.reduce(gradients, variables, optimizer=self)
         # An overflow in a local gradient must stop the step on all ranks.
-        verdict = _zero_if_finite(local)
+        values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in local]
+        finite = [tf.reduce_all(tf.math.is_finite(v)) for v in values if v is not None]
+        verdict = tf.where(tf.reduce_all(finite), 0.0, float("nan"))
         *reduced, verdict = self._reduction.reduce(
             [*gradients, verdict], [*variables, verdict], optimizer=self
         )
@@ -163,12 +165,6 @@ class DistributedUpdate(_Optimizer):
 
 def _unpickled(distribute: Any, plain: Any, config: dict[str, Any], options: Any) -> Any:
     return distribute(plain.from_config(config), options)
-
-
-def _zero_if_finite(gradients: Sequence[Gradient]) -> Any:
-    values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-    finite = [tf.reduce_all(tf.math.is_finite(v)) for v in values if v is not None]
-    return tf.where(tf.reduce_all(finite), 0.0, float("nan"))
 
 
 class GradientPasses:
@@ -211,8 +207,8 @@ class GradientPasses:
         passed = self.counter.assign_add(1, read_value=True)
 
         def finish() -> None:
-            factor = 1 / self._number if self._average else None
-            then([None if s is None else _scaled(s, factor) for s in sums])
+            factor = 1 / self._number if self._average else 1.0
+            then([None if s is None else tf.convert_to_tensor(s) * factor for s in sums])
             for total in sums:
                 if total is not None:
                     total.assign(tf.zeros_like(total))
@@ -222,8 +218,3 @@ class GradientPasses:
             otherwise()
 
         tf.cond(passed >= self._number, finish, wait)
-
-
-def _scaled(total: Any, factor: float | None) -> Any:
-    value = tf.convert_to_tensor(total)
-    return value if factor is None else value * factor

@@ -68,11 +68,12 @@ def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
     with mailbox.telling:
         meeting = group.progress.meetings
         joined = joined_ranks(group, mailbox, meeting)
-        told_by_lower = _told_by_lower(group, mailbox, joined)
+        lower = group.world_ranks[: group.rank]
         observer = observer_of(group)
         known = frozenset() if observer is None else observer.ranks
-        if told_by_lower is None or joined.keys() <= known:
-            return
+        if not joined.keys() >= set(lower) or joined.keys() <= known:
+            return  # a lower rank tells of all, or nobody is new
+        told_by_lower = max((joined[rank].begun for rank in lower), default=0)
         mine = mailbox.joined.get((mailbox.rank, group.identity))
         last = math.inf if mine is None or mine.meeting != meeting else mine.begun
         for past in [each for each in _observers(group) if each.is_past]:
@@ -115,11 +116,3 @@ def joined_ranks(group: Group, mailbox: Mailbox, meeting: int | None = None) -> 
     others = (rank for rank in group.world_ranks if rank != mailbox.rank)
     found = ((rank, mailbox.joined.get((rank, group.identity))) for rank in others)
     return {rank: each for rank, each in found if each is not None and each.meeting == meeting}
-
-
-def _told_by_lower(group: Group, mailbox: Mailbox, joined: dict[int, Joined]) -> int | None:
-    """Return the last collective of which a lower rank tells; None if one tells of all."""
-    lower = group.world_ranks[: group.rank]
-    if not all(rank in joined for rank in lower):
-        return None
-    return max((joined[rank].begun for rank in lower), default=0)

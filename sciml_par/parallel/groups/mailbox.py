@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -150,6 +150,9 @@ Message = (
 )
 
 
+Question = TypeVar("Question", Waiting, Missing)
+
+
 class Mailbox:
     """The messages of the other ranks of the world (no call but `settle` waits).
 
@@ -192,8 +195,7 @@ class Mailbox:
         self.joined: dict[tuple[int, Identity], Joined] = {}
         self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
-        self._unanswered: list[tuple[int, Waiting]] = []
-        self._missed: list[tuple[int, Missing]] = []
+        self._questions: list[tuple[int, Waiting | Missing]] = []
 
     @property
     def sent(self) -> int:
@@ -218,17 +220,12 @@ class Mailbox:
         self._last_word = message
         self.send(message)
 
-    def take_unanswered(self) -> list[tuple[int, Waiting]]:
-        """Return (rank, message) of the waiting ranks that have asked for others, once each."""
+    def take(self, kind: type[Question]) -> list[tuple[int, Question]]:
+        """Return (rank, message) of the questions of this kind, each of them once."""
         with self._lock:
-            taken, self._unanswered = self._unanswered, []
-        return taken
-
-    def take_missed(self) -> list[tuple[int, Missing]]:
-        """Return (rank, message) of the ranks that miss this one, once each."""
-        with self._lock:
-            taken, self._missed = self._missed, []
-        return taken
+            taken = [each for each in self._questions if isinstance(each[1], kind)]
+            self._questions = [each for each in self._questions if not isinstance(each[1], kind)]
+        return taken  # type: ignore[return-value]
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
         """Return the group's collective `number`, if it was announced; drop earlier ones."""
@@ -263,7 +260,7 @@ class Mailbox:
             pause = min(1.2 * pause + 1e-5, _LONGEST_PAUSE)
             self.poll()
             # Ranks that wait, and have asked this one, hear again that it has left.
-            asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_missed())}
+            asking = {rank for rank, _ in (*self.take(Waiting), *self.take(Missing))}
             if asking and self._last_word is not None:
                 self.send(replace(self._last_word, again=True), to=asking)
             self._unsent = [request for request in self._unsent if not request.Test()]
@@ -307,13 +304,12 @@ class Mailbox:
         self._take_in(status.Get_source(), message)
 
     def _take_in(self, sender: int, message: Message) -> None:
+        if isinstance(message, Waiting | Missing):
+            self._questions.append((sender, message))
         if isinstance(message, Waiting):
             self.waiting.setdefault(message.group, {})[sender] = message
-            self._unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
-        elif isinstance(message, Missing):
-            self._missed.append((sender, message))
         elif isinstance(message, Elsewhere):
             self.elsewhere.setdefault(message.group, {})[sender] = message
         elif isinstance(message, OrderDigest):
@@ -326,5 +322,5 @@ class Mailbox:
             self.joined[sender, message.group] = message
         elif isinstance(message, Announced):
             self.asked.setdefault(message.group, {}).update(message.announcements)
-        elif not message.again or sender not in self.left:
+        elif isinstance(message, Left) and (not message.again or sender not in self.left):
             self.left[sender] = message

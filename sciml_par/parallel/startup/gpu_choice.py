@@ -44,12 +44,11 @@ def visible_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> list
     # write -1, nothing, or a word ("NoDevFiles").
     stripped = (entry.strip() for entry in mask.split(","))
     entries = itertools.takewhile(_DEVICE.fullmatch, stripped)
-    return [VisibleGpu(entry, _identity(entry, there)) for entry in entries]
-
-
-def _identity(entry: str, there: Sequence[str]) -> str:
-    number = int(entry) if entry.isdecimal() else len(there)
-    return there[number] if number < len(there) else entry
+    by_number = {str(number): address for number, address in enumerate(there)}
+    return [
+        VisibleGpu(entry, by_number.get(str(int(entry)) if entry.isdecimal() else entry, entry))
+        for entry in entries
+    ]
 
 
 def _addresses(root: Path) -> list[str]:
@@ -62,22 +61,13 @@ def _addresses(root: Path) -> list[str]:
         return [file.name for file in files if _can_open(file)]
     found = []
     for directory in sorted(listed.iterdir()):
-        minor = _field(_read(directory / "information"), "Device Minor")
-        if minor is None or _can_open(root / "dev" / f"nvidia{minor}"):
+        text = ""
+        with contextlib.suppress(OSError):
+            text = (directory / "information").read_text()
+        minor = re.search(r"^Device Minor:\s*(\S+)", text, re.MULTILINE)
+        if minor is None or _can_open(root / "dev" / f"nvidia{minor[1]}"):
             found.append(directory.name)
     return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def _field(text: str, name: str) -> str | None:
-    match = re.search(rf"^{name}:\s*(\S+)", text, re.MULTILINE)
-    return match[1] if match else None
 
 
 def _can_open(device: Path) -> bool:

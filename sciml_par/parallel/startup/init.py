@@ -203,7 +203,10 @@ def _join(everyone: Communicator, threads: int | None) -> World:
     job_end = JobEnd(everyone)
     failures = FailureReporter(everyone, mailbox, job_end)
     failures.install()
-    threads = threads or requested_threads(os.environ) or _fair_share(host)
+    threads = threads or requested_threads(os.environ)
+    if not threads:
+        mine = cores_of_this_process()
+        threads = share_of_cores(mine, host.allgather_object(mine))
     limit_threads(threads, os.environ)
     return World(
         communicator=everyone,
@@ -262,11 +265,6 @@ def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> GpuTransport
     of.host.take_gpus_from(everyone, color=of.host.world_ranks[0])
     of.alone.take_gpus_from(everyone, color=everyone.rank)
     return transport
-
-
-def _fair_share(host: Communicator) -> int:
-    mine = cores_of_this_process()
-    return share_of_cores(mine, host.allgather_object(mine))
 
 
 def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:

@@ -32,7 +32,7 @@ def ask_missing(mailbox: Mailbox, group: Group, mine: Waiting, present: Iterable
 def answer_missing(mailbox: Mailbox, groups: Iterable[Group]) -> None:
     """Answer the ranks that miss this one."""
     here = {group.identity: group for group in groups}
-    for sender, question in mailbox.take_missed():
+    for sender, question in mailbox.take(Missing):
         group = here.get(question.group)
         if group is None:
             continue

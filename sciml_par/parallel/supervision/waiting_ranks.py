@@ -7,8 +7,9 @@ general rank 0 of the group, which need not wait itself.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present
+from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present, Waiting
 
 
 class WaitingRanks:
@@ -19,11 +20,12 @@ class WaitingRanks:
         self._grace = grace
         self._contradictions: dict[Identity, tuple[int, float]] = {}
         self._told: dict[Identity, int] = {}
+        self.by_group: tuple[dict[Identity, Any], ...] = self._contradictions, self._told
 
     def answer(self, now: float) -> None:
         """Answer all questions, and notify ranks that contradict each other."""
         lists: dict[tuple[Identity, int], Present] = {}
-        for sender, waiting in self._mailbox.take_unanswered():
+        for sender, waiting in self._mailbox.take(Waiting):
             group, sequence = waiting.group, waiting.sequence
             if (group, sequence) not in lists:
                 lists[group, sequence] = self._list(group, sequence)
@@ -59,9 +61,3 @@ class WaitingRanks:
                 if waiting.sequence == sequence:
                     answer = replace(present, question=waiting.question)
                     self._mailbox.send(answer, to=[sender])
-
-    def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop all groups that are not among `groups`."""
-        for kept in (self._contradictions, self._told):
-            for group in [each for each in kept if each not in groups]:
-                del kept[group]

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sciml_par._stderr import write_error
 from sciml_par._text import rank_list
@@ -100,7 +101,12 @@ class Watchdog:
         communicators: list[Communicator] = []
         with self._errors.told_once():
             communicators = list(self._communicators())
-            self._forget_gone({communicator.identity for communicator in communicators})
+            groups = {communicator.identity for communicator in communicators}
+            self._mailbox.forget_gone(groups)
+            by_group: list[dict[Identity, Any]] = [self._stalls, self._order_check.told]
+            for kept in (*by_group, *self._waiting_ranks.by_group):
+                for group in [each for each in kept if each not in groups]:
+                    del kept[group]
         with self._errors.told_once():
             self._mailbox.poll()
         with self._errors.told_once():
@@ -110,19 +116,15 @@ class Watchdog:
             with self._errors.told_once():
                 tell_who_joined(communicator, self._mailbox)
                 communicator.progress.visit()
-                self._end_on_another_order(communicator)
+                difference = self._order_check.look(communicator, self._clock())
+                if difference is not None:
+                    time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
+                    self._end_job(difference)
                 self._look_at(communicator)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._patience.interval):
             self.look()
-
-    def _forget_gone(self, groups: set[Identity]) -> None:
-        self._mailbox.forget_gone(groups)
-        self._waiting_ranks.forget_gone(groups)
-        self._order_check.forget_gone(groups)
-        for group in [each for each in self._stalls if each not in groups]:
-            del self._stalls[group]
 
     def _look_at(self, communicator: Communicator) -> None:
         error = communicator.nccl_transport and communicator.nccl_transport.error()
@@ -148,12 +150,6 @@ class Watchdog:
                 is_told=communicator.progress.is_told_of_mismatch,
             )
             self._on_stall(communicator, mine, stall, now)
-
-    def _end_on_another_order(self, communicator: Communicator) -> None:
-        difference = self._order_check.look(communicator, self._clock())
-        if difference is not None:
-            time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
-            self._end_job(difference)
 
     def _on_stall(
         self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
