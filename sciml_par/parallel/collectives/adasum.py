@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.arguments import unknown_shape
 from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, reduced
@@ -42,8 +41,6 @@ def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
     same bits. Products are in float64; 16-bit types are combined in float32.
     """
     for x in tensors:
-        if not x.dtype.is_floating:
-            raise InputError(f"{options.kind}: Adasum of {x.dtype.name} values has no meaning.")
         if not x.shape.is_fully_defined():
             raise unknown_shape(x, options.kind)
     if options.group.size == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -15,13 +16,13 @@ from sciml_par.parallel.collectives.fused_rows import (
     reduced_slices,
     scattered_together,
 )
-from sciml_par.parallel.collectives.one_tensor import broadcast
-from sciml_par.parallel.collectives.primitives import reduced, reduced_bundle
+from sciml_par.parallel.collectives.primitives import broadcasted, reduced, reduced_bundle
 from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, fuse, fuse_lists
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, takes_bundles
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.element_type import element_type
 from sciml_par.parallel.requests.reduce_op import (
     Adasum,
     Average,
@@ -63,21 +64,21 @@ def fused_allreduce(
     bundle = TensorBundle.of([results[i] for i in dense], "allreduce")
     options = CallOptions.of("allreduce", bundle.called(name), communicator, device)
     scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
+    for dtype in dict.fromkeys(kind for kind, _ in bundle.kinds):
+        name_of_type = tf.as_dtype(dtype).name
+        element_type(name_of_type, where="allreduce")
+        check_reducible(op, name_of_type, where="allreduce")
     is_open = any(shape is None for _, shape in bundle.kinds)
 
     def called(bundle: TensorBundle) -> str | None:
         return bundle.called(name)
 
-    def reduce(flat: Tensor) -> Tensor:
-        x = options.tensor(flat)
-        check_reducible(op, x.dtype.name, where="allreduce")
+    def reduce(x: Tensor) -> Tensor:
         return scaling.around(lambda x: reduced(x, op, options), x)
 
     def reduce_bundle(tensors: list[Tensor]) -> list[Tensor]:
         if len(tensors) == 1 or not all(x.shape.is_fully_defined() for x in tensors):
             return [reduce(x) for x in tensors]
-        for x in tensors:
-            check_reducible(op, x.dtype.name, where="allreduce")
         return scaling.around_all(lambda xs: reduced_bundle(xs, op, options), tensors)
 
     if op is Adasum:
@@ -86,7 +87,11 @@ def fused_allreduce(
     elif op in (Sum, Average) and is_open and may_have_unknown_shapes():
         reduce_all = lambda xs: _reduced_when_it_runs(xs, op, options, called)  # noqa: E731
         whole = scaling.around_all(reduce_all, bundle.tensors)
-    elif _as_bundle(op, compression, options):
+    elif (  # XLA may take tensors unpacked; a custom compressor needs them packed
+        op in (Sum, Average)
+        and compression in (None, Compression.none, Compression.fp16, Compression.bf16)
+        and takes_bundles(options.placement)
+    ):
         whole = fuse_lists(reduce_bundle, bundle)
     else:
         whole = fuse(reduce, bundle)
@@ -110,11 +115,11 @@ def fused_broadcast(
 ) -> list[Tensor]:
     """Apply `broadcast` to each tensor, one transfer per element type and 64 MiB (collective)."""
     bundle = TensorBundle.of(tensors, "broadcast")
-    name = bundle.called(name)
-    return fuse(
-        lambda flat: broadcast(flat, root, name=name, communicator=communicator, device=device),
-        bundle,
-    )
+    options = CallOptions.of("broadcast", bundle.called(name), communicator, device)
+    size = options.group.size
+    if not isinstance(root, Integral) or not 0 <= root < size:
+        raise InputError(f"broadcast: expected root among ranks 0..{size - 1}; got {root!r}.")
+    return fuse(lambda flat: broadcasted(options.tensor(flat), int(root), options), bundle)
 
 
 @not_converted
@@ -233,13 +238,6 @@ def _reduced_when_it_runs(
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
-
-
-def _as_bundle(op: ReduceOp, compression: Any, options: CallOptions) -> bool:
-    """Return whether XLA may take the tensors unpacked; a custom compressor needs them packed."""
-    known = (None, Compression.none, Compression.fp16, Compression.bf16)
-    sums = isinstance(op, ReduceOp) and op in (Sum, Average)
-    return sums and compression in known and takes_bundles(options.placement)
 
 
 def _sparse_and_dense(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:

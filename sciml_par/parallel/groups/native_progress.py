@@ -114,10 +114,6 @@ class NativeProgress(Progress):
     def resume(self, announcement: Announcement) -> None:
         self._tell_begun(self._words[Group.SEQUENCE], announcement)
 
-    def _tell_begun(self, number: int, announcement: Announcement) -> None:
-        for observer in self.observers:
-            observer.begun(number, announcement)
-
     def end(self) -> None:
         self._in_progress = None
         self._end(self._address)
