@@ -11,7 +11,7 @@ from functools import lru_cache
 from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.requests.announcement import Announcement
 from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
-from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, thread_name
+from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, named
 
 _LIMIT = 50_000
 _KINDS = 10_000
@@ -127,7 +127,7 @@ class Recorder:
         number = self._threads.get((name, members))
         if number is None:
             number = self._threads[name, members] = len(self._threads) + FIRST
-            self._names += map(line, thread_name(self._rank, number, name))
+            self._names += map(line, named("thread", self._rank, name, number))
         return number
 
 
