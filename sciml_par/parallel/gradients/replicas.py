@@ -22,7 +22,7 @@ from sciml_par._tensorflow import tf
 from sciml_par._text import counted, rank_list
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.execution.graph_errors import MismatchInGraph
+from sciml_par.parallel.execution.dispatch import MismatchInGraph
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function

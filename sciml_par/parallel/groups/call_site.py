@@ -12,8 +12,14 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.errors import CollectiveMismatchError, TransferError
 from sciml_par.parallel.native.host_group import DifferentRequestError, SharedTransfer
-from sciml_par.parallel.requests.announcement import Announcement, Kind
-from sciml_par.parallel.requests.request import Allreduce, Reducescatter, Request, Shape
+from sciml_par.parallel.requests.request import (
+    Allreduce,
+    Announcement,
+    Kind,
+    Reducescatter,
+    Request,
+    Shape,
+)
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator

@@ -19,7 +19,7 @@ from sciml_par.parallel.groups.native_progress import NativeProgress
 from sciml_par.parallel.groups.progress import Progress
 from sciml_par.parallel.native.job import NativeJob, host_group, settle_native
 from sciml_par.parallel.native.machine_code import combine_by_machine_code
-from sciml_par.parallel.requests.announcement import Kind
+from sciml_par.parallel.requests.request import Kind
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.mpi import MPITransport
 

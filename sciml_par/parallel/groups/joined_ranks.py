@@ -12,7 +12,7 @@ from typing import Any
 
 from sciml_par.parallel.groups.mailbox import Announced, Joined, Mailbox
 from sciml_par.parallel.groups.progress import Group
-from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.request import Announcement
 
 
 class JoinedRanks:

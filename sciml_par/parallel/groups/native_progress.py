@@ -19,7 +19,7 @@ from sciml_par.parallel.native.layout import (
     HISTORY_KEPT,
     Group,
 )
-from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.request import Announcement
 from sciml_par.parallel.requests.signature import Signature
 
 

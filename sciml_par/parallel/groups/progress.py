@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.parallel.groups.ledger import Ledger
-from sciml_par.parallel.requests.announcement import Announcement, Kind
+from sciml_par.parallel.requests.request import Announcement, Kind
 from sciml_par.parallel.requests.signature import KEY_MASK, Signature
 
 if TYPE_CHECKING:

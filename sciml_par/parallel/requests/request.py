@@ -6,9 +6,11 @@ all ranks.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, ElementType
@@ -187,6 +189,29 @@ class Alltoall(Request):
     @property
     def signature(self) -> Signature:
         return self._signature((None, *self.shape[1:]))
+
+
+class Kind(enum.Enum):
+    """The steps that a rank makes together with others."""
+
+    TRANSFER = "a tensor is carried"
+    AGREEMENT = "signatures and a number each are compared"
+    ROWS = "each rank tells each other one a number of rows"
+    OBJECTS = "picklable objects are exchanged"
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A step of a collective, announced so that a rank without data can take part."""
+
+    kind: Kind
+    signature: Signature
+    request: Request | None = None
+
+    @cached_property
+    def key(self) -> int:
+        """The key of the signature."""
+        return self.signature.key
 
 
 def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:

@@ -38,9 +38,8 @@ from sciml_par.parallel.groups.mailbox import (
     Waiting,
 )
 from sciml_par.parallel.requests.signature import mismatch_message
-from sciml_par.parallel.supervision.elsewhere import answer_missing, ask_missing
 from sciml_par.parallel.supervision.order_check import OrderCheck, ends_alike
-from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
+from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks, answer_missing, ask_missing
 
 _ANSWER_SECONDS = 2.0
 _ASK_AGAIN_FACTOR = 4.0

@@ -9,7 +9,7 @@ from collections import deque
 from functools import lru_cache
 
 from sciml_par.parallel.groups.progress import Group
-from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.request import Announcement
 from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
 from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, named
 
