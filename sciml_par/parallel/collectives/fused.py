@@ -60,7 +60,11 @@ def fused_allreduce(
     The reduced tensors, in order.
     """
     results: list[Tensor] = list_of(tensors, "allreduce")
-    sparse, dense = _sparse_and_dense(results)
+    any_sparse = any(issubclass(kind, tf.IndexedSlices) for kind in set(map(type, results)))
+    is_sparse = [any_sparse and isinstance(x, tf.IndexedSlices) for x in results]
+    sparse, dense = (
+        [i for i, yes in enumerate(is_sparse) if yes is kind] for kind in (True, False)
+    )
     bundle = TensorBundle.of([results[i] for i in dense], "allreduce")
     options = CallOptions.of("allreduce", bundle.called(name), communicator, device)
     scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
@@ -238,12 +242,3 @@ def _reduced_when_it_runs(
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
-
-
-def _sparse_and_dense(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Return the indices of `tf.IndexedSlices`, and of the others."""
-    types = set(map(type, tensors))
-    if not any(issubclass(each, tf.IndexedSlices) for each in types):
-        return [], list(range(len(tensors)))
-    sparse = [i for i, x in enumerate(tensors) if isinstance(x, tf.IndexedSlices)]
-    return sparse, sorted({*range(len(tensors))}.difference(sparse))

@@ -40,7 +40,12 @@ class TensorBundleCall(PreparedCall):
         else:
             self.shared.in_parts(lengths)
             shared = self.shared
-            self._transfer = lambda addresses: shared(*2 * (address_of(addresses),))
+
+            def transfer(addresses: bytes) -> None:
+                address = ctypes.cast(ctypes.c_char_p(addresses), ctypes.c_void_p).value or 0
+                shared(address, address)
+
+            self._transfer = transfer
 
     def _packing_transfer(
         self, communicator: Communicator, lengths: Sequence[int]
@@ -62,11 +67,6 @@ class TensorBundleCall(PreparedCall):
             copy(received, 0, 0, tensors, 0, 0)
 
         return transfer_all
-
-
-def address_of(text: bytes) -> int:
-    """Return the address of its bytes."""
-    return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
 
 
 def _free(layouts: OrderedDict[bytes, MPI.Datatype]) -> None:

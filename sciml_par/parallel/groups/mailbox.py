@@ -176,7 +176,7 @@ class Mailbox:
         from mpi4py import MPI
 
         self._control = control
-        self._any_source = MPI.ANY_SOURCE
+        self._any_source, self._status = MPI.ANY_SOURCE, MPI.Status
         self.rank: int = control.Get_rank()
         self._others = [r for r in range(control.Get_size()) if r != self.rank]
         self._unsent: list[MPI.Request] = []
@@ -239,9 +239,15 @@ class Mailbox:
         """Receive the messages that have arrived."""
         if self._silent:
             return
+        status = self._status()
         with self._lock:
             while self._control.iprobe(source=self._any_source, tag=self._TAG):
-                self._take_one()
+                message: Message = self._control.recv(
+                    source=self._any_source, tag=self._TAG, status=status
+                )
+                # What was said again came after all that `settle` waits for had been counted.
+                self._received += not (isinstance(message, Left) and message.again)
+                self._take_in(status.Get_source(), message)
 
     def settle(self) -> None:
         """Receive all messages to this rank before MPI ends (collective, once).
@@ -293,15 +299,6 @@ class Mailbox:
                     kept.pop(group, None)
             for key in [key for key in list(self.joined) if gone(key[1])]:
                 del self.joined[key]
-
-    def _take_one(self) -> None:
-        from mpi4py import MPI
-
-        status = MPI.Status()
-        message: Message = self._control.recv(source=self._any_source, tag=self._TAG, status=status)
-        # What was said again came after all that `settle` waits for had been counted.
-        self._received += not (isinstance(message, Left) and message.again)
-        self._take_in(status.Get_source(), message)
 
     def _take_in(self, sender: int, message: Message) -> None:
         if isinstance(message, Waiting | Missing):

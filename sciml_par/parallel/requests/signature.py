@@ -64,11 +64,6 @@ class Signature:
         """A digest of the text, 16 bytes."""
         return hashlib.blake2b(str(self).encode(), digest_size=16).digest()
 
-    @property
-    def is_compared_always(self) -> bool:
-        """Whether the ranks compare it each time because its place in the order may vary."""
-        return self.name is not None and self.name.endswith(IN_INPUT_PIPELINE)
-
     @cached_property
     def key(self) -> int:
         """The bits of `KEY_MASK` in the digest."""

@@ -162,22 +162,16 @@ def shutdown() -> None:
         group.identity: (group.progress.sequence, group.progress.order_digest) for group in groups
     }
     world.mailbox.leave(Left(begun))
-    _end_on_another_order(world)
+    if world.watchdog is not None:  # ranks that left before may have called other collectives
+        world.mailbox.poll()
+        for group in groups:
+            difference = difference_at_the_end(group, world.mailbox.left)
+            if difference is not None:
+                world.job_end.with_message(difference)
     if world.sentinel is not None:
         world.sentinel.stop()
     if world.timeline is not None:
         world.timeline.close()  # this waits, after all ranks know that this one leaves
-
-
-def _end_on_another_order(world: World) -> None:
-    """End the job if ranks that left before have called other collectives."""
-    if world.watchdog is None:
-        return
-    world.mailbox.poll()
-    for group in world.communicator.all_groups:
-        difference = difference_at_the_end(group, world.mailbox.left)
-        if difference is not None:
-            world.job_end.with_message(difference)
 
 
 def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:

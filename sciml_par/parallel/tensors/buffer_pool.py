@@ -84,15 +84,11 @@ class ResultMemory:
         buffers.append(buffer)
         self._bytes += nbytes
         while self._bytes > self._kept_bytes or len(self._by_size) > _SIZES_KEPT:
-            self._forget_one()
-
-    def _forget_one(self) -> None:
-        """Drop a buffer of the least recently used size."""
-        nbytes, buffers = next(iter(self._by_size.items()))
-        self._bytes -= nbytes
-        del buffers[0]
-        if not buffers:
-            del self._by_size[nbytes]
+            oldest, buffers = next(iter(self._by_size.items()))
+            self._bytes -= oldest
+            del buffers[0]
+            if not buffers:
+                del self._by_size[oldest]
 
 
 @lru_cache(maxsize=1)
