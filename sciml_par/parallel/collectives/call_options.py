@@ -54,18 +54,6 @@ def any_rows_of(x: Tensor) -> Any:
     return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
 
 
-def communicator_of(communicator: Communicator | None, where: str) -> Communicator:
-    """Return the given communicator, all ranks by default; or raise `InputError`."""
-    if communicator is None:
-        return current_world().communicator
-    if not isinstance(communicator, Communicator):
-        raise InputError(
-            f"{where}: expected communicator to be None or a Communicator, as .split() returns; "
-            f"got {communicator!r}."
-        )
-    return communicator
-
-
 def gradient_name(name: str | None) -> str | None:
     """Return the name of the gradient of collective `name`."""
     return None if name is None else f"gradient of {name}"
@@ -87,7 +75,12 @@ class CallOptions:
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
     ) -> CallOptions:
         """Return the user's options, checked."""
-        group = communicator_of(communicator, kind)
+        group = current_world().communicator if communicator is None else communicator
+        if not isinstance(group, Communicator):
+            raise InputError(
+                f"{kind}: expected communicator to be None or a Communicator, as .split() returns; "
+                f"got {communicator!r}."
+            )
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
         check_device(device, kind)

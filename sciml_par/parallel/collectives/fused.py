@@ -78,7 +78,7 @@ def fused_allreduce(
         return bundle.called(name)
 
     def reduce(x: Tensor) -> Tensor:
-        return scaling.around(lambda x: reduced(x, op, options), x)
+        return scaling.around_all(lambda xs: [reduced(xs[0], op, options)], [x])[0]
 
     def reduce_bundle(tensors: list[Tensor]) -> list[Tensor]:
         if len(tensors) == 1 or not all(x.shape.is_fully_defined() for x in tensors):

@@ -31,6 +31,7 @@ from sciml_par.parallel.gradients.optimizer_state import backend_of, raw_learnin
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Sum
+from sciml_par.parallel.requests.signature import ranks_by_text
 
 FIRST_COMPARED = 8
 """The first reduction with a comparison. Programs broadcast their weights after the first step,
@@ -257,10 +258,7 @@ class _Judge:
         return None if early.any() else self._fault_of_weights(rows, present)
 
     def _of_ranks(self, what: str, texts: Mapping[int, str]) -> str:
-        ranks_with: dict[str, list[int]] = {}
-        for rank, text in texts.items():
-            ranks_with.setdefault(text, []).append(rank)
-        lines = [f"  {rank_list(ranks)}: {text}\n" for text, ranks in ranks_with.items()]
+        lines = [f"  {rank_list(ranks)}: {text}\n" for text, ranks in ranks_by_text(texts).items()]
         return f"{self._begin} different {what}\n{''.join(lines)}{_REMEDY}"
 
     @property

@@ -99,11 +99,17 @@ def found_mismatch(text: str) -> str | None:
     return found and found.group()
 
 
+def ranks_by_text(texts: Mapping[int, str]) -> dict[str, list[int]]:
+    """Return the ranks that share a text, for each text."""
+    ranks: dict[str, list[int]] = {}
+    for rank, text in texts.items():
+        ranks.setdefault(text, []).append(rank)
+    return ranks
+
+
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
     """Return the message with `asked`, {rank: signature}; equal signatures share a line."""
-    asked_for: dict[str, list[int]] = {}
-    for rank, signature in asked.items():
-        asked_for.setdefault(signature, []).append(rank)
+    asked_for = ranks_by_text(asked)
     lines = [f"  {rank_list(ranks)}: {signature}" for signature, ranks in asked_for.items()]
     hint = _TRACING if any(signature.endswith(NUMBERS_OF_ROWS) for signature in asked_for) else ""
     hint += _EPOCHS if any(AT_EPOCH_END in signature for signature in asked_for) else ""

@@ -15,7 +15,7 @@ from sciml_par._text import rank_list
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Failed, Mailbox
 from sciml_par.parallel.native.interrupts import take
-from sciml_par.parallel.requests.signature import found_mismatch
+from sciml_par.parallel.requests.signature import found_mismatch, ranks_by_text
 from sciml_par.parallel.supervision.end_job import JobEnd
 
 _GRACE_SECONDS = 1.0
@@ -82,11 +82,8 @@ class FailureReporter:
 
 
 def _print_reports(failed: dict[int, Failed], size: int) -> None:
-    by_key: dict[str, list[int]] = {}
-    for rank, failure in failed.items():
-        by_key.setdefault(failure.key, []).append(rank)
     sys.stdout.flush()
-    for ranks in by_key.values():
+    for ranks in ranks_by_text({rank: failure.key for rank, failure in failed.items()}).values():
         text = failed[ranks[0]].text
         if len(ranks) < size:
             host = f" on {socket.gethostname()}" if len(ranks) == 1 else ""

@@ -37,7 +37,7 @@ from sciml_par.parallel.groups.mailbox import (
     Present,
     Waiting,
 )
-from sciml_par.parallel.requests.signature import mismatch_message
+from sciml_par.parallel.requests.signature import mismatch_message, ranks_by_text
 from sciml_par.parallel.supervision.order_check import OrderCheck, ends_alike
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks, answer_missing, ask_missing
 
@@ -242,10 +242,8 @@ class Watchdog:
     def _stall_message(self, stall: _Stall, seconds: float) -> str:
         group, present = stall.communicator, stall.present
         missing = [r for r in range(group.size) if r not in present]
-        ranks_at: dict[str, list[int]] = {}  # the known places of the missing ranks' programs
-        for each in self._elsewhere(stall):
-            if each.rank in missing and each.place:
-                ranks_at.setdefault(each.place, []).append(each.rank)
+        answers = [each for each in self._elsewhere(stall) if each.rank in missing and each.place]
+        ranks_at = ranks_by_text({each.rank: each.place for each in answers})
         told = [f"{rank_list(sorted(ranks))} at {place}" for place, ranks in ranks_at.items()]
         places = f" ({'; '.join(told[:_MOST_PLACES])})" if told else ""
         who = f"{rank_list(missing)} did not come{places}" if missing else "all ranks are there"

@@ -66,7 +66,7 @@ class Recorder:
     def write(self) -> None:
         """Write all notes so far."""
         with self._writing:
-            lines = [self._line(*self._notes.popleft()) for _ in range(len(self._notes))]
+            lines = [self._line(self._notes.popleft()) for _ in range(len(self._notes))]
             names, self._names = self._names, []
             self.append("".join(names + lines))
 
@@ -82,17 +82,8 @@ class Recorder:
                 f"{self._file.name}: {error.strerror}."
             )
 
-    def _line(
-        self,
-        group: Group,
-        sequence: int,
-        signature: Signature,
-        size: int,
-        begun: int,
-        ended: int,
-        agreed: bool,
-        enqueued: bool,
-    ) -> str:
+    def _line(self, note: _Note) -> str:
+        group, sequence, signature, size, begun, ended, agreed, enqueued = note
         head, args = self._parts(group, signature, size >= 0)
         start, duration = (begun - self._origin) / 1000, (ended - begun) / 1000
         flags = (',"agreed":true' if agreed else "") + (',"enqueued":true' if enqueued else "")
@@ -108,27 +99,23 @@ class Recorder:
         name = signature.name or call
         if signature.name and signature.rows_only:
             name += NUMBERS_OF_ROWS
+        thread = self._threads.get((group.name, members))
+        if thread is None:
+            thread = self._threads[group.name, members] = len(self._threads) + FIRST
+            self._names += map(line, named("thread", self._rank, group.name, thread))
         root = None if signature.root is None else members[signature.root]
         event = {
             "name": name,
             "cat": "collective" if tensor else "exchange",
             "ph": "X",
             "pid": self._rank + FIRST,
-            "tid": self._thread(group.name, members),
+            "tid": thread,
             "match": {"group": group.identity, "ranks": len(members), "root": root},
         }
         args = {"rank": self._rank, "group": group.name, "transport": signature.transport}
         if call != name:
             args["call"] = call
         return as_json(event)[:-1], as_json(args)[1:-1]
-
-    def _thread(self, name: str, members: tuple[int, ...]) -> int:
-        """Return the number of the group's thread; name a new one."""
-        number = self._threads.get((name, members))
-        if number is None:
-            number = self._threads[name, members] = len(self._threads) + FIRST
-            self._names += map(line, named("thread", self._rank, name, number))
-        return number
 
 
 class GroupRecorder:
