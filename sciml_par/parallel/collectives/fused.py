@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.adasum import adasum
 from sciml_par.parallel.collectives.arguments import check_rows, list_of
-from sciml_par.parallel.collectives.call_options import CallOptions, Tensor, gradient_name
-from sciml_par.parallel.collectives.fused_rows import (
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor, gradient_name, widened
+from sciml_par.parallel.collectives.primitives import (
+    broadcasted,
     gathered_together,
-    reduced_slices,
-    scattered_together,
+    reduced,
+    reduced_bundle,
+    scattered,
 )
-from sciml_par.parallel.collectives.primitives import broadcasted, reduced, reduced_bundle
 from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, fuse, fuse_lists
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, takes_bundles
@@ -31,7 +34,9 @@ from sciml_par.parallel.requests.reduce_op import (
     check_reducible,
     check_scatterable,
 )
+from sciml_par.parallel.requests.request import even_rows
 from sciml_par.parallel.tensors.compression import Compression, ScalingAndCompression
+from sciml_par.parallel.tensors.packing import shape_of
 
 
 @not_converted
@@ -242,3 +247,53 @@ def _reduced_when_it_runs(
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
+
+
+def scattered_together(
+    tensors: Sequence[Tensor], op: ReduceOp, options: CallOptions
+) -> list[Tensor]:
+    """Apply `scattered` to tensors of one type, in one transfer (collective)."""
+    if len(tensors) == 1:
+        return [scattered(tensors[0], op, options)]
+    size, rank = options.group.size, options.group.rank
+    shapes = [shape_of(x) for x in tensors]
+    rows = np.array([even_rows(shape[0], size) for shape in shapes])
+    counts = rows.T * [int(np.prod(shape[1:])) for shape in shapes]
+    parts = [
+        tf.split(tf.reshape(x, [-1]), own.tolist())
+        for x, own in zip(tensors, counts.T, strict=True)
+    ]
+    # The rows for one rank follow each other.
+    flat = tf.concat([part[r] for r in range(size) for part in parts], axis=0)
+    y = scattered(flat, op, options, rows=tuple(counts.sum(axis=1).tolist()))
+    return [
+        tf.reshape(piece, [int(own[rank]), *shape[1:]])
+        for piece, own, shape in zip(tf.split(y, counts[rank].tolist()), rows, shapes, strict=True)
+    ]
+
+
+def reduced_slices(
+    slices: Sequence[Tensor], op: ReduceOp, scaling: ScalingAndCompression, options: CallOptions
+) -> list[Tensor]:
+    """Return all ranks' rows, over P for the Average, in one transfer per type (collective)."""
+    values = [options.tensor(each.values) for each in slices]
+    for x in values:
+        check_reducible(op, x.dtype.name, where=options.kind)
+        if op not in (Sum, Average):
+            raise InputError(
+                f"{options.kind}: expected Sum or Average for tf.IndexedSlices; got {op!r}. Make "
+                f"the tensor dense by tf.convert_to_tensor first."
+            )
+    indices = [tf.convert_to_tensor(options.tensor(each.indices)) for each in slices]
+    before = [scaling.before(x) for x in values]
+    shapes = [each.dense_shape for each in slices]
+    travelling = [*(x for x, _ in before), *map(widened, indices)]
+    whole = gathered_together(travelling, options, alike=shapes)
+    results = []
+    for i, (each, (_, context)) in enumerate(zip(slices, before, strict=True)):
+        y = scaling.after(whole[i], context)
+        if op is Average:
+            y = y / options.group.size
+        rows = tf.cast(whole[len(slices) + i], indices[i].dtype)
+        results.append(tf.IndexedSlices(y, rows, each.dense_shape))
+    return results

@@ -6,8 +6,10 @@ In plain graphs, shapes may be unknown until the graph runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import rows_for_each, unknown_splits
@@ -22,6 +24,7 @@ from sciml_par.parallel.collectives.call_options import (
 )
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, perform_bundle
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -31,6 +34,7 @@ from sciml_par.parallel.requests.request import (
     Reducescatter,
     Request,
     Shape,
+    any_rows,
     even_rows,
     exchange_of_rows,
 )
@@ -123,6 +127,116 @@ def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     return options.differentiable(with_gradient, x)
 
 
+def gathered_together(
+    tensors: Sequence[Tensor], options: CallOptions, *, alike: Sequence[Tensor | None] = ()
+) -> list[Tensor]:
+    """Gather each, in one exchange of numbers of rows and one transfer per type (collective)."""
+    if not tensors:
+        return []
+    unknown = [options.has_unknown_shape(x) for x in tensors]
+    if options.group.size == 1:
+        return [tf.identity(x) for x in tensors]
+    if any(unknown) or may_have_unknown_shapes():
+        return _gathered_when_it_runs(tensors, options, alike)[:-1]
+    return _gathered_by_type(tensors, _rows_of_all(tensors, options, alike), options)
+
+
+def _gathered_by_type(
+    tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
+) -> list[Tensor]:
+    """Gather in one transfer per type. rows: [P, n], of every rank's tensors."""
+    results: list[Tensor] = [None] * len(tensors)
+    for dtype in dict.fromkeys(x.dtype for x in tensors):
+        indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
+        whole = _gathered_flat([tensors[i] for i in indices], rows[:, indices], options)
+        for i, y in zip(indices, whole, strict=True):
+            results[i] = y
+    return results
+
+
+def _gathered_when_it_runs(
+    tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
+) -> list[Tensor]:
+    """Return all results, and then the number of rows of each rank and tensor, [P, n]."""
+    group, n = options.group, len(tensors)
+    results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], COUNTS)]
+    known = [widened(each) for each in alike if each is not None]
+
+    def again(inputs: list[Tensor], now: CallOptions) -> list[Any]:
+        xs, values = inputs[:n], iter(inputs[n:])
+        same = [None if each is None else next(values) for each in alike]
+        if not now.placement.eager:
+            return _gathered_when_it_runs(xs, now, same)
+        rows = _rows_of_all(xs, now, same)
+        return [*_gathered_by_type(xs, rows, now), rows]
+
+    def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
+        *ys, rows = options.at_run_time(again, [*xs, *known], results, by_rows=True, travel=n)
+        first = tf.reduce_sum(rows[: group.rank], axis=0)
+
+        def gradient(*gs: Tensor) -> list[Tensor]:  # the last one is by the rows
+            after = options.of_gradient()
+            mine = rows[group.rank]
+            totals = [None if g is None else reduced(g, Sum, after) for g in gs[:-1]]
+            return [
+                None if g is None else g[first[i] : first[i] + mine[i]]
+                for i, g in enumerate(totals)
+            ]
+
+        return [*ys, rows], gradient
+
+    ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
+    return ys
+
+
+def _gathered_flat(
+    tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
+) -> list[Tensor]:
+    """Gather tensors of one type. rows: [P, n], of every rank's tensors."""
+    if len(tensors) == 1:
+        return [gathered_rows(tensors[0], tuple(rows[:, 0].tolist()), options)]
+    shapes = [shape_of(x) for x in tensors]
+    counts = rows * [int(np.prod(shape[1:])) for shape in shapes]
+    flat = tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
+    everyone = gathered_rows(flat, tuple(counts.sum(axis=1).tolist()), options)
+    pieces = tf.split(everyone, counts.ravel().tolist())
+    return [
+        tf.reshape(tf.concat(pieces[i :: len(tensors)], axis=0), [n, *shape[1:]])
+        for i, (n, shape) in enumerate(zip(rows.sum(axis=0).tolist(), shapes, strict=True))
+    ]
+
+
+def _rows_of_all(
+    tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
+) -> np.ndarray:
+    """Return the number of rows of each rank and tensor, [P, n] (collective)."""
+    group, n = options.group, len(tensors)
+    if n == 1:
+        x = tensors[0]
+        signature = exchange_of_rows(options.kind, x.dtype.name, shape_of(x), options.name)
+        return np.array(group.gather_rows(x.shape[0], signature=signature))[:, np.newaxis]
+    mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
+    everyone = np.empty((group.size, n), np.int64)
+    # By this name the ranks agree on all types and shapes, and on `alike`.
+    shapes = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
+    name = f"rows of {options.kind}({'; '.join(shapes)})"
+    if alike:
+        name += f" with dense_shape {', '.join(map(_text, alike))}"
+    if options.name is not None:
+        name += f" {options.name}"
+    request = Allgather("int64", (n,), (n,) * group.size, name=name)
+    CallSite(group, request).prepared(group.mpi_transport).execute(
+        mine.ctypes.data, everyone.ctypes.data
+    )
+    return everyone
+
+
+def _text(integers: Tensor | None) -> str:
+    """Return the values of a tensor if the trace knows them, or "None"."""
+    known = None if integers is None else tf.get_static_value(integers)
+    return str(known if known is None else np.asarray(known).tolist())
+
+
 def scattered(
     x: Tensor, op: ReduceOp, options: CallOptions, *, rows: Shape | None = None
 ) -> Tensor:
@@ -137,7 +251,8 @@ def scattered(
         # The shape of x decides, on every rank alike: that of its gradient may be known less or
         # more.
         if not x.shape.is_fully_defined():
-            return _put_back(part, tf.shape(x, COUNTS)[0], x.shape, rows, after)
+            back = gathered_together([part], after)[0]
+            return back if x.shape.rank is None else tf.ensure_shape(back, x.shape)
         split = rows or even_rows(x.shape[0], group.size)
         mine = tf.ensure_shape(part, [split[group.rank], *shape_of(x)[1:]])
         return gathered_rows(mine, split, after)
@@ -180,27 +295,6 @@ def _keeping_nan(
     found = options.perform(both, request_of, again, by_rows=by_rows)
     y, flags = tf.unstack(found, num=2, axis=-1)
     return tf.where(tf.equal(flags, 0), y, tf.cast(math.nan, x.dtype))
-
-
-def _put_back(
-    part: Tensor, count: Tensor, shape: Any, rows: Shape | None, options: CallOptions
-) -> Tensor:
-    """Gather the parts of a tensor with `count` rows, known when the graph runs (collective)."""
-    if options.group.size == 1:
-        return tf.identity(part)
-
-    def again(xs: list[Tensor], now: CallOptions) -> list[Tensor]:
-        if now.placement.eager:
-            split = rows or even_rows(int(xs[1]), now.group.size)
-            return [gathered_rows(xs[0], split, now)]
-        return [_put_back(xs[0], xs[1], any_rows_of(xs[0]).shape, rows, now)]
-
-    def with_gradient(part: Tensor) -> tuple[Tensor, Gradient]:
-        spec = tf.TensorSpec(shape, part.dtype)
-        y = options.at_run_time(again, [part, count], [spec], by_rows=True)[0]
-        return y, lambda g: scattered(g, Sum, options.of_gradient(), rows=rows)
-
-    return custom_gradient(with_gradient, part)
 
 
 def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> Tensor:
