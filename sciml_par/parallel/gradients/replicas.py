@@ -8,10 +8,12 @@ every rank gets of all ranks in one short allreduce.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
+import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,13 +22,13 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import counted, rank_list
+from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import MismatchInGraph
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
-from sciml_par.parallel.gradients.local_layers import refuse_local_layers_of
 from sciml_par.parallel.gradients.optimizer_state import backend_of, raw_learning_rate
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
@@ -217,6 +219,35 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
         for each in variables:  # another variable may get the identity of one that is gone
             weakref.finalize(each, counters.pop, key, None).atexit = False
     return counters[key]
+
+
+def refuse_local_layers(objects: Iterable[Any], trained: Sequence[Any] | None = None) -> None:
+    """Raise `InputError` for a layer that averages over replicas, which ranks are not.
+
+    With `trained`, only layers with one of these variables count.
+    """
+    packages = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
+    kinds = tuple(package.layers.BatchNormalization for package in packages)
+    ids = {id(backend_of(variable)) for variable in trained or ()}
+    for layer in objects:
+        if (
+            issubclass(type(layer), kinds)  # isinstance would wake lazy modules
+            and getattr(layer, "synchronized", False)
+            and not hasattr(layer, "averages_over_ranks")
+            and (trained is None or any(id(backend_of(v)) in ids for v in layer.weights))
+        ):
+            raise InputError(
+                f"The layer «{layer.name}» is a BatchNormalization(synchronized=True), which "
+                f"knows the replicas of tf.distribute, but no ranks. Use SyncBatchNormalization "
+                f"of sciml_par.horovod.tensorflow."
+            )
+
+
+def refuse_local_layers_of(variables: Sequence[Any]) -> None:
+    """Raise the error for a layer that has one of `variables`, which do not know their layer."""
+    names = {(getattr(each, "path", None) or each.name).rpartition("/")[2] for each in variables}
+    if not names.isdisjoint(("gamma", "beta", "gamma:0", "beta:0")):
+        refuse_local_layers(gc.get_objects(), variables)
 
 
 class _Judge:
