@@ -8,6 +8,7 @@ its past after it has joined.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from sciml_par.parallel.groups.mailbox import Announced, Joined, Mailbox
@@ -15,34 +16,25 @@ from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.requests.request import Announcement
 
 
+@dataclass(eq=False)
 class JoinedRanks:
-    """Joined ranks that are notified of a group's collectives."""
+    """Joined ranks that are notified of a group's collectives, up to number `last`."""
 
-    def __init__(
-        self,
-        mailbox: Mailbox,
-        group: Group,
-        ranks: frozenset[int],
-        meeting: int,
-        last: float = math.inf,
-    ) -> None:
-        self._mailbox = mailbox
-        self._group = group
-        self.ranks = ranks
-        self.meeting = meeting
-        self.last = last
+    mailbox: Mailbox
+    group: Group
+    ranks: frozenset[int]
+    meeting: int
+    last: float = math.inf
 
     @property
     def is_past(self) -> bool:
         """Whether the ranks have met since, so that none has joined any more."""
-        return self.meeting != self._group.progress.meetings
+        return self.meeting != self.group.progress.meetings
 
     def begun(self, number: int, announcement: Announcement) -> None:
         """Send the joined ranks this rank's collective `number`."""
         if number <= self.last and not self.is_past:
-            self._mailbox.send(
-                Announced(self._group.identity, {number: announcement}), to=self.ranks
-            )
+            self.mailbox.send(Announced(self.group.identity, {number: announcement}), to=self.ranks)
 
     def ended(self, *_: Any) -> None:
         """Do nothing: joined ranks notice it."""

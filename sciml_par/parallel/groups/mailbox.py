@@ -159,6 +159,7 @@ class Mailbox:
     Attributes
     ----------
     rank : this process's number in the world.
+    sent_to : how many messages this rank has sent to each other, [P].
     waiting : by group, the last such message of each rank that has told this one.
     present : the last answer to this rank, by group.
     elsewhere : by group, the last such message of each rank.
@@ -182,7 +183,7 @@ class Mailbox:
         self._unsent: list[MPI.Request] = []
         self._lock = threading.Lock()
         self._silent = False
-        self._sent_to = np.zeros(control.Get_size(), np.int64)
+        self.sent_to = np.zeros(control.Get_size(), np.int64)
         self._received = 0
         self._last_word: Left | None = None
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
@@ -197,11 +198,6 @@ class Mailbox:
         self.telling = threading.Lock()
         self._questions: list[tuple[int, Waiting | Missing]] = []
 
-    @property
-    def sent(self) -> int:
-        """The number of messages that this rank has sent."""
-        return int(self._sent_to.sum())
-
     def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
         """Send to the ranks `to` of the world; to all others by default."""
         if self._silent:
@@ -212,7 +208,7 @@ class Mailbox:
                 if rank == self.rank:
                     self._take_in(rank, message)
                     continue
-                self._sent_to[rank] += 1
+                self.sent_to[rank] += 1
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
 
     def leave(self, message: Left) -> None:
@@ -259,7 +255,7 @@ class Mailbox:
         if self._silent or MPI.Is_finalized():
             return
         expected = np.zeros(1, np.int64)
-        counted = self._control.Ireduce_scatter_block(self._sent_to.copy(), expected)
+        counted = self._control.Ireduce_scatter_block(self.sent_to.copy(), expected)
         pause = 0.0
         while not counted.Test() or self._received < expected[0] or self._unsent:
             time.sleep(pause)

@@ -6,6 +6,7 @@ import io
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sciml_par.parallel.groups.progress import Group
@@ -118,27 +119,25 @@ class Recorder:
         return as_json(event)[:-1], as_json(args)[1:-1]
 
 
+@dataclass(eq=False)
 class GroupRecorder:
     """Notes the collectives of one group."""
 
-    def __init__(self, recorder: Recorder, group: Group) -> None:
-        self._recorder = recorder
-        self._group = group
-        self._begun: int | None = None
+    recorder: Recorder
+    group: Group
+    _begun: int | None = None
 
     def begun(self, number: int, announcement: Announcement) -> None:
         """Note the start of a collective."""
-        self._begun = self._recorder.now()
+        self._begun = self.recorder.now()
 
     def ended(
         self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
     ) -> None:
         """Note its end, if it began after the recording."""
         if self._begun is not None:
-            self._recorder.note(
-                self._group, number, signature, self._begun, size, compared, enqueued
-            )
+            self.recorder.note(self.group, number, signature, self._begun, size, compared, enqueued)
 
     def for_new_group(self, group: Group) -> GroupRecorder:
         """Return the observer of a new group."""
-        return GroupRecorder(self._recorder, group)
+        return GroupRecorder(self.recorder, group)
