@@ -36,6 +36,7 @@ from sciml_par.parallel.requests.reduce_op import (
 )
 from sciml_par.parallel.requests.request import even_rows
 from sciml_par.parallel.tensors.compression import Compression, ScalingAndCompression
+from sciml_par.parallel.tensors.memory import eager_tensor
 from sciml_par.parallel.tensors.packing import shape_of
 
 
@@ -65,19 +66,16 @@ def fused_allreduce(
     The reduced tensors, in order.
     """
     results: list[Tensor] = list_of(tensors, "allreduce")
-    any_sparse = any(issubclass(kind, tf.IndexedSlices) for kind in set(map(type, results)))
-    is_sparse = [any_sparse and isinstance(x, tf.IndexedSlices) for x in results]
-    sparse, dense = (
-        [i for i, yes in enumerate(is_sparse) if yes is kind] for kind in (True, False)
-    )
+    sparse: list[int] = []
+    if set(map(type, results)) != {eager_tensor()}:
+        sparse = [i for i, x in enumerate(results) if isinstance(x, tf.IndexedSlices)]
+    dense = sorted({*range(len(results))}.difference(sparse))
     bundle = TensorBundle.of([results[i] for i in dense], "allreduce")
     options = CallOptions.of("allreduce", bundle.called(name), communicator, device)
     scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
-    for dtype in dict.fromkeys(kind for kind, _ in bundle.kinds):
-        name_of_type = tf.as_dtype(dtype).name
-        element_type(name_of_type, where="allreduce")
-        check_reducible(op, name_of_type, where="allreduce")
-    is_open = any(shape is None for _, shape in bundle.kinds)
+    for dtype in {dtype for dtype, _ in bundle.kinds}:
+        element = element_type(tf.as_dtype(dtype).name, where="allreduce")
+        check_reducible(op, element.name, where="allreduce")
 
     def called(bundle: TensorBundle) -> str | None:
         return bundle.called(name)
@@ -90,16 +88,22 @@ def fused_allreduce(
             return [reduce(x) for x in tensors]
         return scaling.around_all(lambda xs: reduced_bundle(xs, op, options), tensors)
 
-    if op is Adasum:
+    if len(bundle.tensors) == 1 and options.placement.eager and op is not Adasum:
+        whole = [reduce(bundle.tensors[0])]  # what follows takes longer than a short transfer
+    elif op is Adasum:
         each = lambda tensors: scaling.around_all(lambda xs: adasum(xs, options), tensors)  # noqa: E731
         whole = fuse_lists(each, bundle)
-    elif op in (Sum, Average) and is_open and may_have_unknown_shapes():
+    elif (
+        op in (Sum, Average)
+        and may_have_unknown_shapes()
+        and any(shape is None for _, shape in bundle.kinds)
+    ):
         reduce_all = lambda xs: _reduced_when_it_runs(xs, op, options, called)  # noqa: E731
         whole = scaling.around_all(reduce_all, bundle.tensors)
     elif (  # XLA may take tensors unpacked; a custom compressor needs them packed
-        op in (Sum, Average)
+        takes_bundles(options.placement)
+        and op in (Sum, Average)
         and compression in (None, Compression.none, Compression.fp16, Compression.bf16)
-        and takes_bundles(options.placement)
     ):
         whole = fuse_lists(reduce_bundle, bundle)
     else:
