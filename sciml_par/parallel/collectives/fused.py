@@ -77,9 +77,6 @@ def fused_allreduce(
         element = element_type(tf.as_dtype(dtype).name, where="allreduce")
         check_reducible(op, element.name, where="allreduce")
 
-    def called(bundle: TensorBundle) -> str | None:
-        return bundle.called(name)
-
     def reduce(x: Tensor) -> Tensor:
         return scaling.around_all(lambda xs: [reduced(xs[0], op, options)], [x])[0]
 
@@ -98,8 +95,10 @@ def fused_allreduce(
         and may_have_unknown_shapes()
         and any(shape is None for _, shape in bundle.kinds)
     ):
-        reduce_all = lambda xs: _reduced_when_it_runs(xs, op, options, called)  # noqa: E731
-        whole = scaling.around_all(reduce_all, bundle.tensors)
+        called = lambda bundle: bundle.called(name)  # noqa: E731
+        whole = scaling.around_all(
+            lambda xs: _reduced_when_it_runs(xs, op, options, called), bundle.tensors
+        )
     elif (  # XLA may take tensors unpacked; a custom compressor needs them packed
         takes_bundles(options.placement)
         and op in (Sum, Average)

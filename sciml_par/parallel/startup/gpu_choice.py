@@ -15,7 +15,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 
 _MASK = "CUDA_VISIBLE_DEVICES"
-_SHARE = "SCIML_PAR_SHARE_GPUS"
+SHARE = "SCIML_PAR_SHARE_GPUS"
 _DEVICE = re.compile(r"\d+|(GPU|MIG)-.+", re.ASCII)
 
 
@@ -98,15 +98,10 @@ def choose_gpus(
         raise InputError(
             f"{used.total()} ranks run on host {host}, which shows them {len(shown)} GPU(s) "
             f"({', '.join(shown.values())}), so that {n} of them would share GPU "
-            f"{shown[crowded]}. Start at most one rank per GPU, or set {_SHARE}=1 to let ranks "
+            f"{shown[crowded]}. Start at most one rank per GPU, or set {SHARE}=1 to let ranks "
             f"share GPUs, or {_MASK}= (empty) to compute on the CPU."
         )
     return chosen
-
-
-def sharing_is_allowed(environment: Mapping[str, str]) -> bool:
-    """Return whether the user lets ranks share GPUs."""
-    return environment.get(_SHARE, "0") not in ("", "0")
 
 
 def pin(gpu: VisibleGpu | None, *, hide_others: bool = True) -> None:

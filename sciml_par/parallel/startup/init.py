@@ -28,11 +28,11 @@ from sciml_par.parallel.startup.cpu_threads import (
     share_of_cores,
 )
 from sciml_par.parallel.startup.gpu_choice import (
+    SHARE,
     VisibleGpu,
     choose_gpus,
     choose_in_tensorflow,
     pin,
-    sharing_is_allowed,
     visible_gpus,
 )
 from sciml_par.parallel.startup.launcher_environment import warn_of_copies
@@ -239,7 +239,7 @@ def _choose_gpu(
     """Return this rank's GPU, and its number among the visible ones from now on (collective)."""
     seen = visible_gpus(os.environ)
     visible = host.allgather_object(seen)
-    share = any(host.allgather_object(sharing_is_allowed(os.environ)))
+    share = any(host.allgather_object(os.environ.get(SHARE, "0") not in ("", "0")))
     name = socket.gethostname()
     gpu = everyone.attempt(lambda: choose_gpus(visible, host=name, share=share))[host.rank]
     pin(gpu, hide_others=pin_gpu)
