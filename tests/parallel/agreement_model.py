@@ -7,7 +7,7 @@ exactly where no transition is left and not all ranks have finished.
 
 What is modelled: `Progress.begin`, `PreparedCall.execute`, the ledger, `agreement.compare`, the
 flags in shared memory, the recovery in `Communicator.agree`, `join` with `joined_ranks`,
-`Communicator.split`, the watchdog with `WaitingRanks` and `elsewhere.py`, the end of a program,
+`Communicator.split`, the watchdog with `waiting_ranks.py`, the end of a program,
 errors and lost ranks.
 What is not: `OrderCheck`, which looks at every 16th collective only; which rank keeps the list of
 those that wait (test_watchdog.py); several groups; NCCL; and how long anything takes.

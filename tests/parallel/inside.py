@@ -23,13 +23,14 @@ from sciml_par.parallel.groups.mailbox import (
     Present,
     Waiting,
 )
-from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, element_type
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
     Alltoall,
+    Announcement,
     Broadcast,
+    Kind,
     Reducescatter,
     Request,
     even_rows,

@@ -127,4 +127,4 @@ class Job:
 
     @property
     def sent(self) -> int:
-        return sum(mailbox.sent for mailbox in self.mailboxes)
+        return int(sum(mailbox.sent_to.sum() for mailbox in self.mailboxes))

@@ -78,7 +78,7 @@ def tensor(group, x):
 
 def carry(group, request, x):
     in_loops = AllPasses(lambda _: pytest.fail("no tf.vectorized_map is here"), "carry")
-    return perform(group, request, x, Placement(group), in_loops)
+    return perform(request, x, Placement(group), in_loops)
 
 
 def request_for(kind, x):

@@ -9,7 +9,7 @@ from inside import Announcement, Kind, Left, Waiting
 from simulated import MINE, OTHER, Ended, Job, make_group
 
 from sciml_par.parallel.startup import init
-from sciml_par.parallel.supervision import elsewhere, watchdog
+from sciml_par.parallel.supervision import waiting_ranks, watchdog
 
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are made up")
 
@@ -231,7 +231,7 @@ def test_a_long_wait_is_reported_once(size, missing, warned):
 
 @pytest.mark.parametrize("told", ("", "main.py:12, in solve()"))
 def test_all_that_are_missing_are_named_with_where_they_are(told, warned, monkeypatch):
-    monkeypatch.setattr(elsewhere, "place_of_program", lambda: told)
+    monkeypatch.setattr(waiting_ranks, "place_of_program", lambda: told)
     job = waiting_job(MANY, set(range(MANY)) - {0, 17, MANY - 1})
     job.run(70, step=2.0)
     (warning,) = warned

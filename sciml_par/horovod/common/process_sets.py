@@ -181,7 +181,11 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     everyone.attempt(lambda: _check_new(given, groups))
     own = next((ranks for ranks in groups if everyone.rank in ranks), groups[0])
     for ranks in groups:
-        _register(given if ranks == own else ProcessSet(ranks), ranks, everyone)
+        process_set = given if ranks == own else ProcessSet(ranks)
+        number = 1 + max(_registered(), default=_GLOBAL_ID)
+        process_set._communicator = everyone.subset(ranks, name=f"process set {number}")
+        process_set.ranks, process_set.process_set_id = ranks, number
+        current_world().process_sets[number] = process_set
     return given
 
 
@@ -225,15 +229,6 @@ def _members(process_set: ProcessSet) -> list[int]:
     if process_set is global_process_set:
         return list(range(current_world().communicator.size))
     return list(process_set.ranks or ())
-
-
-def _register(process_set: ProcessSet, ranks: list[int], everyone: Communicator) -> None:
-    """Create the communicator, under the next number (collective over all ranks)."""
-    number = 1 + max(_registered(), default=_GLOBAL_ID)
-    process_set._communicator = everyone.subset(ranks, name=f"process set {number}")
-    process_set.ranks = ranks
-    process_set.process_set_id = number
-    current_world().process_sets[number] = process_set
 
 
 def _check_new(given: ProcessSet, groups: list[list[int]]) -> None:

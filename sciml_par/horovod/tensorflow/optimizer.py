@@ -75,12 +75,9 @@ def DistributedOptimizer(
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
         del options["use_locking"]
         return of_keras.DistributedOptimizer(**options)
-    return _of_adasum(options) if op is Adasum else _DistributedOptimizer(**options)
-
-
-def _of_adasum(options: dict[str, Any]) -> Any:
-    """Return the optimizer of TensorFlow 1 with Adasum of steps, which has fewer options."""
-    if options["process_set"] is not global_process_set:
+    if op is not Adasum:
+        return _DistributedOptimizer(**options)
+    if process_set is not global_process_set:
         raise UnsupportedError("DistributedOptimizer: Adasum of steps is for all ranks.")
     given = [name for name, default in _NOT_WITH_ADASUM.items() if options[name] != default]
     if given:

@@ -163,9 +163,11 @@ class _Reduction:
                 f"allreduce: expected tensors; got None for number {', '.join(missing)} of "
                 f"{len(tensors)}. Leave out variables without a gradient, on all ranks."
             )
-        return _each_kind(
-            tensors, lambda t: isinstance(t, tf.IndexedSlices), self._sparse, self._dense
-        )
+
+        def dense(tensors: list[Tensor]) -> list[Tensor]:
+            return self._compressed(_Reduction._of_tensors, tensors)
+
+        return _each_kind(tensors, lambda t: isinstance(t, tf.IndexedSlices), self._sparse, dense)
 
     def reducescatter(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return this rank's rows (collective)."""
@@ -174,13 +176,6 @@ class _Reduction:
         return self._compressed(_Reduction._scattered, tensors)
 
     def _sparse(self, slices: list[Tensor]) -> list[Tensor]:
-        self._check_sparse()
-        return self._averaged(_Reduction._of_slices, slices)
-
-    def _dense(self, tensors: list[Tensor]) -> list[Tensor]:
-        return self._compressed(_Reduction._of_tensors, tensors)
-
-    def _check_sparse(self) -> None:
         if self.op not in (Sum, Average):
             raise UnsupportedError(
                 f"allreduce: expected Sum or Average for tf.IndexedSlices; got {self.op!r}. Make "
@@ -192,6 +187,7 @@ class _Reduction:
                 f"allreduce: prescale_factor and postscale_factor are for tensors; got {scales} "
                 f"for tf.IndexedSlices. Multiply their values."
             )
+        return self._averaged(_Reduction._of_slices, slices)
 
     def _compressed(self, reduce: Reduce, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return `reduce` of the tensors, each compressed separately (collective)."""
@@ -204,7 +200,13 @@ class _Reduction:
         """Return `reduce` of tensors; the Average of integers is rounded towards zero."""
 
         def average(total: Tensor, dtype: tf.DType) -> Tensor:
-            return _on_values(lambda v: tf.cast(_quotient(v, self.group.size), dtype), total)
+            return _on_values(
+                lambda v: tf.cast(tf.truncatediv(v, tf.cast(self.group.size, v.dtype)), dtype),
+                total,
+            )
+
+        def wide(x: Tensor) -> Tensor:
+            return tf.cast(x, tf.uint64 if x.dtype == tf.uint64 else tf.int64)
 
         def integers(whole: list[Tensor]) -> list[Tensor]:
             if self.group.rank == 0:
@@ -217,7 +219,7 @@ class _Reduction:
             types = ", ".join(each.dtype.name for each in whole)
             name = f"{self.options['name'] or 'average'} ({types})"
             named = replace(self, options=self.options | {"name": name})
-            sums = reduce(named, [_on_values(_wide, each) for each in whole], Sum)
+            sums = reduce(named, [_on_values(wide, each) for each in whole], Sum)
             return [average(total, x.dtype) for total, x in zip(sums, whole, strict=True)]
 
         return _each_kind(
@@ -266,14 +268,6 @@ def _each_kind(
         if indices:
             results |= zip(indices, function([values[i] for i in indices]), strict=True)
     return [results[i] for i in range(len(kinds))]
-
-
-def _wide(x: Tensor) -> Tensor:
-    return tf.cast(x, tf.uint64 if x.dtype == tf.uint64 else tf.int64)
-
-
-def _quotient(total: Tensor, size: int) -> Tensor:
-    return tf.truncatediv(total, tf.cast(size, total.dtype))
 
 
 def _on_values(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -5,13 +5,13 @@ Maleki et al. 2020, "Scaling distributed training with adaptive summation" (arXi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.arguments import unknown_shape
 from sciml_par.parallel.collectives.call_options import CallOptions
 from sciml_par.parallel.collectives.primitives import exchanged, gathered_rows, reduced
@@ -42,8 +42,6 @@ def adasum(tensors: Sequence[Tensor], options: CallOptions) -> list[Tensor]:
     same bits. Products are in float64; 16-bit types are combined in float32.
     """
     for x in tensors:
-        if not x.dtype.is_floating:
-            raise InputError(f"{options.kind}: Adasum of {x.dtype.name} values has no meaning.")
         if not x.shape.is_fully_defined():
             raise unknown_shape(x, options.kind)
     if options.group.size == 1:
@@ -61,7 +59,12 @@ def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Ten
     rows = tf.cast(tf.reshape(mine, [size, share[rank]]), dtype)
 
     first = sum(share[:rank])
-    inside = _overlaps(lengths, first, first + share[rank])
+    ends = list(itertools.accumulate(lengths))
+    inside = {  # {vector: number of its elements in this rank's share}
+        i: min(end, first + share[rank]) - max(end - n, first)
+        for i, (n, end) in enumerate(zip(lengths, ends, strict=True))
+    }
+    inside = {i: n for i, n in inside.items() if n > 0} or {0: 0}
     pieces = tf.split(rows, list(inside.values()), axis=1)
     products = [tf.zeros([size, size], tf.float64)] * len(lengths)
     for vector, piece in zip(inside, pieces, strict=True):
@@ -74,16 +77,6 @@ def _combined(flat: Tensor, lengths: Sequence[int], options: CallOptions) -> Ten
     ]
     part = tf.cast(tf.concat(sums, axis=0), flat.dtype)
     return gathered_rows(part, share, options)
-
-
-def _overlaps(lengths: Sequence[int], first: int, end: int) -> dict[int, int]:
-    """Return {vector: number of its elements in [first, end)} for numbers above 0, or {0: 0}."""
-    overlaps = {}
-    start = 0
-    for i, n in enumerate(lengths):
-        overlaps[i] = min(end, start + n) - max(first, start)
-        start += n
-    return {i: n for i, n in overlaps.items() if n > 0} or {0: 0}
 
 
 def _weights(products: Tensor, size: int) -> Tensor:

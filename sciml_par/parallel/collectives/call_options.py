@@ -32,8 +32,8 @@ Tensor = Any
 Again = Callable[["Tensor", "CallOptions"], "Tensor"]
 """A collective with its gradient, as a function of a tensor and new options."""
 
-AgainTogether = Callable[[list["Tensor"], "CallOptions"], Sequence["Tensor"]]
-"""The same for several tensors; further results may follow those of the tensors."""
+AgainTogether = Callable[[list["Tensor"], "CallOptions"], Sequence[Any]]
+"""The same for several tensors; other inputs and results, as numbers of rows, may follow."""
 
 Gradient = Callable[[Tensor], Tensor]
 """Takes ḡ, the gradient by a result, and returns the gradient by the input."""
@@ -49,16 +49,9 @@ def widened(x: Tensor) -> Tensor:
     return tf.cast(x, COUNTS) if x.dtype == tf.int32 else x
 
 
-def communicator_of(communicator: Communicator | None, where: str) -> Communicator:
-    """Return the given communicator, all ranks by default; or raise `InputError`."""
-    if communicator is None:
-        return current_world().communicator
-    if not isinstance(communicator, Communicator):
-        raise InputError(
-            f"{where}: expected communicator to be None or a Communicator, as .split() returns; "
-            f"got {communicator!r}."
-        )
-    return communicator
+def any_rows_of(x: Tensor) -> Any:
+    """Return the `tf.TensorSpec` of any number of rows like those of x."""
+    return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
 
 
 def gradient_name(name: str | None) -> str | None:
@@ -71,10 +64,8 @@ class CallOptions:
 
     __slots__ = ("group", "kind", "name", "placement")
 
-    def __init__(
-        self, group: Communicator, placement: Placement, kind: str, name: str | None
-    ) -> None:
-        self.group = group
+    def __init__(self, placement: Placement, kind: str, name: str | None) -> None:
+        self.group = placement.communicator
         self.placement = placement
         self.kind = kind
         self.name = name
@@ -84,11 +75,16 @@ class CallOptions:
         cls, kind: str, name: str | None, communicator: Communicator | None, device: str | None
     ) -> CallOptions:
         """Return the user's options, checked."""
-        group = communicator_of(communicator, kind)
+        group = current_world().communicator if communicator is None else communicator
+        if not isinstance(group, Communicator):
+            raise InputError(
+                f"{kind}: expected communicator to be None or a Communicator, as .split() returns; "
+                f"got {communicator!r}."
+            )
         if name is not None and not isinstance(name, str):
             raise InputError(f"{kind}: expected name to be a text or None; got {name!r}.")
         check_device(device, kind)
-        return cls(group, Placement(group, device), kind, _name_in_pipeline(kind, name))
+        return cls(Placement(group, device), kind, _name_in_pipeline(kind, name))
 
     def tensor(self, value: Tensor) -> Tensor:
         """Return `value` as a tensor of a supported element type."""
@@ -99,9 +95,11 @@ class CallOptions:
 
     def of_gradient(self) -> CallOptions:
         """Return the options of the gradient; call it where the gradient is built."""
-        return CallOptions(
-            self.group, self.placement.resumed(), self.kind, gradient_name(self.name)
-        )
+        return CallOptions(self.placement.resumed(), self.kind, gradient_name(self.name))
+
+    def here(self) -> CallOptions:
+        """Return the same options in the context at hand, which is another one."""
+        return CallOptions(Placement(self.group, self.placement.device), self.kind, self.name)
 
     def has_unknown_shape(self, x: Tensor) -> bool:
         """Return whether `x` gets its shape only when the graph runs; raise if XLA compiles it."""
@@ -118,22 +116,20 @@ class CallOptions:
         again: Again,
         *,
         by_rows: bool = False,
-        shape: Any = None,
     ) -> Tensor:
-        """Carry out the request `request_of(shape)` on `x` (collective)."""
-        if not self.has_unknown_shape(x):
-            all_passes = self.all_passes(lambda xs, now: [again(xs[0], now)], by_rows=by_rows)
-            return perform(self.group, request_of(shape_of(x)), x, self.placement, all_passes)
+        """Carry out the request `request_of(shape)` on `x` (collective).
+
+        by_rows : the result may have another number of rows than `x`.
+        """
+        unknown = self.has_unknown_shape(x)
         if self.group.size == 1:
             return tf.identity(x)
-        spec = tf.TensorSpec(x.shape if shape is None else shape, x.dtype)
-        return self.at_run_time(
-            lambda perform, x: [perform(request_of(shape_of(x)), x)],
-            [x],
-            [spec],
-            lambda xs, now: [again(xs[0], now)],
-            by_rows=by_rows,
-        )[0]
+        again_together: AgainTogether = lambda xs, now: [again(xs[0], now)]  # noqa: E731
+        if unknown:
+            spec = any_rows_of(x) if by_rows else tf.TensorSpec(x.shape, x.dtype)
+            return self.at_run_time(again_together, [x], [spec], by_rows=by_rows)[0]
+        all_passes = self.all_passes(again_together, by_rows=by_rows)
+        return perform(request_of(shape_of(x)), x, self.placement, all_passes)
 
     def differentiable(
         self, collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: Tensor
@@ -146,33 +142,33 @@ class CallOptions:
 
     def at_run_time(
         self,
-        run: Callable[..., Sequence[Tensor]],
+        again: AgainTogether,
         inputs: Sequence[Tensor],
         results: Sequence[Any],
-        again: AgainTogether,
         *,
         by_rows: bool = False,
         travel: int = 1,
     ) -> list[Tensor]:
-        """Return the results of `run` when the graph runs, see `dispatch.at_run_time`."""
+        """Return the results of `again` in a plain graph, on eager tensors whenever it runs."""
         all_passes = self.all_passes(again, by_rows=by_rows)
-        return at_run_time(self.group, run, inputs, results, self.placement, all_passes, travel)
+        run = lambda *xs: again(list(xs), self.here())  # noqa: E731
+        return at_run_time(run, inputs, results, self.placement, all_passes, travel)
 
     def all_passes(self, again: AgainTogether, *, by_rows: bool = False) -> AllPasses:
         """Return the collective for pfor: `again`, with the placement at the conversion."""
-        group, device, kind, name = self.group, self.placement.device, self.kind, self.name
-
-        def collective(xs: list[Tensor]) -> Sequence[Tensor]:
-            return again(xs, CallOptions(group, Placement(group, device), kind, name))
-
-        return AllPasses(collective, kind, by_rows)
+        return AllPasses(lambda xs: again(xs, self.here()), self.kind, by_rows)
 
 
 def _name_in_pipeline(kind: str, name: str | None) -> str | None:
     """Return the name of a collective, marked while a `tf.data` pipeline's function is traced."""
     if tf.executing_eagerly():
         return name
-    stages = _stages_being_traced()
+    stages = []  # the classes of the datasets whose functions are being traced
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("tensorflow.python.data.ops."):
+            stages.append(type(frame.f_locals.get("self")).__name__)
+        frame = frame.f_back
     if not stages:
         return name
     parallel = next((stage for stage in stages if "Parallel" in stage), None)
@@ -183,14 +179,3 @@ def _name_in_pipeline(kind: str, name: str | None) -> str | None:
             f"it outside the pipeline."
         )
     return f"{name or kind}{IN_INPUT_PIPELINE}"
-
-
-def _stages_being_traced() -> list[str]:
-    """Return the classes of the datasets whose functions are being traced."""
-    stages = []
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith("tensorflow.python.data.ops."):
-            stages.append(type(frame.f_locals.get("self")).__name__)
-        frame = frame.f_back
-    return stages

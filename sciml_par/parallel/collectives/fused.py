@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.adasum import adasum
 from sciml_par.parallel.collectives.arguments import check_rows, list_of
-from sciml_par.parallel.collectives.call_options import CallOptions, Tensor, gradient_name
-from sciml_par.parallel.collectives.fused_rows import (
+from sciml_par.parallel.collectives.call_options import CallOptions, Tensor, gradient_name, widened
+from sciml_par.parallel.collectives.primitives import (
+    broadcasted,
     gathered_together,
-    reduced_slices,
-    scattered_together,
+    reduced,
+    reduced_bundle,
+    scattered,
 )
-from sciml_par.parallel.collectives.one_tensor import broadcast
-from sciml_par.parallel.collectives.primitives import reduced, reduced_bundle
 from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, fuse, fuse_lists
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, takes_bundles
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.requests.element_type import element_type
 from sciml_par.parallel.requests.reduce_op import (
     Adasum,
     Average,
@@ -30,7 +34,10 @@ from sciml_par.parallel.requests.reduce_op import (
     check_reducible,
     check_scatterable,
 )
+from sciml_par.parallel.requests.request import even_rows
 from sciml_par.parallel.tensors.compression import Compression, ScalingAndCompression
+from sciml_par.parallel.tensors.memory import eager_tensor
+from sciml_par.parallel.tensors.packing import shape_of
 
 
 @not_converted
@@ -59,34 +66,44 @@ def fused_allreduce(
     The reduced tensors, in order.
     """
     results: list[Tensor] = list_of(tensors, "allreduce")
-    sparse, dense = _sparse_and_dense(results)
+    sparse: list[int] = []
+    if set(map(type, results)) != {eager_tensor()}:
+        sparse = [i for i, x in enumerate(results) if isinstance(x, tf.IndexedSlices)]
+    dense = sorted({*range(len(results))}.difference(sparse))
     bundle = TensorBundle.of([results[i] for i in dense], "allreduce")
     options = CallOptions.of("allreduce", bundle.called(name), communicator, device)
     scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
+    for dtype in {dtype for dtype, _ in bundle.kinds}:
+        element = element_type(tf.as_dtype(dtype).name, where="allreduce")
+        check_reducible(op, element.name, where="allreduce")
 
-    def reduce(flat: Tensor) -> Tensor:
-        x = options.tensor(flat)
-        check_reducible(op, x.dtype.name, where="allreduce")
-        return scaling.around(lambda x: reduced(x, op, options), x)
-
-    def reduce_each(tensors: list[Tensor]) -> list[Tensor]:
-        return scaling.around_all(lambda xs: adasum(xs, options), tensors)
+    def reduce(x: Tensor) -> Tensor:
+        return scaling.around_all(lambda xs: [reduced(xs[0], op, options)], [x])[0]
 
     def reduce_bundle(tensors: list[Tensor]) -> list[Tensor]:
         if len(tensors) == 1 or not all(x.shape.is_fully_defined() for x in tensors):
             return [reduce(x) for x in tensors]
-        for x in tensors:
-            check_reducible(op, x.dtype.name, where="allreduce")
         return scaling.around_all(lambda xs: reduced_bundle(xs, op, options), tensors)
 
-    def reduce_later(tensors: list[Tensor]) -> list[Tensor]:
-        return scaling.around_all(lambda xs: _reduced_later(xs, op, options, name), tensors)
-
-    if op is Adasum:
-        whole = fuse_lists(reduce_each, bundle)
-    elif bundle.has_open_shapes and op in (Sum, Average) and may_have_unknown_shapes():
-        whole = reduce_later(bundle.tensors)
-    elif _as_bundle(op, compression, options):
+    if len(bundle.tensors) == 1 and options.placement.eager and op is not Adasum:
+        whole = [reduce(bundle.tensors[0])]  # what follows takes longer than a short transfer
+    elif op is Adasum:
+        each = lambda tensors: scaling.around_all(lambda xs: adasum(xs, options), tensors)  # noqa: E731
+        whole = fuse_lists(each, bundle)
+    elif (
+        op in (Sum, Average)
+        and may_have_unknown_shapes()
+        and any(shape is None for _, shape in bundle.kinds)
+    ):
+        called = lambda bundle: bundle.called(name)  # noqa: E731
+        whole = scaling.around_all(
+            lambda xs: _reduced_when_it_runs(xs, op, options, called), bundle.tensors
+        )
+    elif (  # XLA may take tensors unpacked; a custom compressor needs them packed
+        takes_bundles(options.placement)
+        and op in (Sum, Average)
+        and compression in (None, Compression.none, Compression.fp16, Compression.bf16)
+    ):
         whole = fuse_lists(reduce_bundle, bundle)
     else:
         whole = fuse(reduce, bundle)
@@ -110,11 +127,11 @@ def fused_broadcast(
 ) -> list[Tensor]:
     """Apply `broadcast` to each tensor, one transfer per element type and 64 MiB (collective)."""
     bundle = TensorBundle.of(tensors, "broadcast")
-    name = bundle.called(name)
-    return fuse(
-        lambda flat: broadcast(flat, root, name=name, communicator=communicator, device=device),
-        bundle,
-    )
+    options = CallOptions.of("broadcast", bundle.called(name), communicator, device)
+    size = options.group.size
+    if not isinstance(root, Integral) or not 0 <= root < size:
+        raise InputError(f"broadcast: expected root among ranks 0..{size - 1}; got {root!r}.")
+    return fuse(lambda flat: broadcasted(options.tensor(flat), int(root), options), bundle)
 
 
 @not_converted
@@ -209,50 +226,77 @@ def broadcast_variables(
         variable.assign(value)
 
 
-def _reduced_later(
-    tensors: list[Tensor], op: ReduceOp, options: CallOptions, name: str | None, order: int = 0
+def _reduced_when_it_runs(
+    tensors: list[Tensor], op: ReduceOp, options: CallOptions, called: Callable[[TensorBundle], Any]
 ) -> list[Tensor]:
     """Sum or average when a plain graph runs and knows all shapes (collective)."""
-    group = options.group
-    if group.size == 1:
+    if options.group.size == 1:
         return [tf.identity(x) for x in tensors]
-    specs = [tf.TensorSpec(x.shape, x.dtype) for x in tensors]
 
-    def run(_: Any, *xs: Tensor) -> list[Tensor]:
-        bundle = TensorBundle.of(xs, options.kind)
-        called = bundle.called(name)
-        for _ in range(order):
-            called = gradient_name(called)
-        now = CallOptions.of(options.kind, called, group, options.placement.device)
+    def again(xs: list[Tensor], now: CallOptions) -> list[Tensor]:
+        if not now.placement.eager:
+            return _reduced_when_it_runs(xs, op, now, called)
+        bundle = TensorBundle.of(xs, now.kind)
+        now.name = called(bundle)
         return fuse(lambda flat: reduced(flat, op, now), bundle)
 
     def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
         def gradient(*gs: Tensor) -> list[Tensor]:
-            return _reduced_later(list(gs), op, options.of_gradient(), name, order + 1)
+            name = lambda bundle: gradient_name(called(bundle))  # noqa: E731
+            return _reduced_when_it_runs(list(gs), op, options.of_gradient(), name)
 
-        return options.at_run_time(
-            run,
-            xs,
-            specs,
-            lambda xs, now: _reduced_later(xs, op, now, name, order),
-            travel=len(xs),
-        ), gradient
+        specs = [tf.TensorSpec(x.shape, x.dtype) for x in xs]
+        return options.at_run_time(again, xs, specs, travel=len(xs)), gradient
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
 
 
-def _as_bundle(op: ReduceOp, compression: Any, options: CallOptions) -> bool:
-    """Return whether XLA may take the tensors unpacked; a custom compressor needs them packed."""
-    known = (None, Compression.none, Compression.fp16, Compression.bf16)
-    sums = isinstance(op, ReduceOp) and op in (Sum, Average)
-    return sums and compression in known and takes_bundles(options.placement)
+def scattered_together(
+    tensors: Sequence[Tensor], op: ReduceOp, options: CallOptions
+) -> list[Tensor]:
+    """Apply `scattered` to tensors of one type, in one transfer (collective)."""
+    if len(tensors) == 1:
+        return [scattered(tensors[0], op, options)]
+    size, rank = options.group.size, options.group.rank
+    shapes = [shape_of(x) for x in tensors]
+    rows = np.array([even_rows(shape[0], size) for shape in shapes])
+    counts = rows.T * [int(np.prod(shape[1:])) for shape in shapes]
+    parts = [
+        tf.split(tf.reshape(x, [-1]), own.tolist())
+        for x, own in zip(tensors, counts.T, strict=True)
+    ]
+    # The rows for one rank follow each other.
+    flat = tf.concat([part[r] for r in range(size) for part in parts], axis=0)
+    y = scattered(flat, op, options, rows=tuple(counts.sum(axis=1).tolist()))
+    return [
+        tf.reshape(piece, [int(own[rank]), *shape[1:]])
+        for piece, own, shape in zip(tf.split(y, counts[rank].tolist()), rows, shapes, strict=True)
+    ]
 
 
-def _sparse_and_dense(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Return the indices of `tf.IndexedSlices`, and of the others."""
-    types = set(map(type, tensors))
-    if not any(issubclass(each, tf.IndexedSlices) for each in types):
-        return [], list(range(len(tensors)))
-    sparse = [i for i, x in enumerate(tensors) if isinstance(x, tf.IndexedSlices)]
-    return sparse, sorted({*range(len(tensors))}.difference(sparse))
+def reduced_slices(
+    slices: Sequence[Tensor], op: ReduceOp, scaling: ScalingAndCompression, options: CallOptions
+) -> list[Tensor]:
+    """Return all ranks' rows, over P for the Average, in one transfer per type (collective)."""
+    values = [options.tensor(each.values) for each in slices]
+    for x in values:
+        check_reducible(op, x.dtype.name, where=options.kind)
+        if op not in (Sum, Average):
+            raise InputError(
+                f"{options.kind}: expected Sum or Average for tf.IndexedSlices; got {op!r}. Make "
+                f"the tensor dense by tf.convert_to_tensor first."
+            )
+    indices = [tf.convert_to_tensor(options.tensor(each.indices)) for each in slices]
+    before = [scaling.before(x) for x in values]
+    shapes = [each.dense_shape for each in slices]
+    travelling = [*(x for x, _ in before), *map(widened, indices)]
+    whole = gathered_together(travelling, options, alike=shapes)
+    results = []
+    for i, (each, (_, context)) in enumerate(zip(slices, before, strict=True)):
+        y = scaling.after(whole[i], context)
+        if op is Average:
+            y = y / options.group.size
+        rows = tf.cast(whole[len(slices) + i], indices[i].dtype)
+        results.append(tf.IndexedSlices(y, rows, each.dense_shape))
+    return results

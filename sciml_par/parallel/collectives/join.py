@@ -28,12 +28,13 @@ from sciml_par.parallel.groups.joined_ranks import (
 )
 from sciml_par.parallel.groups.mailbox import Mailbox
 from sciml_par.parallel.groups.world import current_world
-from sciml_par.parallel.requests.announcement import Announcement, Kind
 from sciml_par.parallel.requests.reduce_op import Max, Min, Product, ReduceOp
 from sciml_par.parallel.requests.request import (
     Allgather,
     Alltoall,
+    Announcement,
     Broadcast,
+    Kind,
     Reducescatter,
     Request,
 )

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 from sciml_par._tensorflow import hidden_from_autograph, tf
-from sciml_par.errors import InputError
-from sciml_par.parallel.collectives.adasum import adasum
-from sciml_par.parallel.collectives.arguments import check_rows, rows_for_each, unknown_splits
+from sciml_par.parallel.collectives.arguments import check_rows
 from sciml_par.parallel.collectives.call_options import CallOptions, Tensor
-from sciml_par.parallel.collectives.fused_rows import reduced_slices
-from sciml_par.parallel.collectives.primitives import (
-    broadcasted,
-    exchanged,
-    exchanged_later,
-    gathered,
-    reduced,
-    scattered,
+from sciml_par.parallel.collectives.fused import (
+    fused_allgather,
+    fused_allreduce,
+    fused_broadcast,
+    fused_reducescatter,
 )
+from sciml_par.parallel.collectives.primitives import exchanged_by
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes
 from sciml_par.parallel.execution.eager import reduced_at_once
 from sciml_par.parallel.groups.communicator import Communicator
-from sciml_par.parallel.requests.reduce_op import (
-    Adasum,
-    Average,
-    ReduceOp,
-    check_reducible,
-    check_scatterable,
-)
-from sciml_par.parallel.requests.request import exchange_of_rows
-from sciml_par.parallel.tensors.compression import ScalingAndCompression
-from sciml_par.parallel.tensors.packing import shape_of
+from sciml_par.parallel.requests.reduce_op import Average, ReduceOp
 
 
 @hidden_from_autograph
@@ -89,30 +74,19 @@ def allreduce(
         y = reduced_at_once(tensor, op, communicator)
         if y is not None:
             return y
-    scaling = ScalingAndCompression(prescale_factor, postscale_factor, compression, "allreduce")
-    return _in_any_context(tensor, op, scaling, name, communicator, device)
+    return fused_allreduce(
+        [tensor],
+        op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        compression=compression,
+        name=name,
+        communicator=communicator,
+        device=device,
+    )[0]
 
 
-@not_converted
-def _in_any_context(
-    tensor: Tensor,
-    op: ReduceOp,
-    scaling: ScalingAndCompression,
-    name: str | None,
-    communicator: Communicator | None,
-    device: str | None,
-) -> Tensor:
-    options = CallOptions.of("allreduce", name, communicator, device)
-    if isinstance(tensor, tf.IndexedSlices):
-        return reduced_slices([tensor], op, scaling, options)[0]
-    x = options.tensor(tensor)
-    check_reducible(op, x.dtype.name, where="allreduce")
-    if op is Adasum:
-        return scaling.around(lambda x: adasum([x], options)[0], x)
-    return scaling.around(lambda x: reduced(x, op, options), x)
-
-
-@not_converted
+@hidden_from_autograph
 def broadcast(
     tensor: Tensor,
     root: int = 0,
@@ -139,14 +113,11 @@ def broadcast(
     -----
     Gradient: Σ_r ḡ_r on rank `root`, zero on the others.
     """
-    options = CallOptions.of("broadcast", name, communicator, device)
-    x, size = options.tensor(tensor), options.group.size
-    if not isinstance(root, Integral) or not 0 <= root < size:
-        raise InputError(f"broadcast: expected root among ranks 0..{size - 1}; got {root!r}.")
-    return broadcasted(x, int(root), options)
+    options: dict[str, Any] = {"name": name, "communicator": communicator, "device": device}
+    return fused_broadcast([tensor], root, **options)[0]
 
 
-@not_converted
+@hidden_from_autograph
 def allgather(
     tensor: Tensor,
     *,
@@ -176,13 +147,11 @@ def allgather(
     their n_r when the function is traced. So tracing is collective as well: a rank must not trace
     alone. In other graphs they exchange them whenever the graph runs.
     """
-    options = CallOptions.of("allgather", name, communicator, device)
-    x = options.tensor(tensor)
-    check_rows(x, "allgather")
-    return gathered(x, options)
+    options: dict[str, Any] = {"name": name, "communicator": communicator, "device": device}
+    return fused_allgather([tensor], **options)[0]
 
 
-@not_converted
+@hidden_from_autograph
 def reducescatter(
     tensor: Tensor,
     op: ReduceOp = Average,
@@ -214,12 +183,15 @@ def reducescatter(
     -----
     Gradients: those of `allreduce`, with (ḡ_0; ḡ_1; …) in place of Σ_r ḡ_r.
     """
-    options = CallOptions.of("reducescatter", name, communicator, device)
-    scaling = ScalingAndCompression(prescale_factor, postscale_factor, None, "reducescatter")
-    x = options.tensor(tensor)
-    check_rows(x, "reducescatter")
-    check_scatterable(op, x.dtype.name, where="reducescatter")
-    return scaling.around(lambda x: scattered(x, op, options), x)
+    return fused_reducescatter(
+        [tensor],
+        op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        name=name,
+        communicator=communicator,
+        device=device,
+    )[0]
 
 
 @not_converted
@@ -260,20 +232,7 @@ def alltoall(
     alone. In other graphs they exchange them whenever the graph runs.
     """
     options = CallOptions.of("alltoall", name, communicator, device)
-    x, group = options.tensor(tensor), options.group
+    x = options.tensor(tensor)
     check_rows(x, "alltoall")
-    unknown = options.has_unknown_shape(x)
-    if unknown or (may_have_unknown_shapes() and unknown_splits(splits)):
-        return _exchanged_later(x, splits, options)
-    shape = shape_of(x)
-    sent = rows_for_each(splits, shape[0], group.size)
-    if may_have_unknown_shapes():
-        return _exchanged_later(x, tf.constant(sent), options)
-    signature = exchange_of_rows("alltoall", x.dtype.name, shape, name)
-    received = tuple(group.exchange_rows(sent, signature=signature))
-    return exchanged(x, sent, received, options), received
-
-
-def _exchanged_later(x: Any, splits: Any, options: CallOptions) -> tuple[Any, Any]:
-    y, received = exchanged_later(x, splits, options)
-    return y, tf.cast(received, tf.int32)
+    y, received = exchanged_by(x, splits, options)
+    return y, received if isinstance(received, tuple) else tf.cast(received, tf.int32)

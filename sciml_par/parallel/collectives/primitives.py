@@ -6,21 +6,25 @@ In plain graphs, shapes may be unknown until the graph runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives.arguments import rows_for_each
+from sciml_par.parallel.collectives.arguments import rows_for_each, unknown_splits
 from sciml_par.parallel.collectives.call_options import (
     COUNTS,
     Again,
     CallOptions,
     Gradient,
     Tensor,
+    any_rows_of,
     widened,
 )
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, perform_bundle
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
+from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.requests.reduce_op import Average, Max, Min, Product, ReduceOp, Sum
 from sciml_par.parallel.requests.request import (
     Allgather,
@@ -30,6 +34,7 @@ from sciml_par.parallel.requests.request import (
     Reducescatter,
     Request,
     Shape,
+    any_rows,
     even_rows,
     exchange_of_rows,
 )
@@ -75,7 +80,7 @@ def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) ->
 
         all_passes = options.all_passes(lambda xs, now: reduced_bundle(xs, op, now))
         return (
-            perform_bundle(options.group, request, xs, options.placement, all_passes),
+            perform_bundle(request, xs, options.placement, all_passes),
             gradient,
         )
 
@@ -104,27 +109,16 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
     return options.differentiable(with_gradient, x)
 
 
-def gathered(x: Tensor, options: CallOptions) -> Tensor:
-    """Return y = (x_0; x_1; …) after an exchange of the numbers of rows (collective)."""
-    if options.has_unknown_shape(x) or may_have_unknown_shapes():
-        return _gathered_later(x, options)
-    signature = exchange_of_rows("allgather", x.dtype.name, shape_of(x), options.name)
-    rows = options.group.gather_rows(x.shape.as_list()[0], signature=signature)
-    return gathered_rows(x, tuple(rows), options)
-
-
 def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     """Return y = (x_0; x_1; …), given the number of rows of each rank (collective)."""
-    if options.has_unknown_shape(x):
-        return _gathered_later(x, options)
     first = sum(rows[: options.group.rank])
-    own = x.shape.as_list()[0]
+    end = first + rows[options.group.rank]
 
     def request_of(shape: Shape) -> Request:
         return Allgather(x.dtype.name, shape, rows, name=options.name)
 
     def gradient(g: Tensor) -> Tensor:
-        return reduced(g, Sum, options.of_gradient())[first : first + own]
+        return reduced(g, Sum, options.of_gradient())[first:end]
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
         again: Again = lambda x, now: gathered_rows(x, rows, now)  # noqa: E731
@@ -133,37 +127,114 @@ def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     return options.differentiable(with_gradient, x)
 
 
-def _gathered_later(x: Tensor, options: CallOptions) -> Tensor:
-    return tf.identity(x) if options.group.size == 1 else _gathered_with_rows(x, options)[0]
+def gathered_together(
+    tensors: Sequence[Tensor], options: CallOptions, *, alike: Sequence[Tensor | None] = ()
+) -> list[Tensor]:
+    """Gather each, in one exchange of numbers of rows and one transfer per type (collective)."""
+    if not tensors:
+        return []
+    unknown = [options.has_unknown_shape(x) for x in tensors]
+    if options.group.size == 1:
+        return [tf.identity(x) for x in tensors]
+    if any(unknown) or may_have_unknown_shapes():
+        return _gathered_when_it_runs(tensors, options, alike)[:-1]
+    return _gathered_by_type(tensors, _rows_of_all(tensors, options, alike), options)
 
 
-def _gathered_with_rows(x: Tensor, options: CallOptions) -> list[Tensor]:
-    """Return [y, rows], with the number of rows of each rank, [P] (collective)."""
-    group = options.group
-    results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
+def _gathered_by_type(
+    tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
+) -> list[Tensor]:
+    """Gather in one transfer per type. rows: [P, n], of every rank's tensors."""
+    results: list[Tensor] = [None] * len(tensors)
+    for dtype in dict.fromkeys(x.dtype for x in tensors):
+        indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
+        whole = _gathered_flat([tensors[i] for i in indices], rows[:, indices], options)
+        for i, y in zip(indices, whole, strict=True):
+            results[i] = y
+    return results
 
-    def run(perform: Any, x: Tensor) -> list[Tensor]:
-        shape, dtype = shape_of(x), x.dtype.name
-        signature = exchange_of_rows("allgather", dtype, shape, options.name)
-        rows = group.gather_rows(shape[0], signature=signature)
-        return [
-            perform(Allgather(dtype, shape, tuple(rows), name=options.name), x),
-            tf.constant(rows, COUNTS),
-        ]
 
-    def with_gradient(x: Tensor) -> tuple[list[Tensor], Any]:
-        y, rows = options.at_run_time(
-            run, [x], results, lambda xs, now: _gathered_with_rows(xs[0], now), by_rows=True
-        )
+def _gathered_when_it_runs(
+    tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
+) -> list[Tensor]:
+    """Return all results, and then the number of rows of each rank and tensor, [P, n]."""
+    group, n = options.group, len(tensors)
+    results = [*map(any_rows_of, tensors), tf.TensorSpec([group.size, n], COUNTS)]
+    known = [widened(each) for each in alike if each is not None]
 
-        def gradient(g: Tensor, _: Any) -> Tensor:
-            first = tf.reduce_sum(rows[: group.rank])
-            return reduced(g, Sum, options.of_gradient())[first : first + rows[group.rank]]
+    def again(inputs: list[Tensor], now: CallOptions) -> list[Any]:
+        xs, values = inputs[:n], iter(inputs[n:])
+        same = [None if each is None else next(values) for each in alike]
+        if not now.placement.eager:
+            return _gathered_when_it_runs(xs, now, same)
+        rows = _rows_of_all(xs, now, same)
+        return [*_gathered_by_type(xs, rows, now), rows]
 
-        return [y, rows], gradient
+    def with_gradient(*xs: Tensor) -> tuple[list[Tensor], Any]:
+        *ys, rows = options.at_run_time(again, [*xs, *known], results, by_rows=True, travel=n)
+        first = tf.reduce_sum(rows[: group.rank], axis=0)
 
-    ys: list[Tensor] = custom_gradient(with_gradient, x)
+        def gradient(*gs: Tensor) -> list[Tensor]:  # the last one is by the rows
+            after = options.of_gradient()
+            mine = rows[group.rank]
+            totals = [None if g is None else reduced(g, Sum, after) for g in gs[:-1]]
+            return [
+                None if g is None else g[first[i] : first[i] + mine[i]]
+                for i, g in enumerate(totals)
+            ]
+
+        return [*ys, rows], gradient
+
+    ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys
+
+
+def _gathered_flat(
+    tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
+) -> list[Tensor]:
+    """Gather tensors of one type. rows: [P, n], of every rank's tensors."""
+    if len(tensors) == 1:
+        return [gathered_rows(tensors[0], tuple(rows[:, 0].tolist()), options)]
+    shapes = [shape_of(x) for x in tensors]
+    counts = rows * [int(np.prod(shape[1:])) for shape in shapes]
+    flat = tf.concat([tf.reshape(x, [-1]) for x in tensors], axis=0)
+    everyone = gathered_rows(flat, tuple(counts.sum(axis=1).tolist()), options)
+    pieces = tf.split(everyone, counts.ravel().tolist())
+    return [
+        tf.reshape(tf.concat(pieces[i :: len(tensors)], axis=0), [n, *shape[1:]])
+        for i, (n, shape) in enumerate(zip(rows.sum(axis=0).tolist(), shapes, strict=True))
+    ]
+
+
+def _rows_of_all(
+    tensors: Sequence[Tensor], options: CallOptions, alike: Sequence[Tensor | None]
+) -> np.ndarray:
+    """Return the number of rows of each rank and tensor, [P, n] (collective)."""
+    group, n = options.group, len(tensors)
+    if n == 1:
+        x = tensors[0]
+        signature = exchange_of_rows(options.kind, x.dtype.name, shape_of(x), options.name)
+        return np.array(group.gather_rows(x.shape[0], signature=signature))[:, np.newaxis]
+    mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
+    everyone = np.empty((group.size, n), np.int64)
+    # By this name the ranks agree on all types and shapes, and on `alike`.
+    shapes = [str(any_rows("", x.dtype.name, shape_of(x)))[1:-1] for x in tensors]
+    name = f"rows of {options.kind}({'; '.join(shapes)})"
+    if alike:
+        name += f" with dense_shape {', '.join(map(_text, alike))}"
+    if options.name is not None:
+        name += f" {options.name}"
+    request = Allgather("int64", (n,), (n,) * group.size, name=name)
+    CallSite(group, request).prepared(group.mpi_transport).execute(
+        mine.ctypes.data, everyone.ctypes.data
+    )
+    return everyone
+
+
+def _text(integers: Tensor | None) -> str:
+    """Return the values of a tensor if the trace knows them, or "None"."""
+    known = None if integers is None else tf.get_static_value(integers)
+    return str(known if known is None else np.asarray(known).tolist())
 
 
 def scattered(
@@ -180,21 +251,15 @@ def scattered(
         # The shape of x decides, on every rank alike: that of its gradient may be known less or
         # more.
         if not x.shape.is_fully_defined():
-            return _put_back(part, tf.shape(x, COUNTS)[0], x.shape, rows, after)
+            back = gathered_together([part], after)[0]
+            return back if x.shape.rank is None else tf.ensure_shape(back, x.shape)
         split = rows or even_rows(x.shape[0], group.size)
         mine = tf.ensure_shape(part, [split[group.rank], *shape_of(x)[1:]])
         return gathered_rows(mine, split, after)
 
     def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = _keeping_nan(
-            x,
-            op,
-            options,
-            request_of,
-            lambda x, now: scattered(x, op, now, rows=rows),
-            by_rows=True,
-            shape=any_rows_of(x).shape,
-        )
+        again: Again = lambda x, now: scattered(x, op, now, rows=rows)  # noqa: E731
+        y = _keeping_nan(x, op, options, request_of, again, by_rows=True)
 
         def gradient(g: Tensor) -> Tensor:
             after = options.of_gradient()
@@ -217,50 +282,19 @@ def _keeping_nan(
     again: Callable[[Tensor, CallOptions], Tensor],
     *,
     by_rows: bool = False,
-    shape: Any = None,
 ) -> Tensor:
     """Carry out a reduction; in Min and Max a NaN on any rank wins (collective)."""
     dropped = op in (Min, Max) and x.dtype.is_floating
-    if not dropped or options.group.nccl_transport is None:
-        return options.perform(x, request_of, again, by_rows=by_rows, shape=shape)
+    # At run time the shape is known, and the reduction comes here again.
+    if not dropped or options.group.nccl_transport is None or options.has_unknown_shape(x):
+        return options.perform(x, request_of, again, by_rows=by_rows)
     worst, flag = (-math.inf, 1) if op is Max else (math.inf, -1)
     nan = tf.math.is_nan(x)
     flags = tf.cast(nan, x.dtype) * tf.cast(flag, x.dtype)
     both = tf.stack([tf.where(nan, tf.cast(worst, x.dtype), x), flags], axis=-1)
-    known = None if shape is None else tf.TensorShape(shape).concatenate(2)
-    found = options.perform(both, request_of, again, by_rows=by_rows, shape=known)
+    found = options.perform(both, request_of, again, by_rows=by_rows)
     y, flags = tf.unstack(found, num=2, axis=-1)
     return tf.where(tf.equal(flags, 0), y, tf.cast(math.nan, x.dtype))
-
-
-def _put_back(
-    part: Tensor, count: Tensor, shape: Any, rows: Shape | None, options: CallOptions
-) -> Tensor:
-    """Gather the parts of a tensor with `count` rows, known when the graph runs (collective)."""
-    size = options.group.size
-    if size == 1:
-        return tf.identity(part)
-
-    def run(perform: Any, part: Tensor, count: Tensor) -> list[Tensor]:
-        split = rows or even_rows(int(count), size)
-        return [perform(Allgather(part.dtype.name, shape_of(part), split, name=options.name), part)]
-
-    def with_gradient(part: Tensor) -> tuple[Tensor, Gradient]:
-        spec = tf.TensorSpec(shape, part.dtype)
-        y = options.at_run_time(
-            run,
-            [part, count],
-            [spec],
-            lambda xs, now: [_put_back(xs[0], xs[1], any_rows_of(xs[0]).shape, rows, now)],
-            by_rows=True,
-        )[0]
-
-        def gradient(g: Tensor) -> Tensor:
-            return scattered(g, Sum, options.of_gradient(), rows=rows)
-
-        return y, gradient
-
-    return custom_gradient(with_gradient, part)
 
 
 def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> Tensor:
@@ -279,33 +313,29 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> 
     return options.differentiable(with_gradient, x)
 
 
-def exchanged_later(
-    x: Tensor, splits: Tensor | None, options: CallOptions
-) -> tuple[Tensor, Tensor]:
-    """Exchange rows when the graph runs; return them and the number from each rank (collective)."""
-    group = options.group
-    results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
+def exchanged_by(x: Tensor, splits: Any, options: CallOptions) -> tuple[Tensor, Any]:
+    """Exchange rows; return them and the number of rows from each rank (collective).
 
-    def run(perform: Any, x: Tensor, *given: Tensor) -> list[Tensor]:
-        shape, dtype = shape_of(x), x.dtype.name
-        sent = rows_for_each(given[0] if given else None, shape[0], group.size)
-        signature = exchange_of_rows("alltoall", dtype, shape, options.name)
-        received = tuple(group.exchange_rows(sent, signature=signature))
-        request = Alltoall(dtype, shape, sent, received, name=options.name)
-        return [perform(request, x), tf.constant(received, COUNTS)]
+    In plain graphs the numbers are a tensor of `COUNTS`, and elsewhere integers.
+    """
+    group, when_it_runs = options.group, may_have_unknown_shapes()
+    if not options.has_unknown_shape(x) and not (when_it_runs and unknown_splits(splits)):
+        splits = rows_for_each(splits, x.shape[0], group.size)
+    if not when_it_runs:
+        signature = exchange_of_rows("alltoall", x.dtype.name, shape_of(x), options.name)
+        received = tuple(group.exchange_rows(splits, signature=signature))
+        return exchanged(x, splits, received, options), received
+
+    def again(xs: list[Tensor], now: CallOptions) -> tuple[Tensor, Any]:
+        return exchanged_by(xs[0], xs[1] if xs[1:] else None, now)
 
     def with_gradient(x: Tensor) -> tuple[Any, Any]:
         inputs = [x] if splits is None else [x, widened(splits)]
-        y, received = options.at_run_time(
-            run,
-            inputs,
-            results,
-            lambda xs, now: exchanged_later(xs[0], xs[1] if xs[1:] else None, now),
-            by_rows=True,
-        )
+        results = [any_rows_of(x), tf.TensorSpec([group.size], COUNTS)]
+        y, received = options.at_run_time(again, inputs, results, by_rows=True)
 
         def gradient(g: Tensor, _: Any) -> Tensor:
-            back = exchanged_later(g, received, options.of_gradient())[0]
+            back = exchanged_by(g, received, options.of_gradient())[0]
             return back if x.shape.rank is None else tf.ensure_shape(back, x.shape)
 
         return (y, received), gradient
@@ -318,11 +348,6 @@ def _has_derivatives(x: Tensor) -> bool:
     return bool(x.dtype.is_floating or x.dtype.is_complex)
 
 
-def any_rows_of(x: Tensor) -> Any:
-    """Return the `tf.TensorSpec` of any number of rows like those of x."""
-    return tf.TensorSpec(tf.TensorShape([None]).concatenate(x.shape[1:]), x.dtype)
-
-
 def _reduction_gradient(
     total: Tensor, x: Tensor, y: Tensor, op: ReduceOp, options: CallOptions
 ) -> Tensor:
@@ -332,14 +357,10 @@ def _reduction_gradient(
     if op is Average:
         return total / options.group.size
     if op is Product:
-        return total * tf.math.conj(_product_of_the_others(x, options))
+        rank, size = options.group.rank, options.group.size
+        everyone = gathered_rows(x[tf.newaxis], (1,) * size, options)
+        others = tf.concat([everyone[:rank], everyone[rank + 1 :]], axis=0)
+        return total * tf.math.conj(tf.reduce_prod(others, axis=0))  # exact if some are zero
     assert op in (Min, Max)
     holds = tf.cast(tf.equal(x, y), x.dtype)
     return total * holds / reduced(holds, Sum, options)
-
-
-def _product_of_the_others(x: Tensor, options: CallOptions) -> Tensor:
-    """Return Π_{r≠s} x_r on rank s, exact if some x_r are zero."""
-    rank, size = options.group.rank, options.group.size
-    everyone = gathered_rows(x[tf.newaxis], (1,) * size, options)
-    return tf.reduce_prod(tf.concat([everyone[:rank], everyone[rank + 1 :]], axis=0), axis=0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.collectives.arguments import list_of, tensor_of
+from sciml_par.parallel.tensors.memory import eager_tensor
 from sciml_par.parallel.tensors.packing import can_pack, packed, shape_digest, shape_of, unpacked
 
 BUCKET_BYTES = 64 << 20
@@ -33,16 +34,11 @@ class TensorBundle:
         """Return a bundle of `values` for the collective `where`."""
         values = list_of(values, where)
         # In Python, looking at a tensor takes as long as carrying some hundred elements of it.
-        if set(map(type, values)) == {_eager_tensor()}:
+        if set(map(type, values)) == {eager_tensor()}:
             return cls(values, tuple([_kind_of_eager(x) for x in values]))
         tensor_type = tf.Tensor
         tensors = [x if isinstance(x, tensor_type) else tensor_of(x, where) for x in values]
         return cls(tensors, tuple(map(_kind_of, tensors)))
-
-    @property
-    def has_open_shapes(self) -> bool:
-        """Return whether a shape is unknown in the trace."""
-        return any(shape is None for _, shape in self.kinds)
 
     def called(self, name: str | None) -> str | None:
         """Return `name` with a digest of all shapes, which a flat buffer does not show."""
@@ -64,8 +60,16 @@ def fuse(
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
     """Apply an element-wise collective to all tensors, one buffer at a time."""
-    apply = _apply_packed if can_pack() else _apply_flat
-    return fuse_lists(lambda tensors: apply(collective, tensors), bundle, bucket_bytes=bucket_bytes)
+
+    def apply(tensors: list[Tensor]) -> list[Tensor]:
+        if len(tensors) == 1:
+            return [collective(tensors[0])]
+        if not can_pack():
+            return as_one_vector(collective, tensors)
+        shapes = tuple([x._shape_tuple() for x in tensors])
+        return unpacked(collective(packed(tensors, shapes)), shapes)
+
+    return fuse_lists(apply, bundle, bucket_bytes=bucket_bytes)
 
 
 def fuse_lists(
@@ -88,16 +92,9 @@ def _kind_of_eager(x: Tensor) -> Kind:
 
 
 def _kind_of(x: Tensor) -> Kind:
-    if x.__class__ is _eager_tensor():
+    if x.__class__ is eager_tensor():
         return _kind_of_eager(x)
     return x.dtype, shape_of(x) if x.shape.is_fully_defined() else None
-
-
-@lru_cache(maxsize=1)
-def _eager_tensor() -> Any:
-    from tensorflow.python.framework import ops
-
-    return ops.EagerTensor
 
 
 @lru_cache(maxsize=64)
@@ -118,17 +115,6 @@ def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
         by_type[dtype][-1].append(i)
         room[dtype] -= nbytes
     return [bucket for buckets in by_type.values() for bucket in buckets] + alone
-
-
-def _apply_packed(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
-    if len(tensors) == 1:
-        return [collective(tensors[0])]
-    shapes = tuple([x._shape_tuple() for x in tensors])
-    return unpacked(collective(packed(tensors, shapes)), shapes)
-
-
-def _apply_flat(collective: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> list[Tensor]:
-    return [collective(tensors[0])] if len(tensors) == 1 else as_one_vector(collective, tensors)
 
 
 def as_one_vector(

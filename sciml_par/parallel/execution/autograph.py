@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from sciml_par._tensorflow import hidden_from_autograph, tf
 
@@ -17,19 +17,14 @@ def not_converted(function: Callable[P, R]) -> Callable[P, R]:
 
     TensorFlow's own decorator would import TensorFlow before `init` can silence its messages.
     """
+    unconverted = functools.cache(lambda: tf.autograph.experimental.do_not_convert(function))
 
     @hidden_from_autograph
     @functools.wraps(function)
     def wrapper(*args: P.args, **options: P.kwargs) -> R:
         if tf.executing_eagerly():
             return function(*args, **options)
-        result: R = _unconverted(function)(*args, **options)
+        result: R = unconverted()(*args, **options)
         return result
 
     return wrapper
-
-
-@functools.cache
-def _unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
-    unconverted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
-    return unconverted

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
+from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.parallel.execution.eager import from_host, run_eagerly, shared_call_site
-from sciml_par.parallel.execution.graph_errors import MismatchInGraph
 from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
-from sciml_par.parallel.execution.vectorized import AllPasses
+from sciml_par.parallel.execution.vectorized import AllPasses, convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import (
     bridge,
     in_compiled_function,
@@ -25,6 +24,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.tensors.buffer_pool import result_memory
 from sciml_par.parallel.tensors.memory import has_gpus
+from sciml_par.parallel.tensors.packing import shape_of
 
 Tensor = Any
 
@@ -44,7 +44,7 @@ class Placement:
         # Each of these questions costs as much as preparing a transfer.
         self.eager: bool = tf.executing_eagerly()
         compiled = not self.eager and in_compiled_function()
-        self._communicator = communicator
+        self.communicator = communicator
         self.device = device
         self.on_host = device is not None and _device_type(device) == "CPU"
         self.order = bridge().order() if compiled and communicator.size > 1 else None
@@ -53,41 +53,35 @@ class Placement:
         """Return the gradient's placement: a new one except in a loop's or a branch's backward."""
         if self.order is not None and not only_functions_under_construction():
             return self
-        new = Placement(self._communicator, self.device)
+        new = Placement(self.communicator, self.device)
         if self.order is not None:  # the gradient of a compiled function does not say that it is
             new.order = bridge().order()
         return new
 
 
-def perform(
-    communicator: Communicator,
-    request: Request,
-    x: Any,
-    placement: Placement,
-    all_passes: AllPasses,
-) -> Any:
+def perform(request: Request, x: Any, placement: Placement, all_passes: AllPasses) -> Any:
     """Carry out a collective on `x` in the context at hand (collective)."""
-    if communicator.size == 1:
-        return tf.identity(x)
+    communicator = placement.communicator
     if placement.eager:
         call_site = shared_call_site(communicator, request)
         if placement.device is not None and (has_gpus() or not placement.on_host):
             with tf.device(placement.device):
                 x = tf.identity(x)
         return from_host(call_site, x) if placement.on_host else run_eagerly(call_site, x)
-    check_threads_of_mpi()
     call_site = CallSite(communicator, request)
-    with tf.control_dependencies(_last_collective()):
-        if placement.order is not None:
-            y = bridge().emit(call_site, x, placement.order, all_passes, on_host=placement.on_host)
-        elif placement.on_host or communicator.nccl_transport is None:
-            y = _in_graph_on_host(call_site, x, all_passes)
-        else:
-            spec = tf.TensorSpec(request.receive_shape, x.dtype)
-            run = lambda x: [run_eagerly(call_site, x)]  # noqa: E731
-            y = _in_graph(run, [x], [spec], placement, all_passes, 1)[0]
-    _set_last_collective(y)
-    return y
+
+    def put() -> list[Any]:
+        if placement.order is None:
+            return _in_graph_on_host(call_site, x, all_passes)
+        on_host = placement.on_host
+        return [bridge().emit(call_site, x, placement.order, all_passes, on_host=on_host)]
+
+    by_nccl = not placement.on_host and communicator.nccl_transport is not None
+    if by_nccl and placement.order is None:
+        spec = tf.TensorSpec(request.receive_shape, x.dtype)
+        run = lambda x: [run_eagerly(call_site, x)]  # noqa: E731
+        return at_run_time(run, [x], [spec], placement, all_passes, 1)[0]
+    return _in_its_place(put)[0]
 
 
 def takes_bundles(placement: Placement) -> bool:
@@ -96,19 +90,11 @@ def takes_bundles(placement: Placement) -> bool:
 
 
 def perform_bundle(
-    communicator: Communicator,
-    request: Request,
-    xs: Sequence[Any],
-    placement: Placement,
-    all_passes: AllPasses,
+    request: Request, xs: Sequence[Any], placement: Placement, all_passes: AllPasses
 ) -> list[Any]:
     """Carry out one collective on many tensors, if `takes_bundles` (collective)."""
-    check_threads_of_mpi()
-    call = TensorBundleCall(communicator, request, [tuple(x.shape.as_list()) for x in xs])
-    with tf.control_dependencies(_last_collective()):
-        ys = bridge().emit_bundle(call, xs, placement.order, all_passes)
-    _set_last_collective(ys[0])
-    return ys
+    call = TensorBundleCall(placement.communicator, request, [shape_of(x) for x in xs])
+    return _in_its_place(lambda: bridge().emit_bundle(call, xs, placement.order, all_passes))
 
 
 @lru_cache(maxsize=1)
@@ -144,15 +130,20 @@ def _device_type(device: str) -> str | None:
     return kind
 
 
-def _last_collective() -> list[Any]:
-    """Return the collective before this one in the graph under construction: [operation] or [].
+def _in_its_place(put: Callable[[], list[Any]]) -> list[Any]:
+    """Put a collective into the graph under construction, after the one before.
 
     A `tf.function` keeps its side effects in order. In the functions that TensorFlow derives for
     its gradient, only this dependency does.
     """
+    check_threads_of_mpi()
     graph = tf.compat.v1.get_default_graph()
+    last = graph.get_collection_ref(_LAST)
     # A new graph inherits the collections of the one around it.
-    return [operation for operation in graph.get_collection(_LAST) if operation.graph is graph]
+    with tf.control_dependencies([operation for operation in last if operation.graph is graph]):
+        ys = put()
+    last[:] = [ys[0].op]
+    return ys
 
 
 @contextlib.contextmanager
@@ -167,12 +158,52 @@ def outside_the_order() -> Iterator[None]:
         graph.get_collection_ref(_LAST)[:] = before
 
 
-def _set_last_collective(y: Any) -> None:
-    """Let the next collective of the graph under construction wait for `y`."""
-    tf.compat.v1.get_default_graph().get_collection_ref(_LAST)[:] = [y.op]
+class MismatchInGraph:
+    """The mismatches at one call site of a graph that XLA does not compile, as `tf.errors`.
+
+    An exception of a Python function in a graph reaches the program as `tf.errors.UnknownError`. A
+    mismatch must have the same class in every context, so that a program can catch it. XLA's errors
+    keep their class: the function only returns that it has failed, and then a foreign call fails.
+    """
+
+    def __init__(self) -> None:
+        self._error: CollectiveMismatchError | None = None
+
+    def caught(
+        self, run: Callable[..., Sequence[Any]], blank: Callable[[], Sequence[Any]]
+    ) -> Callable[..., list[Any]]:
+        """Return `run` with one more result: whether there was a mismatch."""
+
+        def caught(*tensors: Any) -> list[Any]:
+            try:
+                return [*run(*tensors), False]
+            except CollectiveMismatchError as error:
+                self._error = error
+                return [*blank(), True]
+
+        return caught
+
+    def checked(self, ys: Sequence[Tensor], failed: Tensor) -> list[Tensor]:
+        """Return `ys`, or fail with a `FailedPreconditionError` if `failed`."""
+        failed.set_shape([])
+        fails = tf.cond(failed, lambda: self._fail(failed), lambda: tf.constant(False))
+        for condition in fails.op.inputs:
+            convert_to_nothing(condition.op)
+        with tf.control_dependencies([fails]):
+            return [tf.identity(y) for y in ys]
+
+    def _fail(self, failed: Tensor) -> Tensor:
+        try:
+            return bridge().failing(self._raise, failed)
+        except InputError:  # no foreign calls here
+            return tf.numpy_function(self._raise, [failed], tf.bool)
+
+    def _raise(self, *_: Any) -> None:
+        error, self._error = self._error, None
+        raise error if error is not None else CollectiveMismatchError("The ranks differ.")
 
 
-def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> Any:
+def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> list[Any]:
     """Carry out a collective in host memory, by the faster `tf.numpy_function`."""
     call, mismatch = call_site.prepared(call_site.communicator.mpi_transport), MismatchInGraph()
     shape, dtype, _ = call_site.result
@@ -187,7 +218,7 @@ def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> Any
     y, failed = tf.numpy_function(caught, [x], [x.dtype, tf.bool])
     all_passes.convert(y.op, 1, [None])
     y.set_shape(shape)
-    return mismatch.checked([y], failed)[0]
+    return mismatch.checked([y], failed)
 
 
 def may_have_unknown_shapes() -> bool:
@@ -196,37 +227,16 @@ def may_have_unknown_shapes() -> bool:
 
 
 def at_run_time(
-    communicator: Communicator,
-    run: Callable[..., Sequence[Tensor]],
+    run: Callable[..., Sequence[Any]],
     inputs: Sequence[Tensor],
     results: Sequence[Any],
     placement: Placement,
     all_passes: AllPasses,
     travel: int,
 ) -> list[Tensor]:
-    """Put `run(perform, *inputs)` into a plain graph, in its place among the collectives."""
+    """Let a plain graph call `run` with eager tensors, in the memory where TensorFlow has them."""
 
-    def perform(request: Request, x: Tensor) -> Tensor:
-        return run_eagerly(CallSite(communicator, request), x)
-
-    check_threads_of_mpi()
-    with tf.control_dependencies(_last_collective()):
-        ys = _in_graph(partial(run, perform), inputs, results, placement, all_passes, travel)
-    _set_last_collective(ys[0])
-    return ys
-
-
-def _in_graph(
-    run: Callable[..., Sequence[Tensor]],
-    inputs: Sequence[Tensor],
-    results: Sequence[Any],
-    placement: Placement,
-    all_passes: AllPasses,
-    travel: int,
-) -> list[Tensor]:
-    """Call `run` with eager tensors, in the memory where TensorFlow has them."""
-
-    def run_now(*tensors: Tensor) -> Sequence[Tensor]:
+    def run_now(*tensors: Tensor) -> Sequence[Any]:
         from tensorflow.python.eager import record
 
         with record.stop_recording():
@@ -234,10 +244,15 @@ def _in_graph(
 
     mismatch = MismatchInGraph()
     caught = mismatch.caught(run_now, lambda: [tf.zeros([0], spec.dtype) for spec in results])
-    with tf.device(placement.device):
-        *ys, failed = tf.py_function(caught, inputs, [*(spec.dtype for spec in results), tf.bool])
-    all_passes.convert(failed.op, travel, [None])
-    ys = mismatch.checked(ys, failed)
+    types = [*(spec.dtype for spec in results), tf.bool]
+
+    def put() -> list[Tensor]:
+        with tf.device(placement.device):
+            *ys, failed = tf.py_function(caught, inputs, types)
+        all_passes.convert(failed.op, travel, [None])
+        return mismatch.checked(ys, failed)
+
+    ys = _in_its_place(put)
     for y, spec in zip(ys, results, strict=True):
         y.set_shape(spec.shape)
     return ys

@@ -27,7 +27,6 @@ from sciml_par.parallel.tensors.memory import (
     tensor_on,
     view,
 )
-from sciml_par.parallel.transports.nccl import NCCLTransport
 
 _HOST = "/CPU:0"
 
@@ -92,7 +91,12 @@ def run_eagerly(call_site: CallSite, x: Any) -> Any:
         # In a Python function of a graph, `device` says CPU of a tensor in the GPU's memory, so the
         # memory is asked for.
         if kind_of_memory(y) == nccl.memory:
-            return _from_gpu(call_site, x, y, nccl)
+            # `view` waits for TensorFlow's kernels. TensorFlow does not know NCCL's stream, so this
+            # waits.
+            source, target = view(x), view(y)
+            call_site.prepared(nccl).execute(source.address, target.address, nccl.stream)
+            nccl.wait()
+            return y
     if kind == HOST_MEMORY:
         return from_host(call_site, x)
     with tf.device(_HOST):
@@ -108,14 +112,6 @@ def from_host(call_site: CallSite, x: Any) -> Any:
     array, address = result_memory().array(*call_site.result)
     call.execute(source.address, address)
     return tensor_on(array)
-
-
-def _from_gpu(call_site: CallSite, x: Any, y: Any, nccl: NCCLTransport) -> Any:
-    # `view` waits for TensorFlow's kernels. TensorFlow does not know NCCL's stream, so this waits.
-    source, target = view(x), view(y)
-    call_site.prepared(nccl).execute(source.address, target.address, nccl.stream)
-    nccl.wait()
-    return y
 
 
 def shared_call_site(communicator: Communicator, request: Request) -> CallSite:

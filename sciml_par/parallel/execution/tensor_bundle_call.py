@@ -11,7 +11,7 @@ import math
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,7 +40,12 @@ class TensorBundleCall(PreparedCall):
         else:
             self.shared.in_parts(lengths)
             shared = self.shared
-            self._transfer = lambda addresses: shared(*2 * (address_of(addresses),))
+
+            def transfer(addresses: bytes) -> None:
+                address = ctypes.cast(ctypes.c_char_p(addresses), ctypes.c_void_p).value or 0
+                shared(address, address)
+
+            self._transfer = transfer
 
     def _packing_transfer(
         self, communicator: Communicator, lengths: Sequence[int]
@@ -49,21 +54,19 @@ class TensorBundleCall(PreparedCall):
         # A short buffer is reduced faster into another one; a long one stays in the cache.
         nbytes = request.count * request.element.size
         flat = np.empty((2 if nbytes < _SHORT_BYTES else 1, request.count), request.element.numpy)
-        packing = _Packing(lengths, communicator.mpi_transport.itself)
+        packing = _Layouts(lengths)
         transfer, send, receive = self._transfer, flat[0].ctypes.data, flat[-1].ctypes.data
+        sent, received = ([part, nbytes, packing.byte] for part in (flat[0], flat[-1]))
+        # MPI copies fastest by sending to itself; MPI_Pack is 20 times as slow in MPICH 5.
+        copy = communicator.mpi_transport.itself.Sendrecv
 
         def transfer_all(addresses: bytes) -> None:
-            layout = packing.layout(addresses)
-            packing.pack(layout, flat[0])
+            tensors = [packing.bottom, 1, packing.layout(addresses)]
+            copy(tensors, 0, 0, sent, 0, 0)
             transfer(send, receive)
-            packing.unpack(flat[-1], layout)
+            copy(received, 0, 0, tensors, 0, 0)
 
         return transfer_all
-
-
-def address_of(text: bytes) -> int:
-    """Return the address of its bytes."""
-    return ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
 
 
 def _free(layouts: OrderedDict[bytes, MPI.Datatype]) -> None:
@@ -74,32 +77,17 @@ def _free(layouts: OrderedDict[bytes, MPI.Datatype]) -> None:
             layout.Free()
 
 
-class _Packing:
-    """Copies between tensors and a flat buffer."""
+class _Layouts:
+    """MPI's datatypes of the places of tensors in memory."""
 
-    def __init__(self, lengths: Sequence[int], itself: MPI.Comm) -> None:
+    def __init__(self, lengths: Sequence[int]) -> None:
         from mpi4py import MPI
 
         self._lengths = lengths
-        self._bytes = MPI.BYTE
-        self._bottom = MPI.BOTTOM
-        self._total = sum(lengths)
+        self.byte, self.bottom = MPI.BYTE, MPI.BOTTOM
         # A program uses the same few places in memory.
         self._layouts: OrderedDict[bytes, MPI.Datatype] = OrderedDict()
-        # MPI copies fastest by sending to itself; MPI_Pack is 20 times as slow in MPICH 5.
-        self._itself = itself
         weakref.finalize(self, _free, self._layouts).atexit = False
-
-    def pack(self, layout: MPI.Datatype, flat: np.ndarray) -> None:
-        """Copy from the tensors."""
-        self._copy([self._bottom, 1, layout], [flat, self._total, self._bytes])
-
-    def unpack(self, flat: np.ndarray, layout: MPI.Datatype) -> None:
-        """Copy to the tensors."""
-        self._copy([flat, self._total, self._bytes], [self._bottom, 1, layout])
-
-    def _copy(self, source: list[Any], target: list[Any]) -> None:
-        self._itself.Sendrecv(source, 0, 0, target, 0, 0)
 
     def layout(self, addresses: bytes) -> MPI.Datatype:
         """Return the datatype of the tensors' places; valid until the next call."""
@@ -108,6 +96,6 @@ class _Packing:
             if len(self._layouts) == _LAYOUTS_KEPT:
                 self._layouts.popitem(last=False)[1].Free()
             places = np.frombuffer(addresses, np.uint64).tolist()
-            layout = self._bytes.Create_hindexed(self._lengths, places).Commit()
+            layout = self.byte.Create_hindexed(self._lengths, places).Commit()
             self._layouts[addresses] = layout
         return layout

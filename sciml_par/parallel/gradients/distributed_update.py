@@ -1,4 +1,4 @@
-"""The base class that `DistributedOptimizer` adds to an optimizer's, for every Keras."""
+"""The classes that `DistributedOptimizer` adds to an optimizer's, for every Keras."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ else:
 
 Apply = Callable[[list[Gradient]], Any]
 """The optimizer's update of its variables, given their gradients."""
+
+Pairs = list[tuple[Gradient, Any]]
+"""Gradients and variables."""
 
 THE_OTHER_WAY_ROUND = (
     "A DistributedOptimizer was put inside a LossScaleOptimizer, where each rank would decide "
@@ -149,7 +152,9 @@ class DistributedUpdate(_Optimizer):
         if not local or not hasattr(self, "inner_optimizer"):
             return self._reduction.reduce(gradients, variables, optimizer=self)
         # An overflow in a local gradient must stop the step on all ranks.
-        verdict = _zero_if_finite(local)
+        values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in local]
+        finite = [tf.reduce_all(tf.math.is_finite(v)) for v in values if v is not None]
+        verdict = tf.where(tf.reduce_all(finite), 0.0, float("nan"))
         *reduced, verdict = self._reduction.reduce(
             [*gradients, verdict], [*variables, verdict], optimizer=self
         )
@@ -163,12 +168,6 @@ class DistributedUpdate(_Optimizer):
 
 def _unpickled(distribute: Any, plain: Any, config: dict[str, Any], options: Any) -> Any:
     return distribute(plain.from_config(config), options)
-
-
-def _zero_if_finite(gradients: Sequence[Gradient]) -> Any:
-    values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-    finite = [tf.reduce_all(tf.math.is_finite(v)) for v in values if v is not None]
-    return tf.where(tf.reduce_all(finite), 0.0, float("nan"))
 
 
 class GradientPasses:
@@ -211,8 +210,8 @@ class GradientPasses:
         passed = self.counter.assign_add(1, read_value=True)
 
         def finish() -> None:
-            factor = 1 / self._number if self._average else None
-            then([None if s is None else _scaled(s, factor) for s in sums])
+            factor = 1 / self._number if self._average else 1.0
+            then([None if s is None else tf.convert_to_tensor(s) * factor for s in sums])
             for total in sums:
                 if total is not None:
                     total.assign(tf.zeros_like(total))
@@ -224,6 +223,84 @@ class GradientPasses:
         tf.cond(passed >= self._number, finish, wait)
 
 
-def _scaled(total: Any, factor: float | None) -> Any:
-    value = tf.convert_to_tensor(total)
-    return value if factor is None else value * factor
+class Keras2Update(DistributedUpdate):
+    """For optimizers of Keras 2 (tf_keras), legacy ones included.
+
+    It reduces the gradients that it computes or is given, once.
+    """
+
+    _computed = False
+    """Whether this optimizer has computed the next gradients to apply."""
+
+    _goes_inside = False
+    """Whether a `LossScaleOptimizer` is around it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A LossScaleOptimizer sets this on its inner optimizer.
+        if name == "_is_wrapped_by_loss_scale_optimizer" and value:
+            if self._passes is not None:
+                raise InputError(THE_OTHER_WAY_ROUND)
+            name = "_goes_inside"
+        super().__setattr__(name, value)
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
+        """Return the gradients of all ranks; this rank's for several passes (collective)."""
+        return self._compute_gradients(loss, var_list, tape=tape)
+
+    @not_converted
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> Pairs:
+        if hasattr(super(), "_compute_gradients"):
+            pairs = super()._compute_gradients(loss, var_list, grad_loss, tape)
+        else:
+            pairs = super().compute_gradients(loss, var_list, tape)
+        gradients, variables = _in_two(pairs)
+        return list(zip(self._of_all_ranks(gradients, variables), variables, strict=True))
+
+    @not_converted
+    def get_gradients(self, loss: Any, params: Any) -> list[Gradient]:
+        """Return the gradients of all ranks; this rank's for several passes (collective)."""
+        return self._of_all_ranks(super().get_gradients(loss, params), tf.nest.flatten(params))
+
+    def _of_all_ranks(
+        self, gradients: Sequence[Gradient], variables: Sequence[Any]
+    ) -> list[Gradient]:
+        self._computed = True
+        # Sums of passes are reduced when they are applied.
+        if self._passes is not None:
+            return list(gradients)
+        return self._reduced(gradients, variables)
+
+    @not_converted
+    def apply_gradients(self, grads_and_vars: Any, name: str | None = None, **options: Any) -> Any:
+        """Update the variables by the gradients of all ranks (collective)."""
+        gradients, variables = _in_two(grads_and_vars)
+        computed, self._computed = self._computed, False
+        if self._goes_inside and not computed:
+            raise InputError(THE_OTHER_WAY_ROUND)
+        combined = options.get("skip_gradients_aggregation", False)
+        combined = combined or not options.get("experimental_aggregate_gradients", True)
+        reduce = not (computed or combined)
+        if self._passes is not None:
+            reduce = computed or not combined
+        if name is not None:
+            options["name"] = name
+
+        def apply(gradients: list[Gradient]) -> Any:
+            pairs = list(zip(gradients, variables, strict=True))
+            return super(Keras2Update, self).apply_gradients(pairs, **options)
+
+        if not variables:
+            return apply([])
+        if self._passes is not None and not tf.compat.v1.executing_eagerly_outside_functions():
+            raise InputError(
+                "DistributedOptimizer: optimizers of Keras add up several passes only in eager "
+                "mode and in tf.function. Use one of tf.compat.v1.train in a TensorFlow 1 graph."
+            )
+        return self._update(gradients, variables, apply, reduce=reduce)
+
+
+def _in_two(pairs: Any) -> tuple[list[Gradient], list[Any]]:
+    pairs = list(pairs)
+    return [gradient for gradient, _ in pairs], [variable for _, variable in pairs]

@@ -14,8 +14,8 @@ from sciml_par.parallel.gradients.copied_optimizers import keep_copies_distribut
 from sciml_par.parallel.gradients.distributed_update import (
     THE_OTHER_WAY_ROUND,
     DistributedUpdate,
+    Keras2Update,
 )
-from sciml_par.parallel.gradients.keras2_update import Keras2Update
 from sciml_par.parallel.gradients.optimizer_state import (
     copy_of,
     is_of_keras_3,

@@ -8,10 +8,12 @@ every rank gets of all ranks in one short allreduce.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
+import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,17 +22,18 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import counted, rank_list
+from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.execution.graph_errors import MismatchInGraph
+from sciml_par.parallel.execution.dispatch import MismatchInGraph
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
-from sciml_par.parallel.gradients.local_layers import refuse_local_layers_of
 from sciml_par.parallel.gradients.optimizer_state import backend_of, raw_learning_rate
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Sum
+from sciml_par.parallel.requests.signature import ranks_by_text
 
 FIRST_COMPARED = 8
 """The first reduction with a comparison. Programs broadcast their weights after the first step,
@@ -218,6 +221,35 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
     return counters[key]
 
 
+def refuse_local_layers(objects: Iterable[Any], trained: Sequence[Any] | None = None) -> None:
+    """Raise `InputError` for a layer that averages over replicas, which ranks are not.
+
+    With `trained`, only layers with one of these variables count.
+    """
+    packages = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
+    kinds = tuple(package.layers.BatchNormalization for package in packages)
+    ids = {id(backend_of(variable)) for variable in trained or ()}
+    for layer in objects:
+        if (
+            issubclass(type(layer), kinds)  # isinstance would wake lazy modules
+            and getattr(layer, "synchronized", False)
+            and not hasattr(layer, "averages_over_ranks")
+            and (trained is None or any(id(backend_of(v)) in ids for v in layer.weights))
+        ):
+            raise InputError(
+                f"The layer «{layer.name}» is a BatchNormalization(synchronized=True), which "
+                f"knows the replicas of tf.distribute, but no ranks. Use SyncBatchNormalization "
+                f"of sciml_par.horovod.tensorflow."
+            )
+
+
+def refuse_local_layers_of(variables: Sequence[Any]) -> None:
+    """Raise the error for a layer that has one of `variables`, which do not know their layer."""
+    names = {(getattr(each, "path", None) or each.name).rpartition("/")[2] for each in variables}
+    if not names.isdisjoint(("gamma", "beta", "gamma:0", "beta:0")):
+        refuse_local_layers(gc.get_objects(), variables)
+
+
 class _Judge:
     """Finds the differences in what the ranks have sent."""
 
@@ -257,10 +289,7 @@ class _Judge:
         return None if early.any() else self._fault_of_weights(rows, present)
 
     def _of_ranks(self, what: str, texts: Mapping[int, str]) -> str:
-        ranks_with: dict[str, list[int]] = {}
-        for rank, text in texts.items():
-            ranks_with.setdefault(text, []).append(rank)
-        lines = [f"  {rank_list(ranks)}: {text}\n" for text, ranks in ranks_with.items()]
+        lines = [f"  {rank_list(ranks)}: {text}\n" for text, ranks in ranks_by_text(texts).items()]
         return f"{self._begin} different {what}\n{''.join(lines)}{_REMEDY}"
 
     @property

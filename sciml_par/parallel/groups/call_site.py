@@ -12,8 +12,15 @@ import numpy as np
 from sciml_par._tensorflow import tf
 from sciml_par.errors import CollectiveMismatchError, TransferError
 from sciml_par.parallel.native.host_group import DifferentRequestError, SharedTransfer
-from sciml_par.parallel.requests.announcement import Announcement, Kind
-from sciml_par.parallel.requests.request import Allreduce, Reducescatter, Request, Shape
+from sciml_par.parallel.requests.request import (
+    Allreduce,
+    Announcement,
+    Kind,
+    Reducescatter,
+    Request,
+    Shape,
+)
+from sciml_par.parallel.requests.signature import IN_INPUT_PIPELINE
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
@@ -43,8 +50,10 @@ class PreparedCall:
         # MPI would abort if long ones differed in length, and a comparison takes a small share.
         same_everywhere = isinstance(request, Allreduce | Reducescatter)
         is_long = same_everywhere and self._bytes > _LONG_BYTES
-        self._is_compared_always = self.shared is None and (
-            not request.is_meeting or (is_long and not transport.returns_early)
+        # In an input pipeline, its place in the order may vary.
+        self._is_compared_always = (request.name or "").endswith(IN_INPUT_PIPELINE) or (
+            self.shared is None
+            and (not request.is_meeting or (is_long and not transport.returns_early))
         )
         self._announcement = Announcement(Kind.TRANSFER, self.signature, request)
         self._ledger = communicator.progress.ledger
@@ -111,12 +120,7 @@ class PreparedCall:
 
     def _agree(self, always: bool) -> bool:
         """Compare the signature, unless the ranks have agreed on it; return whether they did."""
-        always = (
-            always
-            or self._communicator.check_always
-            or self.signature.is_compared_always
-            or self._is_compared_always
-        )
+        always = always or self._communicator.check_always or self._is_compared_always
         digest = self.signature.digest
         new = always or digest not in self._ledger
         if new:

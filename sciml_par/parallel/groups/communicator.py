@@ -19,7 +19,7 @@ from sciml_par.parallel.groups.native_progress import NativeProgress
 from sciml_par.parallel.groups.progress import Progress
 from sciml_par.parallel.native.job import NativeJob, host_group, settle_native
 from sciml_par.parallel.native.machine_code import combine_by_machine_code
-from sciml_par.parallel.requests.announcement import Kind
+from sciml_par.parallel.requests.request import Kind
 from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.mpi import MPITransport
 
@@ -362,12 +362,7 @@ class Communicator:
 
         Only a `SciMLParError` is shared. Any other error is raised on `root` and ends the job.
         """
-        outcome: tuple[T | None, SciMLParError | None] = (None, None)
-        if self.rank == root:
-            try:
-                outcome = (action(), None)
-            except SciMLParError as error:
-                outcome = (None, error)
+        outcome = _outcome(action) if self.rank == root else (None, None)
         result, failure = self.broadcast_object(outcome, root=root)
         if failure is not None:
             raise failure
@@ -380,16 +375,18 @@ class Communicator:
         `action` must not communicate. Every rank raises the lowest rank's `SciMLParError`; another
         error is raised on its rank alone.
         """
-        result: T | None = None
-        failure: SciMLParError | None = None
-        try:
-            result = action()
-        except SciMLParError as error:
-            failure = error
+        result, failure = _outcome(action)
         for each in self.allgather_object(failure):
             if each is not None:
                 raise each
         return result  # type: ignore[return-value]
+
+
+def _outcome(action: Callable[[], T]) -> tuple[T | None, SciMLParError | None]:
+    try:
+        return action(), None
+    except SciMLParError as error:
+        return None, error
 
 
 def _pickled(value: Any, *, apart: bool = True) -> tuple[bytes | str, list[Array]]:

@@ -8,41 +8,33 @@ its past after it has joined.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from sciml_par.parallel.groups.mailbox import Announced, Joined, Mailbox
 from sciml_par.parallel.groups.progress import Group
-from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.request import Announcement
 
 
+@dataclass(eq=False)
 class JoinedRanks:
-    """Joined ranks that are notified of a group's collectives."""
+    """Joined ranks that are notified of a group's collectives, up to number `last`."""
 
-    def __init__(
-        self,
-        mailbox: Mailbox,
-        group: Group,
-        ranks: frozenset[int],
-        meeting: int,
-        last: float = math.inf,
-    ) -> None:
-        self._mailbox = mailbox
-        self._group = group
-        self.ranks = ranks
-        self.meeting = meeting
-        self.last = last
+    mailbox: Mailbox
+    group: Group
+    ranks: frozenset[int]
+    meeting: int
+    last: float = math.inf
 
     @property
     def is_past(self) -> bool:
         """Whether the ranks have met since, so that none has joined any more."""
-        return self.meeting != self._group.progress.meetings
+        return self.meeting != self.group.progress.meetings
 
     def begun(self, number: int, announcement: Announcement) -> None:
         """Send the joined ranks this rank's collective `number`."""
         if number <= self.last and not self.is_past:
-            self._mailbox.send(
-                Announced(self._group.identity, {number: announcement}), to=self.ranks
-            )
+            self.mailbox.send(Announced(self.group.identity, {number: announcement}), to=self.ranks)
 
     def ended(self, *_: Any) -> None:
         """Do nothing: joined ranks notice it."""
@@ -68,11 +60,12 @@ def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
     with mailbox.telling:
         meeting = group.progress.meetings
         joined = joined_ranks(group, mailbox, meeting)
-        told_by_lower = _told_by_lower(group, mailbox, joined)
+        lower = group.world_ranks[: group.rank]
         observer = observer_of(group)
         known = frozenset() if observer is None else observer.ranks
-        if told_by_lower is None or joined.keys() <= known:
-            return
+        if not joined.keys() >= set(lower) or joined.keys() <= known:
+            return  # a lower rank tells of all, or nobody is new
+        told_by_lower = max((joined[rank].begun for rank in lower), default=0)
         mine = mailbox.joined.get((mailbox.rank, group.identity))
         last = math.inf if mine is None or mine.meeting != meeting else mine.begun
         for past in [each for each in _observers(group) if each.is_past]:
@@ -115,11 +108,3 @@ def joined_ranks(group: Group, mailbox: Mailbox, meeting: int | None = None) -> 
     others = (rank for rank in group.world_ranks if rank != mailbox.rank)
     found = ((rank, mailbox.joined.get((rank, group.identity))) for rank in others)
     return {rank: each for rank, each in found if each is not None and each.meeting == meeting}
-
-
-def _told_by_lower(group: Group, mailbox: Mailbox, joined: dict[int, Joined]) -> int | None:
-    """Return the last collective of which a lower rank tells; None if one tells of all."""
-    lower = group.world_ranks[: group.rank]
-    if not all(rank in joined for rank in lower):
-        return None
-    return max((joined[rank].begun for rank in lower), default=0)

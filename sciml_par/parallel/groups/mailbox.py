@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.request import Announcement
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -150,12 +150,16 @@ Message = (
 )
 
 
+Question = TypeVar("Question", Waiting, Missing)
+
+
 class Mailbox:
     """The messages of the other ranks of the world (no call but `settle` waits).
 
     Attributes
     ----------
     rank : this process's number in the world.
+    sent_to : how many messages this rank has sent to each other, [P].
     waiting : by group, the last such message of each rank that has told this one.
     present : the last answer to this rank, by group.
     elsewhere : by group, the last such message of each rank.
@@ -173,13 +177,13 @@ class Mailbox:
         from mpi4py import MPI
 
         self._control = control
-        self._any_source = MPI.ANY_SOURCE
+        self._any_source, self._status = MPI.ANY_SOURCE, MPI.Status
         self.rank: int = control.Get_rank()
         self._others = [r for r in range(control.Get_size()) if r != self.rank]
         self._unsent: list[MPI.Request] = []
         self._lock = threading.Lock()
         self._silent = False
-        self._sent_to = np.zeros(control.Get_size(), np.int64)
+        self.sent_to = np.zeros(control.Get_size(), np.int64)
         self._received = 0
         self._last_word: Left | None = None
         self.waiting: dict[Identity, dict[int, Waiting]] = {}
@@ -192,13 +196,7 @@ class Mailbox:
         self.joined: dict[tuple[int, Identity], Joined] = {}
         self.asked: dict[Identity, dict[int, Announcement]] = {}
         self.telling = threading.Lock()
-        self._unanswered: list[tuple[int, Waiting]] = []
-        self._missed: list[tuple[int, Missing]] = []
-
-    @property
-    def sent(self) -> int:
-        """The number of messages that this rank has sent."""
-        return int(self._sent_to.sum())
+        self._questions: list[tuple[int, Waiting | Missing]] = []
 
     def send(self, message: Message, *, to: Iterable[int] | None = None) -> None:
         """Send to the ranks `to` of the world; to all others by default."""
@@ -210,7 +208,7 @@ class Mailbox:
                 if rank == self.rank:
                     self._take_in(rank, message)
                     continue
-                self._sent_to[rank] += 1
+                self.sent_to[rank] += 1
                 self._unsent.append(self._control.isend(message, dest=rank, tag=self._TAG))
 
     def leave(self, message: Left) -> None:
@@ -218,17 +216,12 @@ class Mailbox:
         self._last_word = message
         self.send(message)
 
-    def take_unanswered(self) -> list[tuple[int, Waiting]]:
-        """Return (rank, message) of the waiting ranks that have asked for others, once each."""
+    def take(self, kind: type[Question]) -> list[tuple[int, Question]]:
+        """Return (rank, message) of the questions of this kind, each of them once."""
         with self._lock:
-            taken, self._unanswered = self._unanswered, []
-        return taken
-
-    def take_missed(self) -> list[tuple[int, Missing]]:
-        """Return (rank, message) of the ranks that miss this one, once each."""
-        with self._lock:
-            taken, self._missed = self._missed, []
-        return taken
+            taken = [each for each in self._questions if isinstance(each[1], kind)]
+            self._questions = [each for each in self._questions if not isinstance(each[1], kind)]
+        return taken  # type: ignore[return-value]
 
     def next_asked(self, group: Identity, number: int) -> Announcement | None:
         """Return the group's collective `number`, if it was announced; drop earlier ones."""
@@ -242,9 +235,15 @@ class Mailbox:
         """Receive the messages that have arrived."""
         if self._silent:
             return
+        status = self._status()
         with self._lock:
             while self._control.iprobe(source=self._any_source, tag=self._TAG):
-                self._take_one()
+                message: Message = self._control.recv(
+                    source=self._any_source, tag=self._TAG, status=status
+                )
+                # What was said again came after all that `settle` waits for had been counted.
+                self._received += not (isinstance(message, Left) and message.again)
+                self._take_in(status.Get_source(), message)
 
     def settle(self) -> None:
         """Receive all messages to this rank before MPI ends (collective, once).
@@ -256,14 +255,14 @@ class Mailbox:
         if self._silent or MPI.Is_finalized():
             return
         expected = np.zeros(1, np.int64)
-        counted = self._control.Ireduce_scatter_block(self._sent_to.copy(), expected)
+        counted = self._control.Ireduce_scatter_block(self.sent_to.copy(), expected)
         pause = 0.0
         while not counted.Test() or self._received < expected[0] or self._unsent:
             time.sleep(pause)
             pause = min(1.2 * pause + 1e-5, _LONGEST_PAUSE)
             self.poll()
             # Ranks that wait, and have asked this one, hear again that it has left.
-            asking = {rank for rank, _ in (*self.take_unanswered(), *self.take_missed())}
+            asking = {rank for rank, _ in (*self.take(Waiting), *self.take(Missing))}
             if asking and self._last_word is not None:
                 self.send(replace(self._last_word, again=True), to=asking)
             self._unsent = [request for request in self._unsent if not request.Test()]
@@ -297,23 +296,13 @@ class Mailbox:
             for key in [key for key in list(self.joined) if gone(key[1])]:
                 del self.joined[key]
 
-    def _take_one(self) -> None:
-        from mpi4py import MPI
-
-        status = MPI.Status()
-        message: Message = self._control.recv(source=self._any_source, tag=self._TAG, status=status)
-        # What was said again came after all that `settle` waits for had been counted.
-        self._received += not (isinstance(message, Left) and message.again)
-        self._take_in(status.Get_source(), message)
-
     def _take_in(self, sender: int, message: Message) -> None:
+        if isinstance(message, Waiting | Missing):
+            self._questions.append((sender, message))
         if isinstance(message, Waiting):
             self.waiting.setdefault(message.group, {})[sender] = message
-            self._unanswered.append((sender, message))
         elif isinstance(message, Present):
             self.present[message.group] = message
-        elif isinstance(message, Missing):
-            self._missed.append((sender, message))
         elif isinstance(message, Elsewhere):
             self.elsewhere.setdefault(message.group, {})[sender] = message
         elif isinstance(message, OrderDigest):
@@ -326,5 +315,5 @@ class Mailbox:
             self.joined[sender, message.group] = message
         elif isinstance(message, Announced):
             self.asked.setdefault(message.group, {}).update(message.announcements)
-        elif not message.again or sender not in self.left:
+        elif isinstance(message, Left) and (not message.again or sender not in self.left):
             self.left[sender] = message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sciml_par.parallel.groups.ledger import Ledger
 from sciml_par.parallel.groups.progress import Observer, Progress
@@ -19,8 +19,17 @@ from sciml_par.parallel.native.layout import (
     HISTORY_KEPT,
     Group,
 )
-from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.request import Announcement
 from sciml_par.parallel.requests.signature import Signature
+
+
+def _word(place: int) -> Any:
+    """Return an attribute that is a word of the group's record."""
+
+    def write(progress: Any, number: int) -> None:
+        progress._words[place] = number
+
+    return property(lambda progress: progress._words[place], write)
 
 
 class NativeProgress(Progress):
@@ -39,21 +48,8 @@ class NativeProgress(Progress):
     def _tell_generation(self, generation: int) -> None:
         self._words[Group.GENERATION] = generation + 1
 
-    @property
-    def sequence(self) -> int:
-        return self._words[Group.SEQUENCE]
-
-    @sequence.setter
-    def sequence(self, number: int) -> None:
-        self._words[Group.SEQUENCE] = number
-
-    @property
-    def order_digest(self) -> int:
-        return self._words[Group.DIGEST]
-
-    @order_digest.setter
-    def order_digest(self, digest: int) -> None:
-        self._words[Group.DIGEST] = digest
+    sequence = _word(Group.SEQUENCE)
+    order_digest = _word(Group.DIGEST)
 
     @property
     def in_progress(self) -> Signature | None:
@@ -113,10 +109,6 @@ class NativeProgress(Progress):
 
     def resume(self, announcement: Announcement) -> None:
         self._tell_begun(self._words[Group.SEQUENCE], announcement)
-
-    def _tell_begun(self, number: int, announcement: Announcement) -> None:
-        for observer in self.observers:
-            observer.begun(number, announcement)
 
     def end(self) -> None:
         self._in_progress = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from sciml_par.errors import CollectiveMismatchError, InputError
 from sciml_par.parallel.groups.ledger import Ledger
-from sciml_par.parallel.requests.announcement import Announcement, Kind
+from sciml_par.parallel.requests.request import Announcement, Kind
 from sciml_par.parallel.requests.signature import KEY_MASK, Signature
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ class Group(Protocol):
 class Observer(Protocol):
     """Is notified of the collectives of one group (on the thread that calls them)."""
 
-    def begun(self, number: int, announcement: Announcement) -> None:
-        """Note that this rank begins the group's collective `number`."""
+    def begun(self, number: int, announcement: Announcement) -> None: ...
 
     def ended(
         self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
@@ -126,8 +125,11 @@ class Progress:
             self._digests[_place(number)] = number, self.order_digest
         self.history.append((number, announcement))
         if self.observers:
-            for observer in self.observers:
-                observer.begun(number, announcement)
+            self._tell_begun(number, announcement)
+
+    def _tell_begun(self, number: int, announcement: Announcement) -> None:
+        for observer in self.observers:
+            observer.begun(number, announcement)
 
     def end(self) -> None:
         """Note that the current collective is over or has failed."""

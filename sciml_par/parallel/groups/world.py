@@ -14,40 +14,31 @@ from sciml_par.parallel.groups.mailbox import Mailbox
 class Service(Protocol):
     """Works next to the program, on a separate thread or process."""
 
-    def stop(self) -> None:
-        """End the work."""
+    def stop(self) -> None: ...
 
 
 class TimelineService(Service, Protocol):
-    """Records this rank's part of a timeline."""
+    """Records this rank's part of a timeline; `merge` returns the obstacle, if any (collective)."""
 
-    def merge(self) -> str | None:
-        """Merge all ranks' records into one file; return the obstacle, if any (collective)."""
+    def merge(self) -> str | None: ...
 
-    def close(self) -> None:
-        """Stop and merge at the end of the program (collective)."""
+    def close(self) -> None: ...
 
 
-class ErrorReporter(Protocol):
+class ErrorReporter(Service, Protocol):
     """Reports an error that ends this rank, together with the others."""
 
-    def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
-        """Print `text` once for all ranks that fail alike."""
-
-    def stop(self) -> None:
-        """Stop reporting uncaught errors."""
+    def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None: ...
 
 
 class JobEnd(Protocol):
-    """Ends all ranks."""
+    """Ends all ranks; its methods do not return."""
 
     sentinel: Any
 
-    def with_message(self, message: str) -> None:
-        """Print `message` and end every rank of the job (does not return)."""
+    def with_message(self, message: str) -> None: ...
 
-    def with_code(self, exit_code: int) -> None:
-        """End every rank of the job (does not return)."""
+    def with_code(self, exit_code: int) -> None: ...
 
 
 @dataclass(frozen=True)

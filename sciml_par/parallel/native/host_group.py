@@ -21,8 +21,13 @@ from sciml_par.parallel.native.layout import (
 )
 from sciml_par.parallel.native.machine_code import combining
 from sciml_par.parallel.native.shared_memory import SharedMemory
-from sciml_par.parallel.requests.announcement import Announcement
-from sciml_par.parallel.requests.request import Allgather, Allreduce, Broadcast, Request
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Announcement,
+    Broadcast,
+    Request,
+)
 
 _SLOT_BYTES, _ALL_SLOTS_BYTES = 1 << 20, 1 << 22
 """The most bytes of half a rank's slot, and of all ranks'. Each rank reads all slots, in place of

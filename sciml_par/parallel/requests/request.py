@@ -6,10 +6,12 @@ all ranks.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, ElementType
 from sciml_par.parallel.requests.reduce_op import Product, ReduceOp
@@ -27,6 +29,7 @@ class Request:
     name : the user's name of the collective, or None.
     """
 
+    kind: ClassVar[str]
     dtype: str
     shape: Shape
     name: str | None = field(default=None, kw_only=True)
@@ -54,7 +57,7 @@ class Request:
     @property
     def reduction(self) -> ReduceOp | None:
         """The reduction; None if elements only move."""
-        return None
+        return getattr(self, "op", None)
 
     @property
     def is_meeting(self) -> bool:
@@ -67,7 +70,11 @@ class Request:
     @property
     def signature(self) -> Signature:
         """The part in which all ranks must be equal."""
-        raise NotImplementedError
+        return self._signature(self.shape)
+
+    def _signature(self, shape: Sequence[int | None], **more: Any) -> Signature:
+        op, name = self.reduction, self.name
+        return Signature(self.kind, self.dtype, tuple(shape), op, name=name, **more)
 
     @property
     def in_reals(self) -> Self:
@@ -89,30 +96,24 @@ class Request:
 class Allreduce(Request):
     """y = x_0 ∘ x_1 ∘ … on every rank."""
 
+    kind = "allreduce"
     op: ReduceOp
-
-    @property
-    def reduction(self) -> ReduceOp:
-        return self.op
 
     @property
     def is_meeting(self) -> bool:
         return self.count > 0
-
-    @property
-    def signature(self) -> Signature:
-        return Signature("allreduce", self.dtype, self.shape, op=self.op, name=self.name)
 
 
 @dataclass(frozen=True)
 class Broadcast(Request):
     """y = x_root on every rank."""
 
+    kind = "broadcast"
     root: int
 
     @property
     def signature(self) -> Signature:
-        return Signature("broadcast", self.dtype, self.shape, root=self.root, name=self.name)
+        return self._signature(self.shape, root=self.root)
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ class Allgather(Request):
     rows : the first dimension of every rank's tensor, [P].
     """
 
+    kind = "allgather"
     rows: Shape
 
     @property
@@ -136,8 +138,7 @@ class Allgather(Request):
 
     @property
     def signature(self) -> Signature:
-        signature = any_rows("allgather", self.dtype, self.shape, self.name)
-        return replace(signature, some_empty=not self.is_meeting)
+        return self._signature((None, *self.shape[1:]), some_empty=not self.is_meeting)
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class Reducescatter(Request):
     rank : this rank.
     """
 
+    kind = "reducescatter"
     op: ReduceOp
     rows: Shape
     rank: int
@@ -159,19 +161,12 @@ class Reducescatter(Request):
         return (self.rows[self.rank], *self.shape[1:])
 
     @property
-    def reduction(self) -> ReduceOp:
-        return self.op
-
-    @property
     def is_meeting(self) -> bool:
         return self.row > 0 and all(self.rows)
 
     @property
     def signature(self) -> Signature:
-        empty = not self.is_meeting
-        return Signature(
-            "reducescatter", self.dtype, self.shape, self.op, name=self.name, some_empty=empty
-        )
+        return self._signature(self.shape, some_empty=not self.is_meeting)
 
 
 @dataclass(frozen=True)
@@ -183,6 +178,7 @@ class Alltoall(Request):
     sent, received : numbers of rows to and from each rank, [P].
     """
 
+    kind = "alltoall"
     sent: Shape
     received: Shape
 
@@ -192,7 +188,30 @@ class Alltoall(Request):
 
     @property
     def signature(self) -> Signature:
-        return any_rows("alltoall", self.dtype, self.shape, self.name)
+        return self._signature((None, *self.shape[1:]))
+
+
+class Kind(enum.Enum):
+    """The steps that a rank makes together with others."""
+
+    TRANSFER = "a tensor is carried"
+    AGREEMENT = "signatures and a number each are compared"
+    ROWS = "each rank tells each other one a number of rows"
+    OBJECTS = "picklable objects are exchanged"
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A step of a collective, announced so that a rank without data can take part."""
+
+    kind: Kind
+    signature: Signature
+    request: Request | None = None
+
+    @cached_property
+    def key(self) -> int:
+        """The key of the signature."""
+        return self.signature.key
 
 
 def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:

@@ -64,11 +64,6 @@ class Signature:
         """A digest of the text, 16 bytes."""
         return hashlib.blake2b(str(self).encode(), digest_size=16).digest()
 
-    @property
-    def is_compared_always(self) -> bool:
-        """Whether the ranks compare it each time because its place in the order may vary."""
-        return self.name is not None and self.name.endswith(IN_INPUT_PIPELINE)
-
     @cached_property
     def key(self) -> int:
         """The bits of `KEY_MASK` in the digest."""
@@ -104,11 +99,17 @@ def found_mismatch(text: str) -> str | None:
     return found and found.group()
 
 
+def ranks_by_text(texts: Mapping[int, str]) -> dict[str, list[int]]:
+    """Return the ranks that share a text, for each text."""
+    ranks: dict[str, list[int]] = {}
+    for rank, text in texts.items():
+        ranks.setdefault(text, []).append(rank)
+    return ranks
+
+
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
     """Return the message with `asked`, {rank: signature}; equal signatures share a line."""
-    asked_for: dict[str, list[int]] = {}
-    for rank, signature in asked.items():
-        asked_for.setdefault(signature, []).append(rank)
+    asked_for = ranks_by_text(asked)
     lines = [f"  {rank_list(ranks)}: {signature}" for signature, ranks in asked_for.items()]
     hint = _TRACING if any(signature.endswith(NUMBERS_OF_ROWS) for signature in asked_for) else ""
     hint += _EPOCHS if any(AT_EPOCH_END in signature for signature in asked_for) else ""

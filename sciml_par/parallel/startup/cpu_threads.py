@@ -43,15 +43,11 @@ def let_waiting_ranks_yield(
     """Let waiting ranks sleep if the ranks of this host outnumber its cores."""
     ranks = environment.get("MPI_LOCALNRANKS", "")
     if cores is None:
-        cores = cores_of_this_process() | _cores_of(os.getppid())
+        cores = cores_of_this_process()
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, or no permission
+            cores |= os.sched_getaffinity(os.getppid())
     if ranks.isdigit() and int(ranks) > len(cores):
         environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
-
-
-def _cores_of(process: int) -> frozenset[int]:
-    with contextlib.suppress(AttributeError, OSError):  # not Linux, or no permission
-        return frozenset(os.sched_getaffinity(process))
-    return frozenset()
 
 
 def requested_threads(environment: Mapping[str, str]) -> int | None:

@@ -15,7 +15,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 
 _MASK = "CUDA_VISIBLE_DEVICES"
-_SHARE = "SCIML_PAR_SHARE_GPUS"
+SHARE = "SCIML_PAR_SHARE_GPUS"
 _DEVICE = re.compile(r"\d+|(GPU|MIG)-.+", re.ASCII)
 
 
@@ -44,12 +44,11 @@ def visible_gpus(environment: Mapping[str, str], root: Path = Path("/")) -> list
     # write -1, nothing, or a word ("NoDevFiles").
     stripped = (entry.strip() for entry in mask.split(","))
     entries = itertools.takewhile(_DEVICE.fullmatch, stripped)
-    return [VisibleGpu(entry, _identity(entry, there)) for entry in entries]
-
-
-def _identity(entry: str, there: Sequence[str]) -> str:
-    number = int(entry) if entry.isdecimal() else len(there)
-    return there[number] if number < len(there) else entry
+    by_number = {str(number): address for number, address in enumerate(there)}
+    return [
+        VisibleGpu(entry, by_number.get(str(int(entry)) if entry.isdecimal() else entry, entry))
+        for entry in entries
+    ]
 
 
 def _addresses(root: Path) -> list[str]:
@@ -62,22 +61,13 @@ def _addresses(root: Path) -> list[str]:
         return [file.name for file in files if _can_open(file)]
     found = []
     for directory in sorted(listed.iterdir()):
-        minor = _field(_read(directory / "information"), "Device Minor")
-        if minor is None or _can_open(root / "dev" / f"nvidia{minor}"):
+        text = ""
+        with contextlib.suppress(OSError):
+            text = (directory / "information").read_text()
+        minor = re.search(r"^Device Minor:\s*(\S+)", text, re.MULTILINE)
+        if minor is None or _can_open(root / "dev" / f"nvidia{minor[1]}"):
             found.append(directory.name)
     return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def _field(text: str, name: str) -> str | None:
-    match = re.search(rf"^{name}:\s*(\S+)", text, re.MULTILINE)
-    return match[1] if match else None
 
 
 def _can_open(device: Path) -> bool:
@@ -108,15 +98,10 @@ def choose_gpus(
         raise InputError(
             f"{used.total()} ranks run on host {host}, which shows them {len(shown)} GPU(s) "
             f"({', '.join(shown.values())}), so that {n} of them would share GPU "
-            f"{shown[crowded]}. Start at most one rank per GPU, or set {_SHARE}=1 to let ranks "
+            f"{shown[crowded]}. Start at most one rank per GPU, or set {SHARE}=1 to let ranks "
             f"share GPUs, or {_MASK}= (empty) to compute on the CPU."
         )
     return chosen
-
-
-def sharing_is_allowed(environment: Mapping[str, str]) -> bool:
-    """Return whether the user lets ranks share GPUs."""
-    return environment.get(_SHARE, "0") not in ("", "0")
 
 
 def pin(gpu: VisibleGpu | None, *, hide_others: bool = True) -> None:

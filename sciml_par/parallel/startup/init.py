@@ -28,11 +28,11 @@ from sciml_par.parallel.startup.cpu_threads import (
     share_of_cores,
 )
 from sciml_par.parallel.startup.gpu_choice import (
+    SHARE,
     VisibleGpu,
     choose_gpus,
     choose_in_tensorflow,
     pin,
-    sharing_is_allowed,
     visible_gpus,
 )
 from sciml_par.parallel.startup.launcher_environment import warn_of_copies
@@ -162,22 +162,16 @@ def shutdown() -> None:
         group.identity: (group.progress.sequence, group.progress.order_digest) for group in groups
     }
     world.mailbox.leave(Left(begun))
-    _end_on_another_order(world)
+    if world.watchdog is not None:  # ranks that left before may have called other collectives
+        world.mailbox.poll()
+        for group in groups:
+            difference = difference_at_the_end(group, world.mailbox.left)
+            if difference is not None:
+                world.job_end.with_message(difference)
     if world.sentinel is not None:
         world.sentinel.stop()
     if world.timeline is not None:
         world.timeline.close()  # this waits, after all ranks know that this one leaves
-
-
-def _end_on_another_order(world: World) -> None:
-    """End the job if ranks that left before have called other collectives."""
-    if world.watchdog is None:
-        return
-    world.mailbox.poll()
-    for group in world.communicator.all_groups:
-        difference = difference_at_the_end(group, world.mailbox.left)
-        if difference is not None:
-            world.job_end.with_message(difference)
 
 
 def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:
@@ -203,7 +197,10 @@ def _join(everyone: Communicator, threads: int | None) -> World:
     job_end = JobEnd(everyone)
     failures = FailureReporter(everyone, mailbox, job_end)
     failures.install()
-    threads = threads or requested_threads(os.environ) or _fair_share(host)
+    threads = threads or requested_threads(os.environ)
+    if not threads:
+        mine = cores_of_this_process()
+        threads = share_of_cores(mine, host.allgather_object(mine))
     limit_threads(threads, os.environ)
     return World(
         communicator=everyone,
@@ -242,7 +239,7 @@ def _choose_gpu(
     """Return this rank's GPU, and its number among the visible ones from now on (collective)."""
     seen = visible_gpus(os.environ)
     visible = host.allgather_object(seen)
-    share = any(host.allgather_object(sharing_is_allowed(os.environ)))
+    share = any(host.allgather_object(os.environ.get(SHARE, "0") not in ("", "0")))
     name = socket.gethostname()
     gpu = everyone.attempt(lambda: choose_gpus(visible, host=name, share=share))[host.rank]
     pin(gpu, hide_others=pin_gpu)
@@ -262,11 +259,6 @@ def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> GpuTransport
     of.host.take_gpus_from(everyone, color=of.host.world_ranks[0])
     of.alone.take_gpus_from(everyone, color=everyone.rank)
     return transport
-
-
-def _fair_share(host: Communicator) -> int:
-    mine = cores_of_this_process()
-    return share_of_cores(mine, host.allgather_object(mine))
 
 
 def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:

@@ -9,7 +9,7 @@ from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import GpuTransport
-from sciml_par.parallel.requests.signature import Signature
+from sciml_par.parallel.requests.signature import Signature, ranks_by_text
 from sciml_par.parallel.transports.cupy_binding import (
     Gpu,
     MissingBindingError,
@@ -92,16 +92,15 @@ def decide(reports: Sequence[Report]) -> GpuTransport:
 
 
 def _obstacle(reports: Sequence[Report]) -> str:
-    lacking = _by_text({r: report.obstacle for r, report in enumerate(reports) if report.obstacle})
+    lacking = ranks_by_text(
+        {r: report.obstacle for r, report in enumerate(reports) if report.obstacle}
+    )
     if lacking:
         return "; ".join(f"{rank_list(ranks)}: {text}" for text, ranks in lacking.items())
     if len(reports) == 1:
         return "one rank has nobody to exchange tensors with"
-    sharing = [
-        ranks
-        for ranks in _by_text({r: report.gpu for r, report in enumerate(reports)}).values()
-        if len(ranks) > 1
-    ]
+    by_gpu = ranks_by_text({r: report.gpu or "" for r, report in enumerate(reports)})
+    sharing = [ranks for ranks in by_gpu.values() if len(ranks) > 1]
     if sharing and not all(report.may_share for report in reports):
         oldest = ".".join(map(str, _OLDEST_SHARING))
         return (
@@ -109,10 +108,3 @@ def _obstacle(reports: Sequence[Report]) -> str:
             f"{_SHARING_VARIABLE}=1"
         )
     return ""
-
-
-def _by_text(texts: Mapping[int, str | None]) -> dict[str, list[int]]:
-    ranks: dict[str, list[int]] = {}
-    for rank, text in texts.items():
-        ranks.setdefault(text or "", []).append(rank)
-    return ranks

@@ -63,18 +63,20 @@ def _watch(
             continue
         before = _place(communicators)
         time.sleep(_SECONDS_TO_ACT)
-        place, (rank, name, signature) = _place(communicators), _waits(communicators)
-        if signature is None or place != before:
+        place = _place(communicators)
+        waits = ((group, group.in_progress()) for group in communicators())
+        group, current = next((each for each in waits if each[1] is not None), (None, None))
+        if group is None or current is None or place != before:
             continue
-        time.sleep(_SECONDS_BETWEEN_RANKS * min(rank, _LAST_TURN))
+        time.sleep(_SECONDS_BETWEEN_RANKS * min(group.rank, _LAST_TURN))
         mailbox.poll()
         if mailbox.interrupted:
             time.sleep(_SECONDS_TO_END)
         else:
             mailbox.send(Interrupted())
             write_error(
-                f"rank {rank} of «{name}» was interrupted (Ctrl-C, SIGINT) while it waited in "
-                f"{signature}; the job ends."
+                f"rank {group.rank} of «{group.name}» was interrupted (Ctrl-C, SIGINT) while it "
+                f"waited in {current[1]}; the job ends."
             )
         job_end.with_code(_INTERRUPTED)
 
@@ -84,12 +86,3 @@ def _place(communicators: Callable[[], Iterable[Communicator]]) -> tuple[Any, ..
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     numbers = [each.progress.sequence for each in communicators()]
     return id(frame), frame and frame.f_lasti, numbers
-
-
-def _waits(communicators: Callable[[], Iterable[Communicator]]) -> tuple[int, str, Any]:
-    """Return the rank, the group and the signature of the collective in progress, or None."""
-    for each in communicators():
-        current = each.in_progress()
-        if current is not None:
-            return each.rank, each.name, current[1]
-    return 0, "", None

@@ -15,7 +15,7 @@ from sciml_par._text import rank_list
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Failed, Mailbox
 from sciml_par.parallel.native.interrupts import take
-from sciml_par.parallel.requests.signature import found_mismatch
+from sciml_par.parallel.requests.signature import found_mismatch, ranks_by_text
 from sciml_par.parallel.supervision.end_job import JobEnd
 
 _GRACE_SECONDS = 1.0
@@ -50,17 +50,7 @@ class FailureReporter:
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
         """Print `text` once for all ranks that fail alike (waits ≤ 1 s), and end the others."""
         key = found_mismatch(str(error)) or f"{type(error).__name__}: {error}"
-        failed = self._collect(Failed(key, text))
-        everyone = len(failed) == self._communicator.size
-        if self._communicator.rank == min(failed):
-            _print_reports(failed, self._communicator.size)
-        elif not everyone:
-            time.sleep(_SECONDS_TO_REPORT)
-        if not everyone:
-            self._job_end.with_code(exit_code)
-
-    def _collect(self, mine: Failed) -> dict[int, Failed]:
-        """Return {rank: message} of all ranks that fail within a moment."""
+        mine = Failed(key, text)
         self._mailbox.send(mine)
         deadline = time.monotonic() + _GRACE_SECONDS
         while len(self._mailbox.failed) < self._communicator.size - 1:
@@ -68,7 +58,14 @@ class FailureReporter:
                 break
             self._mailbox.poll()
             time.sleep(0.01)
-        return dict(sorted({**self._mailbox.failed, self._communicator.rank: mine}.items()))
+        failed = dict(sorted({**self._mailbox.failed, self._communicator.rank: mine}.items()))
+        everyone = len(failed) == self._communicator.size
+        if self._communicator.rank == min(failed):
+            _print_reports(failed, self._communicator.size)
+        elif not everyone:
+            time.sleep(_SECONDS_TO_REPORT)
+        if not everyone:
+            self._job_end.with_code(exit_code)
 
     def _hook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -85,11 +82,8 @@ class FailureReporter:
 
 
 def _print_reports(failed: dict[int, Failed], size: int) -> None:
-    by_key: dict[str, list[int]] = {}
-    for rank, failure in failed.items():
-        by_key.setdefault(failure.key, []).append(rank)
     sys.stdout.flush()
-    for ranks in by_key.values():
+    for ranks in ranks_by_text({rank: failure.key for rank, failure in failed.items()}).values():
         text = failed[ranks[0]].text
         if len(ranks) < size:
             host = f" on {socket.gethostname()}" if len(ranks) == 1 else ""

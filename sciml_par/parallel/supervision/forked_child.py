@@ -13,7 +13,7 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -79,7 +79,13 @@ def before_mpi_ends(*acts: Callable[[], None]) -> None:
 @lru_cache(maxsize=1)
 def _finalize_before_exit(rank: int) -> None:
     """Let `os._exit(0)` of the rank's main thread finalize MPI, or launchers would end the job."""
-    plain_exit, launcher = os._exit, _socket_of_the_launcher()
+    # Without a word MPICH's launcher kills ranks still at work; `MPI_Finalize` leaves it to a
+    # handler of the C library, which `os._exit` skips. The number of a copy stays its own when the
+    # program closes the socket and opens a file. Hydra, which sets the two variables, speaks in
+    # lines (PMI-1).
+    plain_exit, launcher = os._exit, None
+    if "MPI_LOCALRANKID" in os.environ and (line := socket_of_the_launcher(os.environ)) is not None:
+        launcher = os.dup(line)
 
     def leave(status: int) -> NoReturn:
         if status == 0 and threading.current_thread() is threading.main_thread():
@@ -93,17 +99,12 @@ def _finalize_before_exit(rank: int) -> None:
     os._exit = leave
 
 
-def _socket_of_the_launcher() -> int | None:
-    """Return a copy of the socket on which MPICH's launcher waits to hear that MPI has ended.
-
-    Without that it kills ranks still at work; `MPI_Finalize` leaves it to a handler of the C
-    library, which `os._exit` skips. The number of a copy stays its own when the program closes the
-    socket and opens a file. Hydra, which sets the two variables, speaks in lines (PMI-1).
-    """
-    number = os.environ.get("PMI_FD", "") if "MPI_LOCALRANKID" in os.environ else ""
-    with contextlib.suppress(OSError, ValueError):
-        if stat.S_ISSOCK(os.fstat(int(number)).st_mode):
-            return os.dup(int(number))
+def socket_of_the_launcher(environment: Mapping[str, str]) -> int | None:
+    """Return the socket on which MPICH's launcher waits to hear that MPI has ended, or None."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        number = int(environment["PMI_FD"])
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            return number
     return None
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import selectors
 import socket
 import struct
-import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from sciml_par.errors import InputError
 
@@ -99,34 +98,24 @@ def connect_to_one_of(places: Sequence[Place]) -> socket.socket | None:
 
     All are tried at once, since a firewall may drop packets without an answer.
     """
-    limit = time.monotonic() + _SECONDS_TO_CONNECT
-    connected: dict[int, socket.socket] = {}
-    with selectors.DefaultSelector() as waiting:
-        for number, place in enumerate(places):
-            waiting.register(_begin_to_connect(place), selectors.EVENT_WRITE, number)
-        while waiting.get_map() and time.monotonic() < limit:
-            for key, _ in waiting.select(max(limit - time.monotonic(), 0.0)):
-                attempt = waiting.unregister(key.fileobj).fileobj
-                assert isinstance(attempt, socket.socket)
-                if attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-                    connected[key.data] = attempt
-                else:
-                    attempt.close()
-            undecided = [key.data for key in waiting.get_map().values()]
-            if connected and min(connected) < min(undecided, default=len(places)):
-                break
-        others = [key.fileobj for key in waiting.get_map().values()]
-    best = connected.pop(min(connected)) if connected else None
-    for other in (*others, *connected.values()):
-        assert isinstance(other, socket.socket)
-        other.close()
+
+    def attempt(place: Place) -> socket.socket | None:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(place, _SECONDS_TO_CONNECT)
+        return None
+
+    pool = ThreadPoolExecutor(max(1, len(places)))
+    attempts = [pool.submit(attempt, place) for place in places]
+    best = next(filter(None, (each.result() for each in attempts)), None)
+
+    def close(other: Future[socket.socket | None]) -> None:
+        connection = other.result()
+        if connection is not None and connection is not best:
+            connection.close()
+
+    for each in attempts:
+        each.add_done_callback(close)
+    pool.shutdown(wait=False)
     if best is not None:
         best.setblocking(True)
     return best
-
-
-def _begin_to_connect(place: Place) -> socket.socket:
-    attempt = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    attempt.setblocking(False)
-    attempt.connect_ex(place)  # what comes of it is asked for when it is decided
-    return attempt

@@ -20,7 +20,7 @@ class OrderCheck:
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
-        self._told: dict[Identity, tuple[int, float]] = {}
+        self.told: dict[Identity, tuple[int, float]] = {}
 
     def look(self, group: Group, now: float) -> str | None:
         """Send or compare the digest of a group; return a message if it differs, or None."""
@@ -36,13 +36,8 @@ class OrderCheck:
             return None
         return order_message(group, 0, theirs.number)
 
-    def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop all groups that are not among `groups`."""
-        for group in [each for each in self._told if each not in groups]:
-            del self._told[group]
-
     def _tell(self, group: Group, now: float) -> None:
-        number, since = self._told.get(group.identity, (0, -SECONDS))
+        number, since = self.told.get(group.identity, (0, -SECONDS))
         recoveries = (
             group.progress.recoveries
         )  # read first: the digest must not be of an earlier count
@@ -51,7 +46,7 @@ class OrderCheck:
             return
         if not is_over(group, newest[0]):
             return
-        self._told[group.identity] = newest[0], now
+        self.told[group.identity] = newest[0], now
         message = OrderDigest(group.identity, recoveries, *newest)
         self._mailbox.send(message, to=group.world_ranks[1:])
 

@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.supervision import sentinel_process
+from sciml_par.parallel.supervision.forked_child import socket_of_the_launcher
 from sciml_par.parallel.supervision.host_addresses import (
     Place,
     addresses_to_listen_on,
@@ -110,14 +110,23 @@ def start_sentinel(
     hubs: list[socket.socket] = []
     invitation = None
     if len(hosts) > 1:
-        invitation = everyone.on_root(lambda: _invite(hubs, environment, hosts[0], host_timeout))
+
+        def invite() -> Invitation:
+            hubs.extend(open_hubs(addresses_to_listen_on(environment)))
+            places = tuple((hub.getsockname()[0], hub.getsockname()[1]) for hub in hubs)
+            return Invitation(places, secrets.token_hex(16), hosts[0], host_timeout)
+
+        invitation = everyone.on_root(invite)
     starter, path = None, None
     if host.rank == 0:
         starter, path = start_process(
             everyone.size, _neighbours(hosts, everyone.rank, invitation, hubs)
         )
     path = host.control.bcast(path)
-    connection = _connect(path, everyone.rank, _line_to_launcher(environment))
+    connection = None
+    if path is not None:
+        with contextlib.suppress(OSError):
+            connection = Sentinel(path, everyone.rank, socket_of_the_launcher(environment))
     # No rank continues, or ends, before all have met.
     met = everyone.control.allgather(connection is not None)
     if host.rank == 0 and path is not None:
@@ -129,15 +138,6 @@ def start_sentinel(
         return None
     connection.obey(end, starter)
     return connection
-
-
-def _invite(
-    hubs: list[socket.socket], environment: Mapping[str, str], host: Host, seconds: float
-) -> Invitation:
-    """Open the sockets to which the others connect, into `hubs` (on rank 0)."""
-    hubs += open_hubs(addresses_to_listen_on(environment))
-    places = tuple((hub.getsockname()[0], hub.getsockname()[1]) for hub in hubs)
-    return Invitation(places, secrets.token_hex(16), host, seconds)
 
 
 def _neighbours(
@@ -216,19 +216,3 @@ def _open_listener() -> tuple[socket.socket, str]:
     listener.bind(path)
     listener.listen(4096)
     return listener, path
-
-
-def _connect(path: str | None, rank: int, launcher: int | None) -> Sentinel | None:
-    if path is None:
-        return None
-    with contextlib.suppress(OSError):
-        return Sentinel(path, rank, launcher)
-    return None
-
-
-def _line_to_launcher(environment: Mapping[str, str]) -> int | None:
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        descriptor = int(environment["PMI_FD"])
-        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            return descriptor
-    return None

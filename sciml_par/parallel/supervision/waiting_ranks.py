@@ -1,14 +1,35 @@
-"""The list of waiting ranks: one rank of a group keeps it, and answers the ranks that ask.
+"""The list of waiting ranks, and where the ranks are that these wait for in vain.
 
 If each waiting rank told every other one, P ranks would send P² messages. So each tells one, in
-general rank 0 of the group, which need not wait itself.
+general rank 0 of the group, which need not wait itself, keeps the list and answers those that ask.
 """
 
 from __future__ import annotations
 
+import linecache
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from sciml_par.parallel.groups.mailbox import Identity, Mailbox, Present
+from sciml_par.parallel.groups.mailbox import (
+    Elsewhere,
+    Identity,
+    Mailbox,
+    Missing,
+    Present,
+    Waiting,
+)
+from sciml_par.parallel.groups.progress import Group
+from sciml_par.parallel.supervision.order_check import is_over
+
+_INSTALLED = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+_FOLDERS = (str(Path(__file__).parents[2]), *_INSTALLED)
+_LIBRARIES = (*(os.path.join(folder, "") for folder in _FOLDERS), "<frozen ")
 
 
 class WaitingRanks:
@@ -19,11 +40,12 @@ class WaitingRanks:
         self._grace = grace
         self._contradictions: dict[Identity, tuple[int, float]] = {}
         self._told: dict[Identity, int] = {}
+        self.by_group: tuple[dict[Identity, Any], ...] = self._contradictions, self._told
 
     def answer(self, now: float) -> None:
         """Answer all questions, and notify ranks that contradict each other."""
         lists: dict[tuple[Identity, int], Present] = {}
-        for sender, waiting in self._mailbox.take_unanswered():
+        for sender, waiting in self._mailbox.take(Waiting):
             group, sequence = waiting.group, waiting.sequence
             if (group, sequence) not in lists:
                 lists[group, sequence] = self._list(group, sequence)
@@ -60,8 +82,45 @@ class WaitingRanks:
                     answer = replace(present, question=waiting.question)
                     self._mailbox.send(answer, to=[sender])
 
-    def forget_gone(self, groups: set[Identity]) -> None:
-        """Drop all groups that are not among `groups`."""
-        for kept in (self._contradictions, self._told):
-            for group in [each for each in kept if each not in groups]:
-                del kept[group]
+
+def ask_missing(mailbox: Mailbox, group: Group, mine: Waiting, present: Iterable[int]) -> None:
+    """Ask all ranks of the group that are not `present`, if this one is the lowest that waits."""
+    mailbox.elsewhere.pop(mine.group, None)
+    there = set(present)
+    if min(there) == group.rank:
+        missing = [world for rank, world in enumerate(group.world_ranks) if rank not in there]
+        question = Missing(mine.group, mine.sequence)
+        mailbox.send(question, to=[rank for rank in missing if rank not in mailbox.left])
+
+
+def answer_missing(mailbox: Mailbox, groups: Iterable[Group]) -> None:
+    """Answer the ranks that miss this one."""
+    here = {group.identity: group for group in groups}
+    for sender, question in mailbox.take(Missing):
+        group = here.get(question.group)
+        if group is None:
+            continue
+        # What is not over may yet be compared, and the watchdog looks at it.
+        over = is_over(group, question.sequence)
+        done = dict(group.progress.history).get(question.sequence) if over else None
+        answer = Elsewhere(
+            question.group,
+            question.sequence,
+            group.rank,
+            place_of_program(),
+            "" if done is None else str(done.signature),
+            group.progress.comparing,
+        )
+        mailbox.send(answer, to=[sender])
+
+
+def place_of_program() -> str:
+    """Return the line at which the main thread is, as `file:line, in text`; empty if unknown."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename
+    text = linecache.getline(path, frame.f_lineno).strip()
+    return f"{Path(path).name}:{frame.f_lineno}" + (text and f", in {text}")

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sciml_par._stderr import write_error
 from sciml_par._text import rank_list
@@ -36,10 +37,9 @@ from sciml_par.parallel.groups.mailbox import (
     Present,
     Waiting,
 )
-from sciml_par.parallel.requests.signature import mismatch_message
-from sciml_par.parallel.supervision.elsewhere import answer_missing, ask_missing
+from sciml_par.parallel.requests.signature import mismatch_message, ranks_by_text
 from sciml_par.parallel.supervision.order_check import OrderCheck, ends_alike
-from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks
+from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks, answer_missing, ask_missing
 
 _ANSWER_SECONDS = 2.0
 _ASK_AGAIN_FACTOR = 4.0
@@ -100,7 +100,12 @@ class Watchdog:
         communicators: list[Communicator] = []
         with self._errors.told_once():
             communicators = list(self._communicators())
-            self._forget_gone({communicator.identity for communicator in communicators})
+            groups = {communicator.identity for communicator in communicators}
+            self._mailbox.forget_gone(groups)
+            by_group: list[dict[Identity, Any]] = [self._stalls, self._order_check.told]
+            for kept in (*by_group, *self._waiting_ranks.by_group):
+                for group in [each for each in kept if each not in groups]:
+                    del kept[group]
         with self._errors.told_once():
             self._mailbox.poll()
         with self._errors.told_once():
@@ -110,19 +115,15 @@ class Watchdog:
             with self._errors.told_once():
                 tell_who_joined(communicator, self._mailbox)
                 communicator.progress.visit()
-                self._end_on_another_order(communicator)
+                difference = self._order_check.look(communicator, self._clock())
+                if difference is not None:
+                    time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
+                    self._end_job(difference)
                 self._look_at(communicator)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._patience.interval):
             self.look()
-
-    def _forget_gone(self, groups: set[Identity]) -> None:
-        self._mailbox.forget_gone(groups)
-        self._waiting_ranks.forget_gone(groups)
-        self._order_check.forget_gone(groups)
-        for group in [each for each in self._stalls if each not in groups]:
-            del self._stalls[group]
 
     def _look_at(self, communicator: Communicator) -> None:
         error = communicator.nccl_transport and communicator.nccl_transport.error()
@@ -138,61 +139,46 @@ class Watchdog:
         if current is None:
             self._stalls.pop(group, None)
         elif stall is None or stall.sequence != current[0]:
-            self._stalls[group] = _Stall(current[0], now)
+            self._stalls[group] = _Stall(communicator, current[0], now)
         elif now - stall.since > self._patience.announce_after:
-            mine = Waiting(
-                group,
-                current[0],
-                str(current[1]),
-                communicator.rank,
-                is_told=communicator.progress.is_told_of_mismatch,
-            )
-            self._on_stall(communicator, mine, stall, now)
+            number, signature = current
+            told = communicator.progress.is_told_of_mismatch
+            stall.mine = Waiting(group, number, str(signature), communicator.rank, is_told=told)
+            self._on_stall(stall, now)
 
-    def _end_on_another_order(self, communicator: Communicator) -> None:
-        difference = self._order_check.look(communicator, self._clock())
-        if difference is not None:
-            time.sleep(0.2 * (communicator.rank - 1))  # one rank is enough to say it
-            self._end_job(difference)
-
-    def _on_stall(
-        self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
-    ) -> None:
-        seconds = now - stall.since
-        self._take_answer(mine, stall)
-        self._ask(communicator, mine, stall, now)
-        present = stall.present
-        further = [each for each in self._elsewhere(mine) if each.asked]
-        asked = {**{each.rank: each.asked for each in further}, **present}
+    def _on_stall(self, stall: _Stall, now: float) -> None:
+        seconds, group, what = now - stall.since, stall.communicator, stall.mine.description
+        self._take_answer(stall)
+        self._ask(stall, now)
+        further = [each for each in self._elsewhere(stall) if each.asked]
+        asked = {**{each.rank: each.asked for each in further}, **stall.present}
         are_told = stall.are_told.union(each.rank for each in further if each.comparing)
         if len(set(asked.values())) > 1 and not are_told.issuperset(asked):
-            message = mismatch_message(communicator.name, dict(sorted(asked.items())))
-            self._end_in_turn(communicator, present, stall, message)
+            message = mismatch_message(group.name, dict(sorted(asked.items())))
+            self._end_in_turn(stall, message)
         # Others that came a moment later are about to say so, and one is to speak for all.
         soon = seconds <= self._patience.announce_after + 2 * self._patience.interval
-        gone = [] if soon else self._gone(communicator, mine)
-        if gone and self._has_asked_about("absence", communicator, mine, stall, now):
+        gone = [] if soon else self._gone(stall)
+        if gone and self._has_asked_about("absence", stall, now):
             message = (
-                f"{rank_list(gone).capitalize()} ended the program while rank "
-                f"{communicator.rank} waits in {mine.description}. Every rank must reach the same "
-                f"collectives: look for a return, an exit or a loop that ends early on some ranks; "
-                f"give all ranks as many batches, in Keras' fit with steps_per_epoch=…."
+                f"{rank_list(gone).capitalize()} ended the program while rank {group.rank} waits "
+                f"in {what}. Every rank must reach the same collectives: look for a return, an "
+                f"exit or a loop that ends early on some ranks; give all ranks as many batches, in "
+                f"Keras' fit with steps_per_epoch=…."
             )
-            self._end_in_turn(communicator, present, stall, message)
-        long = seconds > self._patience.end_after
-        if long and self._has_asked_about("limit", communicator, mine, stall, now):
-            message = self._stall_message(communicator, mine, present, seconds)
-            self._end_in_turn(communicator, present, stall, message)
+            self._end_in_turn(stall, message)
+        if seconds > self._patience.end_after and self._has_asked_about("limit", stall, now):
+            self._end_in_turn(stall, self._stall_message(stall, seconds))
         if seconds > self._patience.warn_after and not stall.warned:
-            if not self._has_asked_about("warning", communicator, mine, stall, now):
+            if not self._has_asked_about("warning", stall, now):
                 return
             stall.warned = True
-            if communicator.rank == min(present):
-                message = self._stall_message(communicator, mine, present, seconds)
-                write_error(f"warning: {message}")
+            if group.rank == min(stall.present):
+                write_error(f"warning: {self._stall_message(stall, seconds)}")
 
-    def _take_answer(self, mine: Waiting, stall: _Stall) -> None:
+    def _take_answer(self, stall: _Stall) -> None:
         """Note the ranks at the same number of the group's collectives, and their requests."""
+        mine = stall.mine
         answer = self._mailbox.present.get(mine.group)
         here = answer is not None and answer.sequence == mine.sequence
         if stall.present and (not here or answer is stall.answer):
@@ -205,7 +191,7 @@ class Watchdog:
             stall.answer, stall.answered = answer, answer.question >= stall.question
         stall.present, stall.are_told = dict(sorted(found.items())), are_told
 
-    def _ask(self, communicator: Communicator, mine: Waiting, stall: _Stall, now: float) -> None:
+    def _ask(self, stall: _Stall, now: float) -> None:
         """Report this rank's place to the keeper of the list, or the next one if that is silent."""
         done = stall.answered or stall.question == 0
         if stall.told in self._mailbox.left or (done and now >= stall.ask_again_at):
@@ -213,26 +199,21 @@ class Watchdog:
             stall.passed_over, stall.answered = 0, False
             stall.ask_again_at = stall.since + _ASK_AGAIN_FACTOR * (now - stall.since)
             if stall.question > 1:
-                ask_missing(self._mailbox, communicator, mine, stall.present)
+                ask_missing(self._mailbox, stall.communicator, stall.mine, stall.present)
         elif not stall.answered and now - stall.asked_at > _ANSWER_SECONDS:
             stall.passed_over += 1
         else:
             return
-        keepers = self._keepers(communicator)
+        # The possible keepers of the list, in the order in which they are asked.
+        ranks = stall.communicator.world_ranks
+        doubling = [ranks[2**k - 1] for k in range(len(ranks).bit_length())]
+        there = [rank for rank in doubling if rank not in self._mailbox.left]
+        keepers = [*there, ranks[stall.mine.rank]]
         stall.told = keepers[min(stall.passed_over, len(keepers) - 1)]
         stall.asked_at = now
-        self._mailbox.send(replace(mine, question=stall.question), to=[stall.told])
+        self._mailbox.send(replace(stall.mine, question=stall.question), to=[stall.told])
 
-    def _keepers(self, communicator: Communicator) -> list[int]:
-        """Return the possible keepers of the list, in the order in which they are asked."""
-        ranks = communicator.world_ranks
-        doubling = [ranks[2**k - 1] for k in range(communicator.size.bit_length())]
-        there = [rank for rank in doubling if rank not in self._mailbox.left]
-        return [*there, ranks[communicator.rank]]
-
-    def _has_asked_about(
-        self, reason: str, communicator: Communicator, mine: Waiting, stall: _Stall, now: float
-    ) -> bool:
+    def _has_asked_about(self, reason: str, stall: _Stall, now: float) -> bool:
         """Return whether the answer is newer than `reason`, for which it is asked for once.
 
         Unless a rank has left, those that are missing get a moment to say where they are.
@@ -241,58 +222,49 @@ class Watchdog:
             stall.reasons.add(reason)
             if stall.asked_at < now:
                 stall.ask_again_at = now
-                self._ask(communicator, mine, stall, now)
+                self._ask(stall, now)
         heard = reason == "absence" or now - stall.asked_at >= self._patience.announce_after
         return stall.answered and heard
 
-    def _gone(self, communicator: Communicator, mine: Waiting) -> list[int]:
+    def _gone(self, stall: _Stall) -> list[int]:
         """Return the ranks that have left before this collective, or after another one."""
-        left = self._mailbox.left
+        left, group = self._mailbox.left, stall.communicator
         return [
             rank
-            for rank, world_rank in enumerate(communicator.world_ranks)
+            for rank, world_rank in enumerate(group.world_ranks)
             if world_rank in left
             and (
-                left[world_rank].begun.get(mine.group, (0, 0))[0] < mine.sequence
-                or not ends_alike(communicator, left[world_rank])
+                left[world_rank].begun.get(group.identity, (0, 0))[0] < stall.sequence
+                or not ends_alike(group, left[world_rank])
             )
         ]
 
-    def _stall_message(
-        self, communicator: Communicator, mine: Waiting, present: dict[int, str], seconds: float
-    ) -> str:
-        missing = [r for r in range(communicator.size) if r not in present]
-        places = self._places(mine, missing)
+    def _stall_message(self, stall: _Stall, seconds: float) -> str:
+        group, present = stall.communicator, stall.present
+        missing = [r for r in range(group.size) if r not in present]
+        answers = [each for each in self._elsewhere(stall) if each.rank in missing and each.place]
+        ranks_at = ranks_by_text({each.rank: each.place for each in answers})
+        told = [f"{rank_list(sorted(ranks))} at {place}" for place, ranks in ranks_at.items()]
+        places = f" ({'; '.join(told[:_MOST_PLACES])})" if told else ""
         who = f"{rank_list(missing)} did not come{places}" if missing else "all ranks are there"
-        waiting = f"{rank_list(list(present)).capitalize()} of «{communicator.name}»"
+        waiting = f"{rank_list(list(present)).capitalize()} of «{group.name}»"
         if len(set(present.values())) == 1:
-            return f"{waiting} waited {seconds:.0f} s in {mine.description}; {who}."
-        mismatch = mismatch_message(communicator.name, present)
+            return f"{waiting} waited {seconds:.0f} s in {stall.mine.description}; {who}."
+        mismatch = mismatch_message(group.name, present)
         return f"{waiting} waited {seconds:.0f} s; {who}. {mismatch}"
 
-    def _places(self, mine: Waiting, missing: list[int]) -> str:
-        """Return the known places of the missing ranks' programs, as text."""
-        ranks_at: dict[str, list[int]] = {}
-        for each in self._elsewhere(mine):
-            if each.rank in missing and each.place:
-                ranks_at.setdefault(each.place, []).append(each.rank)
-        told = [f"{rank_list(sorted(ranks))} at {place}" for place, ranks in ranks_at.items()]
-        return f" ({'; '.join(told[:_MOST_PLACES])})" if told else ""
-
-    def _elsewhere(self, mine: Waiting) -> list[Elsewhere]:
+    def _elsewhere(self, stall: _Stall) -> list[Elsewhere]:
         """Return the answers of the missing ranks."""
-        answers = list(self._mailbox.elsewhere.get(mine.group, {}).values())
-        return [each for each in answers if each.sequence == mine.sequence]
+        answers = list(self._mailbox.elsewhere.get(stall.mine.group, {}).values())
+        return [each for each in answers if each.sequence == stall.sequence]
 
-    def _end_in_turn(
-        self, communicator: Communicator, present: dict[int, str], stall: _Stall, message: str
-    ) -> None:
+    def _end_in_turn(self, stall: _Stall, message: str) -> None:
         """End the job with `message`, if this rank still waits; the lowest is first."""
-        turn = sorted(present).index(communicator.rank)
+        turn = sorted(stall.present).index(stall.mine.rank)
         if stall.end_at is None:
             # Should the first be unable to, another one does it a little later.
             stall.end_at = self._clock() + (2.0 + 0.2 * turn if turn else 0.0)
-        current = communicator.in_progress()
+        current = stall.communicator.in_progress()
         if self._clock() >= stall.end_at and current and current[0] == stall.sequence:
             self._end_job(message)
 
@@ -303,6 +275,7 @@ class _Stall:
 
     Attributes
     ----------
+    mine : what this rank tells the others.
     question : how often this rank has asked who else is there.
     told : whom it asked last, at the time `asked_at`; `passed_over` others were silent before.
     answer : the last one, if any; `answered`: whether it is that to the last question.
@@ -312,8 +285,10 @@ class _Stall:
     end_at : when this rank is to end the job; None while there is hope.
     """
 
+    communicator: Communicator
     sequence: int
     since: float
+    mine: Waiting = field(init=False)
     question: int = 0
     told: int = -1
     asked_at: float = -1.0

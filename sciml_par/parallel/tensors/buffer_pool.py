@@ -50,7 +50,7 @@ class ResultMemory:
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._kept_bytes = kept_bytes
-        self._bytes = 0
+        self.kept = 0  # bytes
         self._by_size: OrderedDict[int, list[_Buffer]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -69,30 +69,21 @@ class ResultMemory:
             self._keep(buffer, nbytes)
             return buffer.array(shape, dtype), buffer.address
 
-    @property
-    def kept(self) -> int:
-        """Return the number of bytes that are kept."""
-        return self._bytes
-
     def _keep(self, buffer: _Buffer, nbytes: int) -> None:
         if nbytes > self._kept_bytes:
             return
         buffers = self._by_size.setdefault(nbytes, [])
         if len(buffers) == _BUFFERS_OF_A_SIZE:  # all in use
-            self._bytes -= nbytes
+            self.kept -= nbytes
             del buffers[0]
         buffers.append(buffer)
-        self._bytes += nbytes
-        while self._bytes > self._kept_bytes or len(self._by_size) > _SIZES_KEPT:
-            self._forget_one()
-
-    def _forget_one(self) -> None:
-        """Drop a buffer of the least recently used size."""
-        nbytes, buffers = next(iter(self._by_size.items()))
-        self._bytes -= nbytes
-        del buffers[0]
-        if not buffers:
-            del self._by_size[nbytes]
+        self.kept += nbytes
+        while self.kept > self._kept_bytes or len(self._by_size) > _SIZES_KEPT:
+            oldest, buffers = next(iter(self._by_size.items()))
+            self.kept -= oldest
+            del buffers[0]
+            if not buffers:
+                del self._by_size[oldest]
 
 
 @lru_cache(maxsize=1)

@@ -48,13 +48,6 @@ class ScalingAndCompression:
             y = self._compression.decompress(y, context)
         return scaled(y, self._post, self._where)
 
-    def around(self, reduce: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Return `reduce(x)` between the two."""
-        if self._idle:
-            return reduce(x)
-        x, context = self.before(x)
-        return self.after(reduce(x), context)
-
     def around_all(
         self, reduce: Callable[[list[Tensor]], list[Tensor]], tensors: list[Tensor]
     ) -> list[Tensor]:

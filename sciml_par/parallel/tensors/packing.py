@@ -44,13 +44,16 @@ def packed(tensors: Sequence[Tensor], shapes: tuple[Shape, ...]) -> Tensor:
 
 def unpacked(flat: Tensor, shapes: tuple[Shape, ...]) -> list[Tensor]:
     """Return the `packed` tensors of these shapes; some may share the memory of `flat`."""
+    parts: list[Tensor]
     # One operation is several times as fast as one for each tensor.
     if len(set(shapes)) == 1:
         whole = flat if shapes[0] == () else tf.reshape(flat, [len(shapes), *shapes[0]])
-        parts: list[Tensor] = tf.raw_ops.Unpack(value=whole, num=len(shapes), axis=0)
+        parts = tf.raw_ops.Unpack(value=whole, num=len(shapes), axis=0)
         return parts
     if all(len(shape) == 1 for shape in shapes):
-        return _split(flat, tuple(length for (length,) in shapes))
+        sizes, axis = _constants(tuple(length for (length,) in shapes))
+        parts = tf.raw_ops.SplitV(value=flat, size_splits=sizes, axis=axis, num_split=len(shapes))
+        return parts
     whole, results, begin = np.asarray(flat), [], 0
     for shape in shapes:
         end = begin + math.prod(shape)
@@ -68,14 +71,6 @@ def _are_rows_of_one(shapes: tuple[Shape, ...]) -> bool:
 @lru_cache(maxsize=1)
 def _first_axis() -> Tensor:
     return tf.constant(0)
-
-
-def _split(flat: Tensor, lengths: Shape) -> list[Tensor]:
-    sizes, axis = _constants(lengths)
-    parts: list[Tensor] = tf.raw_ops.SplitV(
-        value=flat, size_splits=sizes, axis=axis, num_split=len(lengths)
-    )
-    return parts
 
 
 @lru_cache(maxsize=64)

@@ -6,12 +6,13 @@ import io
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sciml_par.parallel.groups.progress import Group
-from sciml_par.parallel.requests.announcement import Announcement
+from sciml_par.parallel.requests.request import Announcement
 from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
-from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, thread_name
+from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, named
 
 _LIMIT = 50_000
 _KINDS = 10_000
@@ -66,7 +67,7 @@ class Recorder:
     def write(self) -> None:
         """Write all notes so far."""
         with self._writing:
-            lines = [self._line(*self._notes.popleft()) for _ in range(len(self._notes))]
+            lines = [self._line(self._notes.popleft()) for _ in range(len(self._notes))]
             names, self._names = self._names, []
             self.append("".join(names + lines))
 
@@ -82,17 +83,8 @@ class Recorder:
                 f"{self._file.name}: {error.strerror}."
             )
 
-    def _line(
-        self,
-        group: Group,
-        sequence: int,
-        signature: Signature,
-        size: int,
-        begun: int,
-        ended: int,
-        agreed: bool,
-        enqueued: bool,
-    ) -> str:
+    def _line(self, note: _Note) -> str:
+        group, sequence, signature, size, begun, ended, agreed, enqueued = note
         head, args = self._parts(group, signature, size >= 0)
         start, duration = (begun - self._origin) / 1000, (ended - begun) / 1000
         flags = (',"agreed":true' if agreed else "") + (',"enqueued":true' if enqueued else "")
@@ -108,13 +100,17 @@ class Recorder:
         name = signature.name or call
         if signature.name and signature.rows_only:
             name += NUMBERS_OF_ROWS
+        thread = self._threads.get((group.name, members))
+        if thread is None:
+            thread = self._threads[group.name, members] = len(self._threads) + FIRST
+            self._names += map(line, named("thread", self._rank, group.name, thread))
         root = None if signature.root is None else members[signature.root]
         event = {
             "name": name,
             "cat": "collective" if tensor else "exchange",
             "ph": "X",
             "pid": self._rank + FIRST,
-            "tid": self._thread(group.name, members),
+            "tid": thread,
             "match": {"group": group.identity, "ranks": len(members), "root": root},
         }
         args = {"rank": self._rank, "group": group.name, "transport": signature.transport}
@@ -122,36 +118,26 @@ class Recorder:
             args["call"] = call
         return as_json(event)[:-1], as_json(args)[1:-1]
 
-    def _thread(self, name: str, members: tuple[int, ...]) -> int:
-        """Return the number of the group's thread; name a new one."""
-        number = self._threads.get((name, members))
-        if number is None:
-            number = self._threads[name, members] = len(self._threads) + FIRST
-            self._names += map(line, thread_name(self._rank, number, name))
-        return number
 
-
+@dataclass(eq=False)
 class GroupRecorder:
     """Notes the collectives of one group."""
 
-    def __init__(self, recorder: Recorder, group: Group) -> None:
-        self._recorder = recorder
-        self._group = group
-        self._begun: int | None = None
+    recorder: Recorder
+    group: Group
+    _begun: int | None = None
 
     def begun(self, number: int, announcement: Announcement) -> None:
         """Note the start of a collective."""
-        self._begun = self._recorder.now()
+        self._begun = self.recorder.now()
 
     def ended(
         self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
     ) -> None:
         """Note its end, if it began after the recording."""
         if self._begun is not None:
-            self._recorder.note(
-                self._group, number, signature, self._begun, size, compared, enqueued
-            )
+            self.recorder.note(self.group, number, signature, self._begun, size, compared, enqueued)
 
     def for_new_group(self, group: Group) -> GroupRecorder:
         """Return the observer of a new group."""
-        return GroupRecorder(self._recorder, group)
+        return GroupRecorder(self.recorder, group)

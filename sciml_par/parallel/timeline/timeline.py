@@ -19,7 +19,7 @@ from sciml_par._thread_errors import ThreadErrors
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.timeline.recorder import GroupRecorder, Recorder
-from sciml_par.parallel.timeline.trace_file import OPENING, line, mark, merge, process_name
+from sciml_par.parallel.timeline.trace_file import OPENING, line, mark, merge, named
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
@@ -62,7 +62,8 @@ def start_timeline(path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     if everyone.rank == 0:
         began = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         recorder.append(line(mark("timeline begins", 0.0, began)))
-    recorder.append("".join(map(line, process_name(everyone.rank, socket.gethostname()))))
+    name = f"rank {everyone.rank} on {socket.gethostname()}"
+    recorder.append("".join(map(line, named("process", everyone.rank, name))))
     world.timeline = Timeline(everyone, path, part, recorder, begin)
 
 

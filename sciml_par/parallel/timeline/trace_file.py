@@ -27,19 +27,13 @@ def line(event: Mapping[str, Any]) -> str:
     return f"{as_json(event)},\n"
 
 
-def process_name(rank: int, host: str) -> list[Event]:
-    """Return the events that name a rank's process."""
+def named(what: str, rank: int, name: str, thread: int | None = None) -> list[Event]:
+    """Return the events that name a rank's "process", or a group's "thread" in it."""
+    place = {"ph": "M", "pid": rank + FIRST, "tid": FIRST if thread is None else thread}
+    order = rank if thread is None else thread
     return [
-        _metadata(rank, FIRST, "process_name", {"name": f"rank {rank} on {host}"}),
-        _metadata(rank, FIRST, "process_sort_index", {"sort_index": rank}),
-    ]
-
-
-def thread_name(rank: int, thread: int, group: str) -> list[Event]:
-    """Return the events that name a group's thread in a rank's process."""
-    return [
-        _metadata(rank, thread, "thread_name", {"name": group}),
-        _metadata(rank, thread, "thread_sort_index", {"sort_index": thread}),
+        {"name": f"{what}_name", **place, "args": {"name": name}},
+        {"name": f"{what}_sort_index", **place, "args": {"sort_index": order}},
     ]
 
 
@@ -126,7 +120,3 @@ def _with_wait(event: Event, arrived: float) -> Iterator[Event]:
 def _inside(event: Event, name: str, begin: float, duration: float) -> Event:
     place = {"pid": event["pid"], "tid": event["tid"]}
     return {"name": name, "cat": name, "ph": "X", **place, "ts": begin, "dur": duration}
-
-
-def _metadata(rank: int, thread: int, name: str, args: Mapping[str, Any]) -> Event:
-    return {"name": name, "ph": "M", "pid": rank + FIRST, "tid": thread, "args": dict(args)}

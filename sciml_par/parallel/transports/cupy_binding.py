@@ -10,7 +10,7 @@ Addresses, streams and events are plain integers. Every call on a stream only en
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sciml_par.errors import SciMLParError
@@ -43,64 +43,55 @@ class Gpu:
 
     def name(self) -> str:
         """Return the driver's name, as "NVIDIA H100"."""
-        with _reported("cudaGetDeviceProperties"):
-            name: bytes = self._cuda.getDeviceProperties(self._index)["name"]
+        found = _called("cudaGetDeviceProperties", self._cuda.getDeviceProperties, self._index)
+        name: bytes = found["name"]
         return name.decode()
 
     def use(self) -> None:
         """Make this GPU that of the calling thread; a thread starts with the first one."""
         if self._index:
-            with _reported("cudaSetDevice"):
-                self._cuda.setDevice(self._index)
+            _called("cudaSetDevice", self._cuda.setDevice, self._index)
 
     def new_stream(self) -> int:
         """Return a stream that does not wait for others."""
         self.use()
-        with _reported("cudaStreamCreate"):
-            return int(self._cuda.streamCreateWithFlags(_NON_BLOCKING))
+        return int(_called("cudaStreamCreate", self._cuda.streamCreateWithFlags, _NON_BLOCKING))
 
     def synchronize(self, stream: int) -> None:
         """Wait until all work on `stream` is done."""
-        with _reported("cudaStreamSynchronize"):
-            self._cuda.streamSynchronize(stream)
+        _called("cudaStreamSynchronize", self._cuda.streamSynchronize, stream)
 
     def new_event(self) -> int:
         """Return a mark (event) for streams."""
         self.use()
-        with _reported("cudaEventCreate"):
-            return int(self._cuda.eventCreateWithFlags(_NO_TIMING))
+        return int(_called("cudaEventCreate", self._cuda.eventCreateWithFlags, _NO_TIMING))
 
     def record(self, event: int, stream: int) -> None:
         """Set the mark behind the present work of `stream`."""
-        try:  # by hand, because every transfer passes here
-            self._cuda.eventRecord(event, stream)
-        except Exception as error:
-            raise BindingError(f"cudaEventRecord failed: {error}.") from error
+        _called("cudaEventRecord", self._cuda.eventRecord, event, stream)
 
     def has_passed(self, event: int) -> bool:
         """Return whether the work before the mark is done; true of a mark that was never set."""
-        with _reported("cudaEventQuery"):
-            # Unlike CuPy's other calls it gives the error back, because "not yet" is one.
-            code = int(self._cuda.eventQuery(event))
-            if code != _NOT_READY:
-                self._cuda.check_status(code)
+        # Unlike CuPy's other calls it gives the error back, because "not yet" is one.
+        code = int(_called("cudaEventQuery", self._cuda.eventQuery, event))
+        if code != _NOT_READY:
+            _called("cudaEventQuery", self._cuda.check_status, code)
         return code == 0
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of `nbytes` of the GPU's memory, for the life of the process."""
         self.use()
-        with _reported("cudaMalloc"):
-            return int(self._cuda.malloc(nbytes))
+        return int(_called("cudaMalloc", self._cuda.malloc, nbytes))
 
     def copy_to_host(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """Copy from the GPU."""
-        with _reported("cudaMemcpyAsync"):
-            self._cuda.memcpyAsync(target, source, nbytes, self._cuda.memcpyDeviceToHost, stream)
+        copy, kind = self._cuda.memcpyAsync, self._cuda.memcpyDeviceToHost
+        _called("cudaMemcpyAsync", copy, target, source, nbytes, kind, stream)
 
     def copy_from_host(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """Copy to the GPU."""
-        with _reported("cudaMemcpyAsync"):
-            self._cuda.memcpyAsync(target, source, nbytes, self._cuda.memcpyHostToDevice, stream)
+        copy, kind = self._cuda.memcpyAsync, self._cuda.memcpyHostToDevice
+        _called("cudaMemcpyAsync", copy, target, source, nbytes, kind, stream)
 
 
 class Nccl:
@@ -129,13 +120,12 @@ class Nccl:
 
     def new_id(self) -> bytes:
         """Return the id that the ranks of a new communicator must share."""
-        with _reported("ncclGetUniqueId"):
-            return bytes(self._nccl.get_unique_id())
+        return bytes(_called("ncclGetUniqueId", self._nccl.get_unique_id))
 
     def connect(self, size: int, shared_id: bytes, rank: int) -> Link:
         """Join `size` ranks (collective; it waits for all of them)."""
-        with _reported("ncclCommInitRank"):
-            return Link(self._nccl, self._nccl.NcclCommunicator(size, shared_id, rank))
+        make = self._nccl.NcclCommunicator
+        return Link(self._nccl, _called("ncclCommInitRank", make, size, shared_id, rank))
 
 
 class Link:
@@ -170,8 +160,8 @@ class Link:
 
     def split(self, color: int, key: int) -> Link:
         """Return the ranks with the same color, ordered by key (collective)."""
-        with _reported("ncclCommSplit"):
-            return Link(self._nccl, self._communicator.commSplit(color, key))
+        split = self._communicator.commSplit
+        return Link(self._nccl, _called("ncclCommSplit", split, color, key))
 
     def error(self) -> str | None:
         """Return the error of enqueued work, or None."""
@@ -186,12 +176,12 @@ class Link:
         self._communicator.abort()
 
 
-@contextlib.contextmanager
-def _reported(function: str) -> Iterator[None]:
+def _called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a library's result, or raise a `BindingError`."""
     try:
-        yield
+        return function(*arguments)
     except Exception as error:
-        raise BindingError(f"{function} failed: {error}.") from error
+        raise BindingError(f"{name} failed: {error}.") from error
 
 
 def load_gpu(index: int = 0) -> Gpu:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from sciml_par.parallel.transports.mpi_buffers import (
     division,
     in_pieces,
     nothing,
+    offsets_of,
     scattered_in_pieces,
 )
 from sciml_par.parallel.transports.mpi_combined import (
@@ -108,9 +108,6 @@ class MPITransport(Transport):
         if self._shared is not None and self._shared.carries(request):
             return self._shared.transfer(request)
         return super().prepare(request)
-
-    def barrier(self) -> None:
-        self.comm.Barrier()
 
     def allreduce(self, request: Allreduce) -> Transfer:
         request = request.in_reals
@@ -201,7 +198,7 @@ class MPITransport(Transport):
 
     def allgather(self, request: Allgather) -> Transfer:
         counts = [n * request.element.size for n in request.elements(request.rows)]
-        mine, offsets = counts[self.rank], _offsets(counts)
+        mine, offsets = counts[self.rank], offsets_of(counts)
         if sum(counts) > self._longest:
             # Ranks that send the same to all: MPI's own call has no way past ints of 32 bits.
             everywhere = Parts([mine] * self.size, [0] * self.size, self._longest)
@@ -238,8 +235,8 @@ class MPITransport(Transport):
         sent = [n * size for n in request.elements(request.sent)]
         received = [n * size for n in request.elements(request.received)]
         return self._exchange(
-            Parts(sent, _offsets(sent), self._longest),
-            Parts(received, _offsets(received), self._longest),
+            Parts(sent, offsets_of(sent), self._longest),
+            Parts(received, offsets_of(received), self._longest),
         )
 
     def _exchange(self, sent: Parts, received: Parts) -> Transfer:
@@ -258,10 +255,6 @@ class MPITransport(Transport):
 
         transfer = exchange_long if sent.is_long or received.is_long else exchange
         return between_buffers(transfer, sent.nbytes, received.nbytes)
-
-
-def _offsets(counts: list[int]) -> list[int]:
-    return list(itertools.accumulate(counts, initial=0))[:-1]
 
 
 def mpi_operation(op: ReduceOp, dtype: str) -> MPI.Op:

@@ -31,6 +31,11 @@ BufferTransfer = Callable[[Any, Any], None]
 """Takes the two buffers; the same one twice means in place."""
 
 
+def offsets_of(lengths: Sequence[int]) -> list[int]:
+    """Return where each part begins."""
+    return list(itertools.accumulate(lengths, initial=0))[:-1]
+
+
 def nothing(send: int, receive: int) -> None:
     """Transfer no elements."""
 

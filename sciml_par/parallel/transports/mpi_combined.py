@@ -11,7 +11,6 @@ shares, as in the algorithm of Rabenseifner (Thakur, Rabenseifner and Gropp 2005
 from __future__ import annotations
 
 import ctypes
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +26,7 @@ from sciml_par.parallel.transports.mpi_buffers import (
     division,
     in_pieces,
     nothing,
+    offsets_of,
 )
 from sciml_par.parallel.transports.transport import Transfer
 
@@ -106,7 +106,7 @@ class Combination:
         each, rest = divmod(count, everyone)
         block, whole = each * size, everyone * each * size
         lengths = [block] * everyone
-        scatter, first = self.scattered(lengths, _offsets(lengths)), self._group.rank * block
+        scatter, first = self.scattered(lengths, offsets_of(lengths)), self._group.rank * block
         of_rest = self._of_short(rest) if rest else nothing
 
         def gather(_: Any, result: Any) -> None:
@@ -214,7 +214,7 @@ def combined_reducescatter(combination: Combination, request: Reducescatter) -> 
     """Return the transfer of a request, in pieces of each rank's part."""
     size = request.element.size
     lengths = [n * size for n in request.elements(request.rows)]
-    offsets, piece = _offsets(lengths), combination.share * size
+    offsets, piece = offsets_of(lengths), combination.share * size
     if not any(lengths):
         return nothing
     pieces = []
@@ -228,7 +228,3 @@ def combined_reducescatter(combination: Combination, request: Reducescatter) -> 
             carry(send, receive + begin)
 
     return transfer
-
-
-def _offsets(lengths: Sequence[int]) -> list[int]:
-    return list(itertools.accumulate(lengths, initial=0))[:-1]

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
-from sciml_par.parallel.requests.reduce_op import Sum
 from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
@@ -26,7 +24,7 @@ _POLL_SECONDS = 0.01
 CUDA_MEMORY = 2
 """DLPack's number for the memory of a CUDA GPU."""
 
-_Enqueue = Callable[[int, int, int], object]
+_Enqueue = Callable[..., object]
 
 
 class NCCLTransport(Transport):
@@ -58,7 +56,6 @@ class NCCLTransport(Transport):
         self._link = link
         self._mark = gpu.new_event()
         self._last: Signature | None = None
-        self._scratch: int | None = None
         self._aborted = False
 
     @classmethod
@@ -78,45 +75,23 @@ class NCCLTransport(Transport):
     def carries(self, request: Request) -> bool:
         return self._nccl.datatype(request.in_reals.element) is not None
 
-    def barrier(self) -> None:
-        if self._scratch is None:
-            self._scratch = self.gpu.allocate(ELEMENT_TYPES["int32"].size)
-        request = Allreduce("int32", (), op=Sum)
-        self.allreduce(request)(self._scratch, self._scratch, self.stream)
-        self.wait()
-
     def allreduce(self, request: Allreduce) -> Transfer:
         reals = request.in_reals
         count, datatype = reals.count, self._datatype(reals)
         op = self._nccl.operation(reals.op)
-        return self._marked(
-            request,
-            lambda send, receive, stream: self._link.allreduce(
-                send, receive, count, datatype, op, stream
-            ),
-        )
+        return self._marked(request, "allreduce", count, datatype, op)
 
     def broadcast(self, request: Broadcast) -> Transfer:
         reals = request.in_reals
         count, datatype, root = reals.count, self._datatype(reals), reals.root
-        return self._marked(
-            request,
-            lambda send, receive, stream: self._link.broadcast(
-                send, receive, count, datatype, root, stream
-            ),
-        )
+        return self._marked(request, "broadcast", count, datatype, root)
 
     def allgather(self, request: Allgather) -> Transfer:
         reals = request.in_reals
         datatype = self._datatype(reals)
         counts = reals.elements(reals.rows)
         if len(set(counts)) == 1:
-            return self._marked(
-                request,
-                lambda send, receive, stream: self._link.allgather(
-                    send, receive, counts[0], datatype, stream
-                ),
-            )
+            return self._marked(request, "allgather", counts[0], datatype)
         parts = _parts(counts, reals.element.size)
 
         def broadcast_each(send: int, receive: int, stream: int) -> None:
@@ -133,12 +108,7 @@ class NCCLTransport(Transport):
         datatype, op = self._datatype(reals), self._nccl.operation(reals.op)
         counts = reals.elements(reals.rows)
         if len(set(counts)) == 1:
-            return self._marked(
-                request,
-                lambda send, receive, stream: self._link.reducescatter(
-                    send, receive, counts[0], datatype, op, stream
-                ),
-            )
+            return self._marked(request, "reducescatter", counts[0], datatype, op)
         parts = _parts(counts, reals.element.size)
 
         def reduce_each(send: int, receive: int, stream: int) -> None:
@@ -216,13 +186,14 @@ class NCCLTransport(Transport):
         assert datatype is not None, f"NCCL does not carry {request.dtype}"
         return datatype
 
-    def _marked(self, request: Request, enqueue: _Enqueue) -> Transfer:
-        """Return `enqueue` followed by a mark, by which the watchdog sees its end."""
+    def _marked(self, request: Request, enqueue: _Enqueue | str, *arguments: int) -> Transfer:
+        """Return `enqueue`, or a link's method, followed by a mark: the watchdog sees its end."""
         signature = replace(request.signature, transport=self.name)
 
         def transfer(send: int, receive: int, stream: int) -> None:
+            call = getattr(self._link, enqueue) if isinstance(enqueue, str) else enqueue
             try:
-                enqueue(send, receive, stream)
+                call(send, receive, *arguments, stream)
             except Exception as error:
                 raise BindingError(
                     f"NCCL refused {signature} on rank {self.rank}: {error}. NCCL_DEBUG=INFO lets "

@@ -6,14 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from sciml_par.parallel.requests.request import (
-    Allgather,
-    Allreduce,
-    Alltoall,
-    Broadcast,
-    Reducescatter,
-    Request,
-)
+from sciml_par.parallel.requests.request import Request
 
 Transfer = Callable[..., Any]
 """A prepared request: `transfer(send, receive, *where)` between two addresses."""
@@ -32,9 +25,9 @@ class Shortcut(Protocol):
 class Transport(ABC):
     """Carries requests between memory of one kind.
 
-    Each of the five methods prepares a request once (local) and returns its transfer, which can be
-    repeated (collective): `transfer(send, receive, *where)`, where `send` and `receive` are the
-    addresses of this rank's input and output. The transfer includes the division of an Average.
+    The method with the name of a request's kind prepares it once (local) and returns its transfer,
+    which can be repeated (collective): `transfer(send, receive, *where)` between the addresses of
+    this rank's input and output. The transfer includes the division of an Average.
 
     Attributes
     ----------
@@ -51,39 +44,5 @@ class Transport(ABC):
 
     def prepare(self, request: Request) -> Transfer:
         """Return the transfer of a request."""
-        match request:
-            case Allreduce():
-                return self.allreduce(request)
-            case Broadcast():
-                return self.broadcast(request)
-            case Allgather():
-                return self.allgather(request)
-            case Reducescatter():
-                return self.reducescatter(request)
-            case Alltoall():
-                return self.alltoall(request)
-        raise TypeError(f"no collective: {request!r}")
-
-    @abstractmethod
-    def allreduce(self, request: Allreduce) -> Transfer:
-        """Prepare y = x_0 ∘ x_1 ∘ … on every rank."""
-
-    @abstractmethod
-    def broadcast(self, request: Broadcast) -> Transfer:
-        """Prepare y = x_root on every rank."""
-
-    @abstractmethod
-    def allgather(self, request: Allgather) -> Transfer:
-        """Prepare y = (x_0; x_1; …) on every rank."""
-
-    @abstractmethod
-    def reducescatter(self, request: Reducescatter) -> Transfer:
-        """Prepare y = this rank's rows of x_0 ∘ x_1 ∘ …"""
-
-    @abstractmethod
-    def alltoall(self, request: Alltoall) -> Transfer:
-        """Prepare y = the parts of all x for this rank."""
-
-    @abstractmethod
-    def barrier(self) -> None:
-        """Wait until every rank has reached this call (collective)."""
+        transfer: Transfer = getattr(self, request.kind)(request)
+        return transfer

@@ -321,7 +321,9 @@ class BestModelCheckpoint(_OfRank0, keras.callbacks.ModelCheckpoint):
         self.filepath: Any = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        endings = _endings(self.save_weights_only)
+        endings = (".weights.h5",) if self.save_weights_only else (".keras", ".h5")
+        if not keras.__version__.startswith("3"):
+            endings = ("",)  # Keras 2 writes a folder if it does not know the ending
         if not self.filepath or not str(self.filepath).endswith(endings):
             raise InputError(
                 f"BestModelCheckpoint: expected its attribute filepath to be a file's name that "
@@ -380,12 +382,6 @@ def _check_metrics(everyone: list[dict[str, np.ndarray]]) -> None:
                 raise InputError(
                     f"MetricAverageCallback: metric «{name}» on rank {number} is not a number."
                 )
-
-
-def _endings(weights_only: bool) -> tuple[str, ...]:
-    if not keras.__version__.startswith("3"):
-        return ("",)  # Keras 2 writes a folder if it does not know the ending
-    return (".weights.h5",) if weights_only else (".keras", ".h5")
 
 
 def _is_state_of(weight: Any, variable: Any) -> bool:

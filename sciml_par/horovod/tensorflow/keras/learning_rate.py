@@ -81,7 +81,9 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
             )
         if not self.staircase:
             self.steps_per_epoch = self.steps_per_epoch or self._known_steps()
-        if self.momentum_correction and is_sgd_with_momentum(optimizer):
+        is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
+        momentum = number_of(getattr(optimizer, "momentum", 0.0)) if is_sgd else 0.0
+        if self.momentum_correction and momentum != 0:
             self._momentum = self._variable_momentum(optimizer)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
@@ -95,7 +97,8 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         if epoch < self.start_epoch or (self.end_epoch is not None and epoch >= self.end_epoch):
             return
         if not self.staircase:
-            self._set(epoch + batch / self._steps())
+            assert self.steps_per_epoch is not None
+            self._set(epoch + batch / self.steps_per_epoch)
         elif batch == 0:
             self._set(epoch)
 
@@ -134,17 +137,13 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
                 f"{type(self).__name__}: the momentum cannot be corrected for single steps with "
                 f"steps_per_execution={steps}. Pass momentum_correction=False."
             )
-        if is_legacy(optimizer):
+        if "_hyper" in vars(optimizer):  # a legacy one of Keras 2, with variables as numbers
             return LegacyMomentum(optimizer)
         if not isinstance(optimizer.momentum, VariableMomentum):
             optimizer.momentum = VariableMomentum(optimizer.momentum)
             self.model.make_train_function(force=True)  # an older trace has the number
         momentum: VariableMomentum = optimizer.momentum
         return momentum
-
-    def _steps(self) -> int:
-        assert self.steps_per_epoch is not None
-        return self.steps_per_epoch
 
     def _known_steps(self) -> int:
         params = self.params or {}
@@ -189,7 +188,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     ) -> None:
         def multiplier(epoch: float) -> float:
             ranks = size()
-            reached = epoch + 1.0 / self._steps()
+            assert self.steps_per_epoch is not None
+            reached = epoch + 1.0 / self.steps_per_epoch
             return (1.0 + reached * (ranks - 1) / warmup_epochs) / ranks
 
         super().__init__(
@@ -208,17 +208,6 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
             print(
                 f"\nEpoch {epoch + 1}: the warm-up ends at learning rate {self._learning_rate():g}."
             )
-
-
-def is_legacy(optimizer: Any) -> bool:
-    """Return whether an optimizer is a legacy one of Keras 2, with variables as numbers."""
-    return "_hyper" in vars(optimizer)
-
-
-def is_sgd_with_momentum(optimizer: Any) -> bool:
-    """Return whether an optimizer is Keras' SGD with a momentum other than 0."""
-    is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
-    return is_sgd and number_of(getattr(optimizer, "momentum", 0.0)) != 0
 
 
 class LegacyMomentum:

@@ -12,8 +12,8 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel import current_world
 from sciml_par.parallel.gradients.copied_optimizers import is_marked
-from sciml_par.parallel.gradients.local_layers import refuse_local_layers
 from sciml_par.parallel.gradients.optimizer_state import is_optimizer
+from sciml_par.parallel.gradients.replicas import refuse_local_layers
 
 _UNKNOWN_LENGTH = 32
 _MOST_NUMBERS = 1000

@@ -7,9 +7,9 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from .messages import host_and_ranks, loss, missing, unwatched
 from .peer import Peer, keep_asking
@@ -19,7 +19,7 @@ _SECONDS_TO_REPORT = 20.0
 
 
 class Job(Protocol):
-    """The actions of this host's sentinel on reports of others.
+    """The actions of this host's sentinel on reports of others; see `Watch`.
 
     Attributes
     ----------
@@ -28,20 +28,15 @@ class Job(Protocol):
 
     told: bool
 
-    def announce(self, message: str) -> None:
-        """Print the message, and end the job."""
+    def announce(self, message: str) -> None: ...
 
-    def lose_host(self, message: str) -> None:
-        """Print that a host is lost, and end the job without it."""
+    def lose_host(self, message: str) -> None: ...
 
-    def end_ranks(self, *, without_a_host: bool = False) -> None:
-        """Tell the ranks to end the job."""
+    def end_ranks(self, *, without_a_host: bool = False) -> None: ...
 
-    def take_as_told(self) -> None:
-        """Note that a rank ends the job and has given the reason."""
+    def take_as_told(self) -> None: ...
 
-    def warn(self, message: str) -> None:
-        """Print the message."""
+    def warn(self, message: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -102,22 +97,19 @@ class OtherHosts:
         self._link: HostPeer | None = None
         self.due: float | None = None
         if neighbours.link is not None:
-            self._report_to(neighbours.link)
+            self._link = HostPeer(neighbours.link)
+            (self._link.host, self._link.ranks), *_ = neighbours.expected or [("of rank 0", [0])]
+            keep_asking(neighbours.link, neighbours.seconds, first=False)
+            watch(neighbours.link, self._hear_hub)
         elif neighbours.expected:
             self._missing = {ranks[0]: (host, ranks) for host, ranks in neighbours.expected}
             self.due = time.monotonic() + _SECONDS_TO_REPORT
         for hub in neighbours.hubs:
             watch(hub, functools.partial(self._accept, hub))
 
-    @property
-    def any_report_here(self) -> bool:
-        """Whether this is the sentinel of rank 0, and another one is still connected."""
-        return bool(self._hosts)
-
-    @property
-    def any_left(self) -> bool:
-        """Whether there is a connection to another host."""
-        return bool(self._hosts) or self._link is not None
+    def any_left(self, *, reporting_here: bool) -> bool:
+        """Return whether there is a connection to another host, or to one that reports here."""
+        return bool(self._hosts) or (self._link is not None and not reporting_here)
 
     def report(self, message: str) -> bool:
         """Let the sentinel of rank 0 print it; return False if this is that sentinel."""
@@ -145,12 +137,6 @@ class OtherHosts:
         for peer in (*self._hosts, *([self._link] if self._link else [])):
             peer.close()
 
-    def _report_to(self, link: socket.socket) -> None:
-        self._link = HostPeer(link)
-        (self._link.host, self._link.ranks), *_ = self._my.expected or [("of rank 0", [0])]
-        keep_asking(link, self._my.seconds, first=False)
-        self._watch(link, self._hear_hub)
-
     def _accept(self, hub: socket.socket) -> None:
         try:
             peer = HostPeer(hub.accept()[0])
@@ -164,7 +150,12 @@ class OtherHosts:
         for line in lines:
             word, _, text = line.partition(" ")
             if word == "host" and text.partition(" ")[0] == self._my.token:
-                self._welcome(peer, json.loads(text.partition(" ")[2] or "{}"))
+                facts = json.loads(text.partition(" ")[2] or "{}")
+                peer.host, peer.ranks = facts.get("host", "?"), facts.get("ranks", [])
+                self._missing.pop(min(peer.ranks, default=-1), None)
+                # What this one says about a lost host is most likely to be read.
+                keep_asking(peer.connection, self._my.seconds, first=True)
+                self._hosts.add(peer)
             elif peer not in self._hosts:
                 closed = True
             elif word == "gone":
@@ -180,13 +171,6 @@ class OtherHosts:
             peer.close()
             if known:
                 self._note_the_end_of(peer)
-
-    def _welcome(self, peer: HostPeer, facts: Mapping[str, Any]) -> None:
-        peer.host, peer.ranks = facts.get("host", "?"), facts.get("ranks", [])
-        self._missing.pop(min(peer.ranks, default=-1), None)
-        # What this one says about a lost host is most likely to be read.
-        keep_asking(peer.connection, self._my.seconds, first=True)
-        self._hosts.add(peer)
 
     def _hear_hub(self) -> None:
         assert self._link is not None

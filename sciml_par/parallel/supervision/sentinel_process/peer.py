@@ -85,10 +85,6 @@ class RankPeer(Peer):
         self.rank: int | None = None
         self.process: RankProcess | None = None
 
-    def is_rank(self, rank: int, pid: int) -> None:
-        """Note its number and process."""
-        self.rank, self.process = rank, RankProcess(pid)
-
     def close(self) -> None:
         """Close all but a lost rank's connection to the launcher."""
         super().close()

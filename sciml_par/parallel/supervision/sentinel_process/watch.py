@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -68,10 +69,10 @@ class Watch:
     def _is_needed(self) -> bool:
         if not self._begun or self._ranks:
             return True
+        # The launcher would end the job before the ranks of other hosts have.
         if self._holds_line:
-            # The launcher would end the job before the ranks of other hosts have.
-            return self._others.any_left
-        return self._others.any_report_here and not self.told
+            return self._others.any_left(reporting_here=False)
+        return self._others.any_left(reporting_here=True) and not self.told
 
     def look(self, seconds: float | None) -> bool:
         """Handle events within that time, in their order; return whether there were any."""
@@ -93,23 +94,6 @@ class Watch:
         self._watch(peer.connection, lambda: self._hear_rank(peer))
         self._hear_rank(peer)
 
-    def _watch_process(self, peer: RankPeer) -> None:
-        # A child process may hold the connection open for longer than the rank lives.
-        descriptor = _descriptor_of(peer)
-        if descriptor is not None:
-            self._selector.register(
-                descriptor, selectors.EVENT_READ, lambda: self._hear_rank(peer, has_ended=True)
-            )
-
-    def _forget(self, peer: RankPeer) -> None:
-        self._selector.unregister(peer.connection)
-        descriptor = _descriptor_of(peer)
-        if descriptor is not None:
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(descriptor)
-        peer.close()
-        self._ranks.discard(peer)
-
     def _hear_rank(self, peer: RankPeer, *, has_ended: bool = False) -> None:
         if peer.connection.fileno() < 0:
             return  # both descriptors have told the same
@@ -118,10 +102,14 @@ class Watch:
         for line in lines:
             word, *numbers = line.split() or [""]
             if word == "rank":
-                peer.is_rank(*map(int, numbers))
+                peer.rank, pid = map(int, numbers)
+                peer.process = RankProcess(pid)
                 self._ranks.add(peer)
-                self._watch_process(peer)
                 self._begun = True
+                # A child process may hold the connection open for longer than the rank lives.
+                if peer.process.descriptor is not None:
+                    ended = functools.partial(self._hear_rank, peer, has_ended=True)
+                    self._selector.register(peer.process.descriptor, selectors.EVENT_READ, ended)
             elif word == "bye":
                 peer.leave()
             elif word == "said":
@@ -129,7 +117,12 @@ class Watch:
         if closed:
             if peer in self._ranks and not peer.left and not self.told:
                 self._report(peer)
-            self._forget(peer)
+            self._selector.unregister(peer.connection)
+            if peer.process is not None and peer.process.descriptor is not None:
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(peer.process.descriptor)
+            peer.close()
+            self._ranks.discard(peer)
 
     def _report(self, peer: RankPeer) -> None:
         assert peer.process is not None
@@ -151,8 +144,7 @@ class Watch:
         if not self._others.report(message):
             messages.write(f"{message}\n")
         if hidden:  # the ranks' exit codes may not reach the launcher, which fails by this
-            ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
-            for starter in set(map(starter_of_wrapped, ranks)):
+            for starter in {starter_of_wrapped(process.pid) for process in self._processes()}:
                 if starter is not None:
                     RankProcess(starter).send_signal(signal.SIGTERM)
         self.end_ranks()
@@ -172,8 +164,7 @@ class Watch:
             return
         self._ended = True
         if without_a_host:
-            ranks = [peer.process.pid for peer in self._ranks if peer.process is not None]
-            launchers = {each for pid in ranks for each in launchers_of(pid)}
+            launchers = {pid for process in self._processes() for pid in launchers_of(process.pid)}
             self._launchers = [RankProcess(pid) for pid in launchers]
         self._hold_to(_GRACE_SECONDS)
         self._others.pass_on("end without a host" if without_a_host else "end")
@@ -192,20 +183,18 @@ class Watch:
         self._deadline = min(self._deadline, limit) if self.told else limit
         self.told = True
 
+    def _processes(self) -> list[RankProcess]:
+        return [peer.process for peer in self._ranks if peer.process is not None]
+
     def _hurry(self) -> bool:
         """Send the remaining ranks the next signal; return False if there is none."""
         if not self._signals or not self._begun:
             return False
         number = self._signals.pop(0)
-        for peer in self._ranks:
-            if peer.process is not None:
-                peer.process.send_signal(number)
+        for process in self._processes():
+            process.send_signal(number)
         self._deadline = time.monotonic() + _SECONDS_TO_DIE
         return True
-
-
-def _descriptor_of(peer: RankPeer) -> int | None:
-    return None if peer.process is None else peer.process.descriptor
 
 
 def main() -> None:
