@@ -17,7 +17,7 @@ LINES = {
     "evaluation": 3_167,
     "families": 1_940,
     "horovod": 3_830,
-    "info": 593,
+    "info": 578,
     "networks": 5_272,
     "parallel": 14_187,
     "problems": 13_439,
