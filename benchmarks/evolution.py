@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import _examples  # noqa: F401 - it finds `references`
 import numpy as np
 import tensorflow as tf
 from field import score, solved
+from references.spectral import etdrk4
 
 from sciml_par.problems import Dirichlet, Initial, Interval, Periodic, Problem, Time, derivative
 
@@ -190,33 +192,20 @@ def spectral(case: Case, steps: int, modes: int) -> tuple[Any, Any]:
     x = a + (b - a) * np.arange(modes) / modes
     k = 2 * np.pi / (b - a) * np.fft.fftfreq(modes, 1 / modes)
     inside = np.abs(k) < 2 / 3 * np.abs(k).max()  # products of higher ones come back as lower ones
-    h, linear = end / steps, case.linear(k)
-    # Means over circles around h L, where the quotients are not 0/0.
-    z = (h * linear)[..., None] + np.exp(1j * np.pi * (np.arange(32) + 0.5) / 16)
-    whole, half, e = np.exp(h * linear), np.exp(h * linear / 2), np.exp(z)
-    q = h * np.mean((np.exp(z / 2) - 1) / z, axis=-1)
-    first = h * np.mean((e * (4 - 3 * z + z**2) - 4 - z) / z**3, axis=-1)
-    middle = h * np.mean((e * (z - 2) + 2 + z) / z**3, axis=-1)
-    last = h * np.mean((e * (4 - z) - 4 - 3 * z - z**2) / z**3, axis=-1)
+    linear, start = case.linear(k), np.fft.fft(np.stack(case.start(x, np)))
 
     def slope(w: Any) -> Any:
         return np.fft.ifft(1j * k * np.fft.fft(w)).real
 
     def others(v: Any) -> Any:
-        return inside * np.fft.fft(case.others(np.fft.ifft(v).real, slope))
+        w = np.fft.ifft(v.reshape(start.shape)).real
+        return (inside * np.fft.fft(case.others(w, slope))).ravel()
 
-    v, at_times = np.fft.fft(np.stack(case.start(x, np))), []
-    for step in range(1, steps + 1):
-        n = others(v)
-        a_n = others(a := half * v + q * n)
-        b_n = others(half * v + q * a_n)
-        c_n = others(half * a + q * (2 * b_n - n))
-        v = whole * v + first * n + 2 * middle * (a_n + b_n) + last * c_n
-        if step % (steps // _TIMES) == 0:
-            at_times.append(np.fft.ifft(v).real.T[:: modes // 128])
+    found = etdrk4(linear.ravel(), others, start.ravel(), end, steps)[:: steps // _TIMES][1:]
+    u = np.fft.ifft(found.reshape(_TIMES, *start.shape)).real[..., :: modes // 128]
     t = end * np.arange(1, _TIMES + 1) / _TIMES
     points = np.column_stack([np.tile(x[:: modes // 128], _TIMES), np.repeat(t, 128)])
-    return points, np.concatenate(at_times)
+    return points, np.swapaxes(u, 1, 2).reshape(len(points), -1)
 
 
 def distance(u: Any, v: Any) -> float:
