@@ -272,25 +272,24 @@ def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
     """Return the strategy that is given; None for numbers and without weights."""
     if weights is None or isinstance(weights, Mapping | LossWeights):
         return weights if isinstance(weights, LossWeights) else None
-    if inspect.isclass(weights) and issubclass(weights, LossWeights):
-        raise InputError(
-            f"train: weights is the class {weights.__name__}; give one of its objects, "
-            f"weights={weights.__name__}()."
-        )
     names = [term.name for term in problem.terms]
     example: dict[str, Any] = dict.fromkeys(names, 1.0)
-    if isinstance(weights, list | tuple | np.ndarray):
-        if len(weights) == len(names):
-            example = dict(zip(names, weights, strict=True))
-        raise InputError(
-            f"train: weights go by the names of the terms of the loss, not by their order: "
-            f"weights={example!r}."
-        )
-    raise InputError(
-        f"train: expected weights to be numbers by the names of terms, as {example!r}, or "
+    text = (
+        f"expected weights to be numbers by the names of terms, as {example!r}, or "
         f"GradientAnnealing(), GradientNorm(), NTKWeights(), ReLoBRaLo(), SelfAdaptive(), "
         f"ResidualBasedAttention() or Causal(); got {weights!r}."
     )
+    if inspect.isclass(weights) and issubclass(weights, LossWeights):
+        name = weights.__name__
+        text = f"weights is the class {name}; give one of its objects, weights={name}()."
+    if isinstance(weights, list | tuple | np.ndarray):
+        if len(weights) == len(names):
+            example = dict(zip(names, weights, strict=True))
+        text = (
+            f"weights go by the names of the terms of the loss, not by their order: "
+            f"weights={example!r}."
+        )
+    raise InputError(f"train: {text}")
 
 
 def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bool) -> None:
