@@ -20,6 +20,7 @@ from _examples import problem_named
 from field import score, solved
 from references.spectral import etdrk4
 
+from sciml_par.evaluation import relative_l2_error
 from sciml_par.problems import Dirichlet, Initial, Interval, Periodic, Problem, Time, derivative
 
 
@@ -202,10 +203,6 @@ def spectral(case: Case, steps: int, modes: int) -> tuple[Any, Any]:
     return points, np.swapaxes(u, 1, 2).reshape(len(points), -1)
 
 
-def distance(u: Any, v: Any) -> float:
-    return float(np.linalg.norm(u - v) / np.linalg.norm(v))
-
-
 COLUMNS = {
     "problem": "name:<22",
     "true": "true:9.1e",
@@ -224,12 +221,12 @@ def measured(name: str, tolerance: float, seconds: float) -> dict[str, float]:
     (result, used), own = solved(case.problem, tolerance, seconds), 0.0
     if case.exact is None:
         x, u = spectral(case, 2 * case.steps, 1024)
-        own = distance(spectral(case, case.steps, 512)[1], u)
+        own = relative_l2_error(spectral(case, case.steps, 512)[1], u)
     else:
         x = case.problem.domain.sample(4_000, seed=5)
         u = case.exact(x)
     return {
-        "true": distance(result.predict(x).mean, u),
+        "true": relative_l2_error(result.predict(x).mean, u),
         "estimated": float(result.error.relative),
         "seconds": used,
         "reference": own,
