@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ Checkpoints hold the tensors in the alphabetical order of their names."""
 
 _SHARE = ("in [0, 1)", lambda v: 0 <= v < 1)
 POSITIVE = ("> 0", lambda v: v > 0)
-_LIMITS: dict[str, Any] = {
+_LIMITS: Mapping[str, Any] = {
     "every": 1,
     "slices": 2,
     "seed": 0,
@@ -84,19 +85,20 @@ class LossWeights(Described, ABC):
     """
 
     every: int
-    limits: ClassVar[dict[str, Any]] = _LIMITS
+    limits: ClassVar[Mapping[str, Any]] = _LIMITS
     of_points: ClassVar[bool] = False
     needs_jacobian: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         where = type(self).__name__
-        for name, value in vars(self).items():
-            limit = self.limits.get(name)
+        for name in filter(partial(hasattr, self), self.limits):
+            value, limit = getattr(self, name), self.limits[name]
             if isinstance(limit, int):
                 checked_integer(value, f"{where}: {name}", least=limit)
-            elif limit:  # an empty sequence is as wrong as None
-                for number in (value or (None,)) if isinstance(value, tuple | list) else (value,):
-                    check_number(where, name, number, *limit)
+                continue
+            # An empty sequence is as wrong as None.
+            for number in (value or (None,)) if isinstance(value, tuple | list) else (value,):
+                check_number(where, name, number, *limit)
 
     def check(self, terms: TermsOfLoss) -> None:
         """Raise an `InputError` if the strategy does not suit the loss (local)."""
@@ -156,10 +158,8 @@ class Weighting:
 
     def of_all(self, state: State) -> State:
         """Return the state with the points of all ranks, after a chunk of steps (collective)."""
-        ranks = self.plain.ranks
-        if ranks.size == 1:
-            return state
-        return self._of_points(lambda v, n: tf.transpose(ranks.gather(tf.transpose(v), n)), state)
+        gather = self.plain.ranks.gather
+        return self._of_points(lambda v, n: tf.transpose(gather(tf.transpose(v), n)), state)
 
     def _of_points(
         self, function: Callable[[Tensor, Sequence[int]], Tensor], state: State
@@ -185,9 +185,9 @@ class Weighting:
         factors = self._strategy.multipliers(state, loss)
         weighed = []
         for rows, flags, factor in zip(batch, self.stacked, factors, strict=True):
-            columns = factor if factor.shape.rank == 2 else factor[:, None]
-            weights = _columns(rows, flags) * columns
-            alike = factor.shape.rank == 1 and rows.weights.shape.rank == int(flags[0])
+            of_points = factor.shape.rank == 2
+            weights = _columns(rows, flags) * (factor if of_points else factor[:, None])
+            alike = not of_points and rows.weights.shape.rank == int(flags[0])
             weighed.append(Rows(weights[:, 0] if alike else weights, rows.arrays))
         return Weighed(state, loss.values, tuple(weighed), due, self._shown(factors))
 
@@ -223,10 +223,8 @@ class LossAt:
 
     def kernel_traces(self) -> Tensor:
         """Return Σ_i |∂ρ_ti/∂θ|² of each term, with ρ = √(w/N) r, [M, T] (collective)."""
-        rows = self._at(Jacobian).jacobian
-        return self.ranks.sum(
-            tf.stack([tf.reduce_sum(tf.square(j), axis=[1, 2]) for j in rows], axis=1)
-        )
+        traces = [tf.reduce_sum(tf.square(j), [1, 2]) for j in self._at(Jacobian).jacobian]
+        return self.ranks.sum(tf.stack(traces, axis=1))
 
     def squares(self) -> list[Tensor]:
         """Return |r_t(x_i)|² without any weight at this rank's points, [M, n_t] for each term."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -227,7 +227,7 @@ class SelfAdaptive(_OfPoints):
     every : λ changes every `every` steps.
     """
 
-    limits: ClassVar[dict[str, Any]] = LossWeights.limits | {"initial": POSITIVE}
+    limits: ClassVar[Mapping[str, Any]] = {**LossWeights.limits, "initial": POSITIVE}
 
     rate: float = 5e-3
     power: float = 2.0
