@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from _accuracy_problems import CASES, Case, network
+from _runner import HERE
+from peers import Peer
 
 import sciml_par.training as training
 from sciml_par._tensorflow import tf
@@ -41,6 +43,7 @@ Rows = list[tuple[int, float, float, float]]
 OVER = "its seconds are over"
 """Why a training ended that has had its time."""
 
+PEER = Peer("torch", "accuracy_deepxde_peer.py")
 CORRECTIONS = 50
 """How many pairs SciPy's L-BFGS-B keeps."""
 
@@ -306,17 +309,15 @@ class Standing:
 
 def by_deepxde(case: Case, seed: int, limits: Namespace) -> tuple[Rows, float, str]:
     """Train with DeepXDE on PyTorch in a separate environment: Adam, then its L-BFGS."""
-    chosen = os.environ.get("PEER_TORCH")
-    python = Path(chosen or limits.environments / "torch") / "bin" / "python"
+    python = PEER.python(limits.environments)
     if not python.exists():
         raise AbsentError(f"there is no {python}")
-    program = Path(__file__).parent / "peers" / "accuracy_deepxde_peer.py"
     start = Standing(case, seed, limits.dtype)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "case.npz"
         write_for_peers(file, start, case.test(), limits)
         ended = subprocess.run(
-            [str(python), str(program), str(file)],
+            [str(python), str(HERE / "peers" / PEER.program), str(file)],
             capture_output=True,
             encoding="utf-8",
             env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},

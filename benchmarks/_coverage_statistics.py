@@ -28,11 +28,10 @@ def sensitivity(model: Model, c: FloatArray) -> FloatArray:
 
 
 class Fits(NamedTuple):
-    """Attributes: estimates [B, p], their covariances [B, p, p], and χ² [B]."""
+    """Attributes: estimates [B, p], and their covariances [B, p, p]."""
 
     estimates: FloatArray
     covariances: FloatArray
-    chi_squared: FloatArray
 
 
 def least_squares(model: Model, data: FloatArray, sigma: float, start: FloatArray) -> Fits:
@@ -51,7 +50,7 @@ def least_squares(model: Model, data: FloatArray, sigma: float, start: FloatArra
         open_ = open_[in_deviations > 1e-10]
         if len(open_) == 0:
             break
-    return Fits(c, covariances(model, c, sigma), chi / sigma**2)
+    return Fits(c, covariances(model, c, sigma))
 
 
 def _best_along(

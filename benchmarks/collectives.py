@@ -132,15 +132,15 @@ def eager(count: int, times: int) -> Candidates:
     }
 
 
-def looped(step: Callable[[Any], Any], start: Any, times: int) -> Callable[[], Any]:
-    """Return a while loop of `step`, compiled by XLA."""
+def looped(step: Callable[[Any], Any], start: Any, times: int) -> Candidate:
+    """Time a while loop of `step`, compiled by XLA."""
 
     @tf.function(jit_compile=True)
     def run(x: Any) -> Any:
         last = tf.while_loop(lambda i, _: i < times, lambda i, y: (i + 1, step(y)), (0, x))[1]
         return tf.concat(last, axis=0) if isinstance(last, list) else last
 
-    return lambda: run(start).numpy()
+    return repeated(lambda: run(start).numpy(), 1, each=times)
 
 
 def compiled_loop() -> Candidates:
@@ -151,8 +151,7 @@ def compiled_loop() -> Candidates:
         f"{name} in the loop": looped(lambda y, op=op: sp.allreduce(y, op), x, LOOPS)
         for name, op in (("Sum", sp.Sum), ("Average", sp.Average))
     }
-    timed = {name: repeated(run, 1, each=LOOPS) for name, run in in_loop.items()}
-    return {"mpi4py, Sum": repeated(bare(SHORT), LOOPS), **timed}
+    return {"mpi4py, Sum": repeated(bare(SHORT), LOOPS), **in_loop}
 
 
 def fusion_eager() -> Candidates:
@@ -170,11 +169,9 @@ def fusion_eager() -> Candidates:
 def fusion_compiled() -> Candidates:
     """Time the same in compiled loops."""
     together, parts = tf.ones([MANY * EACH]), [tf.ones([EACH]) for _ in range(MANY)]
-    one = looped(sp.allreduce, together, MANY_LOOPS)
-    fused = looped(sp.fused_allreduce, parts, MANY_LOOPS)
     return {
-        "one": repeated(one, 1, each=MANY_LOOPS),
-        "fused": repeated(fused, 1, each=MANY_LOOPS),
+        "one": looped(sp.allreduce, together, MANY_LOOPS),
+        "fused": looped(sp.fused_allreduce, parts, MANY_LOOPS),
     }
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from _coverage_problems import CASES, Case
 from _coverage_statistics import LEVELS
-from _runner import RESULTS, line, parse, write_json
+from _runner import RESULTS, line, measure, parse
 
 import sciml_par as sp
 from sciml_par.problems import Problem
@@ -70,14 +70,18 @@ def main() -> None:
     if options.quick:
         options.noise, options.sets, options.block = [0.05], 4, 4
     sp.init()
-    found: list[dict[str, Any]] = []
     print(line(COLUMNS))
-    for name, noise in itertools.product(options.names, options.noise):
-        found.append({"name": name, "noise": noise, **measured(CASES[name], noise, options)})
-        for row in found[-1]["rows"]:
+
+    def run(name: str, noise: float) -> dict[str, Any]:
+        found = measured(CASES[name], noise, options)
+        for row in found["rows"]:
             of = {"name": name, "percent": 100 * noise}
-            print(line(COLUMNS, of | means(row, found[-1]["seconds"])), flush=True)
-        write_json(RESULTS / "coverage.json", {"settings": found}, quiet=True)
+            print(line(COLUMNS, of | means(row, found["seconds"])), flush=True)
+        return found
+
+    pairs = itertools.product(options.names, options.noise)
+    cases = [{"name": name, "noise": noise} for name, noise in pairs]
+    measure(cases, {}, run, file=RESULTS / "coverage.json")
 
 
 def measured(case: Case, noise: float, options: Namespace) -> dict[str, Any]:

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from _examples import problem_named
 from field import score, solved
+from references.spectral import etdrk4
 
+from sciml_par.evaluation import relative_l2_error
 from sciml_par.problems import Dirichlet, Initial, Interval, Periodic, Problem, Time, derivative
 
 
@@ -137,14 +140,7 @@ def allen_cahn() -> Case:
 
 
 def burgers() -> Case:
-    """The integrals of the exact solution (Cole 1951, Hopf 1950) by Gauss–Hermite rules."""
-    viscosity = 0.01 / np.pi
-    nodes, weights = np.polynomial.hermite.hermgauss(100)
-
-    def exact(x: Any) -> Any:
-        y = x[:, :1] - np.sqrt(4 * viscosity * np.maximum(x[:, 1:], 1e-12)) * nodes
-        f = np.exp(-np.cos(np.pi * y) / (2 * np.pi * viscosity))
-        return -(np.sin(np.pi * y) * f) @ weights[:, None] / (f @ weights[:, None])
+    known, viscosity = problem_named("burgers"), 0.01 / np.pi
 
     def equation(u: Any, x: Any) -> Any:
         carried = u(x) * derivative(u, x, "x")
@@ -152,7 +148,8 @@ def burgers() -> Case:
 
     begin = Initial(lambda x: -np.sin(np.pi * x[:, :1]))
     conditions = [begin, Dirichlet(0.0, on=["left", "right"])]
-    return Case(Problem(Interval(-1, 1) * Time(0, 1), equation, conditions=conditions), exact)
+    problem = Problem(Interval(-1, 1) * Time(0, 1), equation, conditions=conditions)
+    return Case(problem, known.exact)
 
 
 def wave() -> Case:
@@ -190,37 +187,20 @@ def spectral(case: Case, steps: int, modes: int) -> tuple[Any, Any]:
     x = a + (b - a) * np.arange(modes) / modes
     k = 2 * np.pi / (b - a) * np.fft.fftfreq(modes, 1 / modes)
     inside = np.abs(k) < 2 / 3 * np.abs(k).max()  # products of higher ones come back as lower ones
-    h, linear = end / steps, case.linear(k)
-    # Means over circles around h L, where the quotients are not 0/0.
-    z = (h * linear)[..., None] + np.exp(1j * np.pi * (np.arange(32) + 0.5) / 16)
-    whole, half, e = np.exp(h * linear), np.exp(h * linear / 2), np.exp(z)
-    q = h * np.mean((np.exp(z / 2) - 1) / z, axis=-1)
-    first = h * np.mean((e * (4 - 3 * z + z**2) - 4 - z) / z**3, axis=-1)
-    middle = h * np.mean((e * (z - 2) + 2 + z) / z**3, axis=-1)
-    last = h * np.mean((e * (4 - z) - 4 - 3 * z - z**2) / z**3, axis=-1)
+    linear, start = case.linear(k), np.fft.fft(np.stack(case.start(x, np)))
 
     def slope(w: Any) -> Any:
         return np.fft.ifft(1j * k * np.fft.fft(w)).real
 
     def others(v: Any) -> Any:
-        return inside * np.fft.fft(case.others(np.fft.ifft(v).real, slope))
+        w = np.fft.ifft(v.reshape(start.shape)).real
+        return (inside * np.fft.fft(case.others(w, slope))).ravel()
 
-    v, at_times = np.fft.fft(np.stack(case.start(x, np))), []
-    for step in range(1, steps + 1):
-        n = others(v)
-        a_n = others(a := half * v + q * n)
-        b_n = others(half * v + q * a_n)
-        c_n = others(half * a + q * (2 * b_n - n))
-        v = whole * v + first * n + 2 * middle * (a_n + b_n) + last * c_n
-        if step % (steps // _TIMES) == 0:
-            at_times.append(np.fft.ifft(v).real.T[:: modes // 128])
+    found = etdrk4(linear.ravel(), others, start.ravel(), end, steps)[:: steps // _TIMES][1:]
+    u = np.fft.ifft(found.reshape(_TIMES, *start.shape)).real[..., :: modes // 128]
     t = end * np.arange(1, _TIMES + 1) / _TIMES
     points = np.column_stack([np.tile(x[:: modes // 128], _TIMES), np.repeat(t, 128)])
-    return points, np.concatenate(at_times)
-
-
-def distance(u: Any, v: Any) -> float:
-    return float(np.linalg.norm(u - v) / np.linalg.norm(v))
+    return points, np.swapaxes(u, 1, 2).reshape(len(points), -1)
 
 
 COLUMNS = {
@@ -241,12 +221,12 @@ def measured(name: str, tolerance: float, seconds: float) -> dict[str, float]:
     (result, used), own = solved(case.problem, tolerance, seconds), 0.0
     if case.exact is None:
         x, u = spectral(case, 2 * case.steps, 1024)
-        own = distance(spectral(case, case.steps, 512)[1], u)
+        own = relative_l2_error(spectral(case, case.steps, 512)[1], u)
     else:
         x = case.problem.domain.sample(4_000, seed=5)
         u = case.exact(x)
     return {
-        "true": distance(result.predict(x).mean, u),
+        "true": relative_l2_error(result.predict(x).mean, u),
         "estimated": float(result.error.relative),
         "seconds": used,
         "reference": own,

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from _runner import RESULTS, Candidate, all_in_turns, on_ranks, parse, repeated, report, write_json
+from _runner import RESULTS, Candidate, all_in_turns, on_ranks, parse, report, write_json
 from collectives import looped
 from training_step import engine_loop
 
@@ -116,9 +115,9 @@ def loops() -> dict[str, Candidate]:
     """Time an allreduce of a small gradient in a compiled loop."""
     group, x = by_mpi(), [tf.ones(COUNT)]
     return {
-        "empty loop": loop(lambda ys: [0.5 * ys[0]], x, LOOPS),
-        "loop": loop(lambda ys: [0.5 * sp.allreduce(ys[0], sp.Sum)], x, LOOPS),
-        "loop, MPI": loop(
+        "empty loop": looped(lambda ys: [0.5 * ys[0]], x, LOOPS),
+        "loop": looped(lambda ys: [0.5 * sp.allreduce(ys[0], sp.Sum)], x, LOOPS),
+        "loop, MPI": looped(
             lambda ys: [0.5 * sp.allreduce(ys[0], sp.Sum, communicator=group)], x, LOOPS
         ),
     }
@@ -127,17 +126,15 @@ def loops() -> dict[str, Candidate]:
 def fused() -> dict[str, Candidate]:
     group, many, one = by_mpi(), [tf.ones(EACH)] * MANY, [tf.ones(MANY * EACH)]
     return {
-        "fused": loop(sp.fused_allreduce, many, MANY_LOOPS),
-        "one tensor": loop(lambda ys: [sp.allreduce(ys[0])], one, MANY_LOOPS),
-        "fused, MPI": loop(lambda ys: sp.fused_allreduce(ys, communicator=group), many, MANY_LOOPS),
-        "one tensor, MPI": loop(
+        "fused": looped(sp.fused_allreduce, many, MANY_LOOPS),
+        "one tensor": looped(lambda ys: [sp.allreduce(ys[0])], one, MANY_LOOPS),
+        "fused, MPI": looped(
+            lambda ys: sp.fused_allreduce(ys, communicator=group), many, MANY_LOOPS
+        ),
+        "one tensor, MPI": looped(
             lambda ys: [sp.allreduce(ys[0], communicator=group)], one, MANY_LOOPS
         ),
     }
-
-
-def loop(step: Callable[[list[Any]], list[Any]], start: list[Any], times: int) -> Candidate:
-    return repeated(looped(step, start, times), 1, each=times)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,32 +133,34 @@ class PeerEnded(Exception):
 
 
 class Process:
-    def __init__(self, python: Path, peer: Peer, options: Namespace, errors: Any) -> None:
+    """A peer that has been started, which answers each command; its errors go to a file."""
+
+    def __init__(self, peer: Peer, options: Namespace, errors: Path) -> None:
+        python = peer.python(options.environments)
+        if not python.exists():
+            raise FileNotFoundError(f"there is no {python}")
         self._process = subprocess.Popen(
             [str(python), str(HERE / "peers" / peer.program), *peer.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=errors.open("w"),
             env={**os.environ, **limits(options.threads), **DEVICES[options.device]},
             encoding="utf-8",
         )
-        self.names: list[str] = self._answer()["names"]
 
-    def ask(self, **command: Any) -> dict[str, float]:
-        print(json.dumps(command), file=self._process.stdin, flush=True)
-        found: dict[str, float] = self._answer()
-        return found
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def _answer(self) -> Any:
+    def ask(self, **command: Any) -> Any:
+        """Return the answer to a command, or the first words without one."""
+        if command:
+            print(json.dumps(command), file=self._process.stdin, flush=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise PeerEnded(f"ended with exit code {self._process.wait()}")
         return json.loads(line)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 def main() -> None:
@@ -205,27 +207,28 @@ def measure(letter: str, dtype: str, options: Namespace) -> tuple[list[Measured]
         make_case(CASES[letter]).save(file)
         of_case = {"file": str(file), "dtype": dtype, "steps": 5 if letter in "CD" else 20}
         for name in options.peers:
+            said = Path(folder) / f"{name}.txt"
             try:
-                process = processes.enter_context(started(name, options, Path(folder)))
-                for training in process.names:
+                process = Process(PEERS[name], options, said)
+                processes.callback(process.end)
+                for training in process.ask()["names"]:
                     begun = process.ask(do="begin", name=training, **of_case)
                     now = Measured(training, begun["loss"], begun["first_step_seconds"])
                     progress(f"{training}: first step {now.first_step_seconds:.1f} s")
                     check(now, [each for _, each in measured], TOLERANCE[dtype])
                     measured.append((process, now))
             except (PeerEnded, FileNotFoundError, ValueError) as error:
-                said = Path(folder) / f"{name}.txt"
                 lines = said.read_text().strip().splitlines() if said.exists() else []
                 absent[name] = ": ".join([str(error), *lines[-1:]])
                 if name == ENGINE:
                     raise SystemExit(f"error: engine: {absent[name]}") from None
         for number in range(1 + rounds):
             for process, training in measured:
-                said = process.ask(do="time", name=training.name, seconds=seconds)
-                time = f"{training.name}: {said['microseconds']:,.1f} µs a step"
+                found = process.ask(do="time", name=training.name, seconds=seconds)
+                time = f"{training.name}: {found['microseconds']:,.1f} µs a step"
                 progress(f"round {number} of {rounds}: {time}")
                 if number > 0:  # the first warms up
-                    training.microseconds.append(said["microseconds"])
+                    training.microseconds.append(found["microseconds"])
     return [training for _, training in measured], absent
 
 
@@ -251,21 +254,6 @@ def make_case(size: Size) -> Case:
         x, boundary, weight = random.random([size.points, 2]), Box([0, 0], [1, 1]), 1.0
         f = 2 * np.pi**2 * np.prod(np.sin(np.pi * x), axis=1, keepdims=True)
     return Case(x, f, boundary.boundary(size.boundary)[0], weight, weights, "float64")
-
-
-@contextmanager
-def started(name: str, options: Namespace, folder: Path) -> Iterator[Process]:
-    """Start a peer that ends with the context; its errors go to a file in the folder."""
-    peer = PEERS[name]
-    python = peer.python(options.environments)
-    if not python.exists():
-        raise FileNotFoundError(f"there is no {python}")
-    with (folder / f"{name}.txt").open("w") as errors:
-        process = Process(python, peer, options, errors)
-        try:
-            yield process
-        finally:
-            process.end()
 
 
 def limits(threads: int) -> dict[str, str]:

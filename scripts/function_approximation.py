@@ -21,13 +21,7 @@ def main() -> int:
     with options.output_folder() as folder:
         result = train(two_sines(domain=own), evaluation_domain=whole, **options.training(folder))
         result.print()
-        result.save(
-            folder,
-            overwrite=True,
-            plots=options.plots,
-            title=f"Function approximation, {options.mode}",
-            arguments=vars(options),
-        )
+        result.save(folder, title=f"Function approximation, {options.mode}", **options.saving)
     return programs.conclude(result, folder)
 
 

@@ -75,13 +75,7 @@ def main() -> int:
         result = train(problem, **options.training(folder))
         result.print()
         found = result.uncertainty(options.level, method=options.method, members=options.draws)
-        result.save(
-            folder,
-            overwrite=True,
-            plots=options.plots,
-            title=problem.name,
-            arguments=vars(options),
-        )
+        result.save(folder, title=problem.name, **options.saving)
         draw = partial(report, options, found, folder, problem.name)
         current_world().communicator.on_root(draw)
     return programs.conclude(result, folder)

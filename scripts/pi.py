@@ -49,20 +49,10 @@ def show(options, records: list[programs.Record], folder: Path) -> None:
     ranks, seconds = ([record[name] for record in records] for name in ("ranks", "seconds"))
     rows = []
     for record, speed in zip(records, programs.speed_up(ranks, seconds), strict=True):
-        efficiency = speed / record["ranks"]
-        pi, error = estimate(record)
-        rows.append(
-            [
-                str(record["ranks"]),
-                f"{record['samples']:,}",
-                f"{record['seconds']:.3f}",
-                f"{speed:.2f}",
-                f"{efficiency:.2f}",
-                f"{pi:.8f}",
-                f"{pi - math.pi:+.1e}",
-                f"{error:.1e}",
-            ]
-        )
+        (pi, error), p, n = estimate(record), record["ranks"], record["samples"]
+        times = f"{record['seconds']:.3f} {speed:.2f} {speed / p:.2f}"
+        found = f"{pi:.8f} {pi - math.pi:+.1e} {error:.1e}"
+        rows.append(f"{p} {n:,} {times} {found}".split())
     headings = ["ranks", "samples", "seconds", "speed-up", "efficiency", "π", "error", "std. error"]
     programs.print_table(headings, rows)
 

@@ -20,13 +20,7 @@ def main() -> int:
     with options.output_folder() as folder:
         result = train(problem, **options.training(folder))
         result.print()
-        result.save(
-            folder,
-            overwrite=True,
-            plots=options.plots,
-            title=f"Poisson equation, {options.mode}",
-            arguments=vars(options),
-        )
+        result.save(folder, title=f"Poisson equation, {options.mode}", **options.saving)
     return programs.conclude(result, folder)
 
 

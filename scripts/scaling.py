@@ -216,20 +216,10 @@ def step_times(case: Case, points: int, options) -> list[float]:
 
 @functools.cache
 def problem_of(case: Case):
-    from sciml_par.problems import Box, Dirichlet, Interval, Problem, Residual, laplacian
+    from sciml_par.problems import Interval, poisson, problem_by_name
 
-    domain = Interval(0, 1) if case.dimension == 1 else Box([0, 0], [1, 1])
-
-    def source(x):
-        return case.dimension * np.pi**2 * np.prod(np.sin(np.pi * x), axis=1, keepdims=True)
-
-    return Problem(
-        domain,
-        Residual(lambda u, x, f: -laplacian(u, x) - f, data=source),
-        conditions=[Dirichlet(0.0)],
-        name=f"Poisson, {case.dimension}-D",
-        exact=lambda x: np.prod(np.sin(np.pi * x), axis=1, keepdims=True),
-    )
+    of_a_line = case.dimension == 1
+    return poisson(k=1, domain=Interval(0, 1)) if of_a_line else problem_by_name("poisson-2d")
 
 
 def allreduce_time(nbytes: int, options) -> float:

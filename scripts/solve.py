@@ -68,13 +68,7 @@ def main() -> int:
     with options.output_folder() as folder:
         result = options.find(problem, folder)
         result.print()
-        result.save(
-            folder,
-            overwrite=True,
-            plots=options.plots,
-            title=problem.name,
-            arguments=vars(options),
-        )
+        result.save(folder, title=problem.name, **options.saving)
     return programs.conclude(result, folder)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,11 @@ from sciml_par.families.reduced import RowsInBasis
 from sciml_par.families.space import family_terms
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknown_arguments import uses_unknowns
 
 Array = npt.NDArray[np.float64]
 
-_STARTS, _ENDS = 1024, 3
+_STARTS, _ENDS = 1024, 2
 """Queries among which starts are chosen by regression; and of these, from how many steps begin."""
 
 
@@ -84,16 +86,20 @@ def fit(
         basis.space.problem, equations, [np.arange(len(arrays[0]))], [(basis.space.model, basis.v)]
     )
 
-    def residuals(theta: Array) -> tuple[Array, Array]:
+    of_inputs = uses_unknowns(term.function)
+
+    @lru_cache(maxsize=1)
+    def at(theta: bytes) -> tuple[Array, Array]:
         """Return r and ∂r/∂θ of data, then of priors."""
-        vector, slope = family.of_coordinates(theta)
+        coordinates = np.frombuffer(theta)
+        vector, slope = family.of_coordinates(coordinates)
         a, _ = basis.solve(vector[None])
         of = tf.constant(a), tf.constant(vector[None])
-        r, by_a, by_inputs = (
-            np.asarray(v)[0] for v in (*rows.linearized(*of), rows.by_inputs(*of))
-        )
-        by_vector = by_a @ basis.reduced.by_inputs(a, vector[None])[0] + by_inputs
-        of_prior, slope_of_prior = family.prior_rows(theta)
+        r, by_a = (np.asarray(v)[0] for v in rows.linearized(*of))
+        by_vector = by_a @ basis.reduced.by_inputs(a, vector[None])[0]
+        if of_inputs:
+            by_vector = by_vector + np.asarray(rows.by_inputs(*of))[0]
+        of_prior, slope_of_prior = family.prior_rows(coordinates)
         return np.concatenate([r, of_prior]), np.vstack([by_vector @ slope, slope_of_prior])
 
     drawn = family.draw(_STARTS, seed=7)
@@ -103,9 +109,9 @@ def fit(
     for number in np.argsort(left)[:_ENDS]:
         begin = np.clip(family.to_coordinates(drawn[number]), *family.limits)
         found = least_squares(
-            lambda theta: residuals(theta)[0],
+            lambda theta: at(theta.tobytes())[0],
             begin,
-            jac=lambda theta: residuals(theta)[1],
+            jac=lambda theta: at(theta.tobytes())[1],
             bounds=family.limits,
             x_scale="jac",
         )
@@ -121,16 +127,16 @@ def fit(
         scale = float(r @ r) / freedom
     covariance = scale * np.linalg.pinv(j.T @ j)
 
-    def show(at: Array) -> dict[str, Any]:
-        vector, _ = family.of_coordinates(np.clip(at, *family.limits))
+    def show(theta: Array) -> dict[str, Any]:
+        vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
         return {n: v[0] for n, v in family.as_values(vector[None]).items()}
 
     vector, slope = family.of_coordinates(theta)
     deviations = np.sqrt(np.einsum("ij,jk,ik->i", slope, covariance, slope))
     answer = answered(**show(theta))
-    of_inputs = {n: deviations[at] for n, at in family.places.items()}
-    of_inputs = {n: float(v[0]) if v.size == 1 else v for n, v in of_inputs.items()}
-    return Fitted(show(theta), of_inputs, float(r @ r), answer, theta, covariance, freedom, show)
+    spread = {n: deviations[place] for n, place in family.places.items()}
+    spread = {n: float(v[0]) if v.size == 1 else v for n, v in spread.items()}
+    return Fitted(show(theta), spread, float(r @ r), answer, theta, covariance, freedom, show)
 
 
 def minimized(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib import metadata
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line, rank_list
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
-from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.parallel.startup.cpu_threads import cores_of_this_process, thread_pools
 from sciml_par.parallel.startup.gpu_choice import visible_gpus
@@ -44,21 +43,17 @@ def ranks_by(values: Iterable[T]) -> dict[T, list[int]]:
 def gather_facts(world: World, environment: Mapping[str, str]) -> Facts:
     """Return what every rank finds; `environment` is that before `init` (collective)."""
     ranks = world.communicator.allgather_object(_facts_of_rank(world, environment))
+    blind = ranks_by(rank["tensorflow_on_gpu"] for rank in ranks).get(False)
+    obstacles = (  # that to NCCL is one on which `init` agreed, unless there is a plainer one
+        len(ranks) == 1 and "there is one rank",
+        not any(rank["gpu"] for rank in ranks) and "no rank has a GPU",
+        blind and f"TensorFlow finds no GPU on {rank_list(blind)}",
+    )
     return {
-        "transport_obstacle": _obstacle_to_nccl(ranks, world.transport.obstacle),
+        "transport_obstacle": next(filter(None, obstacles), world.transport.obstacle),
         "native_obstacle": world.communicator.obstacle_to_sharing,
         "ranks": ranks,
     }
-
-
-def _obstacle_to_nccl(ranks: Sequence[Facts], agreed: str) -> str:
-    """Return why GPU tensors do not travel by NCCL, given the obstacle on which `init` agreed."""
-    if len(ranks) == 1:
-        return "there is one rank"
-    if not any(rank["gpu"] for rank in ranks):
-        return "no rank has a GPU"
-    blind = ranks_by(rank["tensorflow_on_gpu"] for rank in ranks).get(False)
-    return f"TensorFlow finds no GPU on {rank_list(blind)}" if blind else agreed
 
 
 def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
@@ -76,9 +71,9 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
         **_mpi(),
         "visible": [asdict(gpu) for gpu in visible],
         "gpu": next((asdict(gpu) for gpu in visible if gpu.entry == world.gpu), None),
-        "gpu_name": _gpu_name(world.communicator),
+        "gpu_name": _name_of(world.communicator.gpu),
         "tensorflow_on_gpu": has_gpus(),
-        "tensorflow_is_right": not has_gpus() or _as_on_the_cpu("/GPU:0"),
+        "tensorflow_is_right": not has_gpus() or _gpu_is_right(),
         # Ranks connected by NCCL use MPI for the tensors of a TensorFlow that finds no GPU.
         "transport": "NCCL" if world.communicator.nccl_transport and has_gpus() else "MPI",
         "tensor_float_32": tensor_float_32_is_on(),
@@ -93,28 +88,27 @@ def _facts_of_rank(world: World, environment: Mapping[str, str]) -> Facts:
     }
 
 
-def _as_on_the_cpu(device: str) -> bool:
-    """Return whether random numbers and their sum are those of the CPU.
+def _gpu_is_right() -> bool:
+    """Return whether random numbers and their sum on the GPU are those of the CPU.
 
     With the CUDA runtime of another version, TensorFlow's own kernels give zeros without an error.
     """
-
-    def total(device: str) -> float:
+    totals = []
+    for device in ("/GPU:0", "/CPU:0"):
         with tf.device(device):
-            return float(tf.reduce_sum(tf.abs(tf.random.stateless_normal([1000], seed=(1, 2)))))
-
-    return math.isclose(total(device), total("/CPU:0"), rel_tol=1e-3)
+            normal = tf.random.stateless_normal([1000], seed=(1, 2))
+            totals.append(float(tf.reduce_sum(tf.abs(normal))))
+    return math.isclose(*totals, rel_tol=1e-3)
 
 
 def _version(module: str) -> str:
     try:
-        if module == "sciml_par":
-            return metadata.version("sciml-par")
-        return str(import_module(module).__version__)
+        own = module == "sciml_par"
+        return metadata.version("sciml-par") if own else str(import_module(module).__version__)
     except Exception as error:  # a broken installation may raise anything
-        package_missing = isinstance(error, metadata.PackageNotFoundError)
-        missing = package_missing or getattr(error, "name", "") == module
-        return "not installed" if missing else f"cannot be imported ({one_line(error)})"
+        absent = isinstance(error, metadata.PackageNotFoundError)
+        absent = absent or getattr(error, "name", "") == module
+        return "not installed" if absent else f"cannot be imported ({one_line(error)})"
 
 
 def _mpi() -> dict[str, str]:
@@ -131,9 +125,9 @@ def _mpi() -> dict[str, str]:
     }
 
 
-def _gpu_name(communicator: Communicator) -> str:
+def _name_of(gpu: Any) -> str:
     try:
-        return communicator.gpu.name() if communicator.gpu is not None else ""
+        return gpu.name() if gpu is not None else ""
     except SciMLParError as error:
         return f"name unknown: {one_line(error)}"
 

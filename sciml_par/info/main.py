@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -37,16 +37,12 @@ Under mpirun all ranks take part, and rank 0 prints:
 The exit code is 0 if every test that was tried is right, and 1 otherwise."""
 
 
-@dataclass
-class _Command:
-    command: Literal["info"] = "info"
-    """show what this machine has, and test collectives"""
-
-
 @dataclass(kw_only=True)
-class InfoOptions(Options, _Command):
+class InfoOptions(Options):
     """The options of `sciml-par info`."""
 
+    command: Literal["info"] = field(default="info", kw_only=False)
+    """show what this machine has, and test collectives"""
     json: Annotated[Path | None, Parameter(metavar="FILE")] = None
     """also write the page as JSON"""
     overwrite: bool = False

@@ -24,44 +24,40 @@ Ranks = Sequence[dict[str, Any]]
 
 _WIDTH, _WIDTH_OF_TERMINAL, _LABEL = 80, 100, 16
 _GPU = "pip install 'sciml-par[gpu]'"
-# (whether a rank has a GPU, whether its TensorFlow computes on one): what is said of these ranks
-_TENSORFLOW = {
-    (True, True): ("computes on the GPU on {}", GOOD),
-    (True, False): (f"finds no GPU on {{}} and uses the CPU: {_GPU}", BAD),
-    (False, True): (
-        "computes on a GPU not given to {}: set CUDA_VISIBLE_DEVICES to the GPUs of the host",
-        BAD,
-    ),
-}
+_NOT_GIVEN = "set CUDA_VISIBLE_DEVICES to the GPUs of the host"
+_OTHER_CUDA = f"its CUDA libraries are not those it was built with: {_GPU}"
 
 
 def print_facts(facts: Facts) -> None:
     """Print everything but the self-test."""
     ranks = facts["ranks"]
-    variables = sorted(set().union(*(rank["environment"] for rank in ranks)))
+    set_ = [rank["environment"] for rank in ranks]
+    variables = (
+        _row(name, (values.get(name, "not set") or "set, and empty" for values in set_))
+        for name in sorted(set().union(*set_))
+    )
     versions = (_row(v, (rank["versions"][v] for rank in ranks)) for v in ranks[0]["versions"])
     _print_section("Versions", versions)
     _print_section("MPI", _mpi(ranks))
     _print_section("Ranks", _ranks(ranks))
     _print_section("GPUs", _gpus(ranks, facts["transport_obstacle"]))
     _print_section("Compiled functions", _compiled(ranks, facts["native_obstacle"]))
-    environment = [_row(v, (_value(rank["environment"], v) for rank in ranks)) for v in variables]
     nothing = "", ("no variable that matters here is set", "")
-    _print_section("Environment", environment or [nothing])
+    _print_section("Environment", list(variables) or [nothing])
 
 
 def print_outcomes(outcomes: Sequence[Outcome]) -> None:
     """Print the self-test and, as the last line, its verdict."""
     title = f"Self-test: allreduce of {COUNT:,} float32, median time of a call"
     _print_section(title, _outcomes(outcomes))
-    tried = [outcome for outcome in outcomes if outcome["tried"]]
-    wrong, tests = sum(not outcome["right"] for outcome in tried), counted(len(tried), "test")
+    tried = [outcome["right"] for outcome in outcomes if outcome["tried"]]
+    wrong, tests = tried.count(False), counted(len(tried), "test")
+    verdict = f"{wrong} of {tests} went WRONG.", BAD
+    if not wrong:
+        verdict = f"All {tests} that could be tried went right.", GOOD
     if not tried:
-        _print(("Nothing was tried. Try two ranks: mpirun -np 2 sciml-par info", ODD))
-    elif wrong:
-        _print((f"{wrong} of {tests} went WRONG.", BAD))
-    else:
-        _print((f"All {tests} that could be tried went right.", GOOD))
+        verdict = "Nothing was tried. Try two ranks: mpirun -np 2 sciml-par info", ODD
+    _print(verdict)
 
 
 def _print_section(title: str, rows: Iterable[Row]) -> None:
@@ -82,21 +78,17 @@ def _print(*parts: str | Said) -> None:
 
 def _row(label: str, answers: Iterable[str | Said]) -> Row:
     """Return the answer of all ranks; or, if they differ, each answer with its ranks."""
-    found = ranks_by((answer, "") if isinstance(answer, str) else answer for answer in answers)
-    if len(found) == 1:
-        return label, next(iter(found))
-    parts = "; ".join(f"{text} on {rank_list(those)}" for (text, _), those in found.items())
-    return label, (f"differs: {parts}", BAD if any(style == BAD for _, style in found) else ODD)
+    ranks = ranks_by((answer, "") if isinstance(answer, str) else answer for answer in answers)
+    if len(ranks) == 1:
+        return label, next(iter(ranks))
+    parts = "; ".join(f"{text} on {rank_list(those)}" for (text, _), those in ranks.items())
+    return label, (f"differs: {parts}", BAD if BAD in {style for _, style in ranks} else ODD)
 
 
 def _finding(label: str, ranks: Ranks, name: str) -> Row:
     """Return the version of a library; or, in the style BAD, why it is missing."""
     found = (rank[name] for rank in ranks)
     return _row(label, ((f["obstacle"], BAD) if f["obstacle"] else f["version"] for f in found))
-
-
-def _value(environment: dict[str, str], name: str) -> str:
-    return environment.get(name, "not set") or "set, and empty"
 
 
 def _mpi(ranks: Ranks) -> Iterator[Row]:
@@ -145,13 +137,16 @@ def _gpus(ranks: Ranks, obstacle: str) -> Iterator[Row]:
             known = ", ".join(filter(None, [f"GPU {entry}", *names, uuid]))
             yield host, (f"{known}: {rank_list(users) if users else 'no rank'}", "")
             host = ""
-    seen = ranks_by((rank["gpu"] is not None, rank["tensorflow_on_gpu"]) for rank in ranks)
-    for kind, (text, style) in _TENSORFLOW.items():
-        if kind in seen:
-            yield "TensorFlow", (text.format(rank_list(seen[kind])), style)
-    if wrong := ranks_by(rank["tensorflow_is_right"] for rank in ranks).get(False):
-        text = f"computes WRONG numbers on the GPU on {rank_list(wrong)}: its CUDA libraries are "
-        yield "", (f"{text}not those it was built with: {_GPU}", BAD)
+    devices = ranks_by((rank["gpu"] is not None, rank["tensorflow_on_gpu"]) for rank in ranks)
+    wrong = ranks_by(rank["tensorflow_is_right"] for rank in ranks).get(False)
+    for those, text, style in (
+        (devices.get((True, True)), "computes on the GPU on {}", GOOD),
+        (devices.get((True, False)), f"finds no GPU on {{}} and uses the CPU: {_GPU}", BAD),
+        (devices.get((False, True)), f"computes on a GPU not given to {{}}: {_NOT_GIVEN}", BAD),
+        (wrong, f"computes WRONG numbers on the GPU on {{}}: {_OTHER_CUDA}", BAD),
+    ):
+        if those:
+            yield "" if those is wrong else "TensorFlow", (text.format(rank_list(those)), style)
     label, (bits, style) = _row(
         "TensorFloat-32", ("on" if rank["tensor_float_32"] else "off" for rank in ranks)
     )

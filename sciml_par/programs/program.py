@@ -205,10 +205,9 @@ def program_name() -> str:
 @contextlib.contextmanager
 def only_rank_0_prints() -> Iterator[None]:
     """Print on rank 0 alone, also before there are ranks."""
-    with contextlib.ExitStack() as stack:
-        if launched_rank(os.environ):
-            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
-            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+    nowhere = io.StringIO() if launched_rank(os.environ) else None
+    err, out = nowhere or sys.stderr, nowhere or sys.stdout
+    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(out):
         yield
 
 

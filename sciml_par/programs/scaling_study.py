@@ -130,13 +130,9 @@ def _launched(options: ScalingStudyOptions, folder: Path) -> Iterator[Record]:
         old.unlink(missing_ok=True)
     for ranks in options.ranks:
         file = folder / f"ranks-{ranks}.json"
-        launch(
-            ranks,
-            [*sys.argv, "--ranks=", f"--record={file}"],  # an option's last value holds
-            threads=options.threads,
-            seconds=options.time_limit,
-            program=options.program,
-        )
+        words = [*sys.argv, "--ranks=", f"--record={file}"]  # an option's last value holds
+        limits: Any = {"threads": options.threads, "seconds": options.time_limit}
+        launch(ranks, words, program=options.program, **limits)
         try:
             yield json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

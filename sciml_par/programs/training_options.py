@@ -185,6 +185,11 @@ class TrainingOptions(ProgramOptions):
             "log_every": self.log_every,
         }
 
+    @property
+    def saving(self) -> dict[str, Any]:
+        """The options as arguments of `Result.save`."""
+        return {"overwrite": True, "plots": self.plots, "arguments": vars(self)}
+
     def announce(self) -> None:
         """Print on rank 0 what is about to run."""
         from sciml_par.parallel import current_world

@@ -30,10 +30,10 @@ from .run.callbacks import Progress as Progress
 from .run.tensorboard import TensorBoard as TensorBoard
 from .solving.solve import solve as solve
 from .train import train as train
-from .weights.of_points import Causal as Causal
-from .weights.of_points import ResidualBasedAttention as ResidualBasedAttention
-from .weights.of_points import SelfAdaptive as SelfAdaptive
-from .weights.of_terms import GradientAnnealing as GradientAnnealing
-from .weights.of_terms import GradientNorm as GradientNorm
-from .weights.of_terms import NTKWeights as NTKWeights
-from .weights.of_terms import ReLoBRaLo as ReLoBRaLo
+from .weights.strategies import Causal as Causal
+from .weights.strategies import GradientAnnealing as GradientAnnealing
+from .weights.strategies import GradientNorm as GradientNorm
+from .weights.strategies import NTKWeights as NTKWeights
+from .weights.strategies import ReLoBRaLo as ReLoBRaLo
+from .weights.strategies import ResidualBasedAttention as ResidualBasedAttention
+from .weights.strategies import SelfAdaptive as SelfAdaptive

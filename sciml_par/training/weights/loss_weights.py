@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -25,16 +25,20 @@ State = dict[str, Any]
 [M, n_t] of this rank's points within a chunk of steps, and outside [M, N_t] of all ranks' points.
 Checkpoints hold the tensors in the alphabetical order of their names."""
 
-_LEAST = {"every": 1, "slices": 2, "seed": 0}
-_NUMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("memory", "decay"), ("in [0, 1)", lambda v: 0 <= v < 1)),
-    **dict.fromkeys(("rate", "power", "temperature"), ("> 0", lambda v: v > 0)),
+_SHARE = ("in [0, 1)", lambda v: 0 <= v < 1)
+POSITIVE = ("> 0", lambda v: v > 0)
+_LIMITS: Mapping[str, Any] = {
+    "every": 1,
+    "slices": 2,
+    "seed": 0,
+    **dict.fromkeys(("memory", "decay"), _SHARE),
+    **dict.fromkeys(("rate", "power", "temperature"), POSITIVE),
     "epsilon": ("> 0, or a sequence of these", lambda v: v > 0),
     "initial": ("≥ 0", lambda v: v >= 0),
     "lookback": ("in [0, 1]", lambda v: 0 <= v <= 1),
     "tolerance": ("in (0, 1)", lambda v: 0 < v < 1),
 }
-"""The limits of the fields of strategies."""
+"""The limits of the fields of strategies, by their names: the least integer, or of a number."""
 
 
 class TermsOfLoss(NamedTuple):
@@ -70,30 +74,31 @@ class LossWeights(Described, ABC):
     functions are pure and are traced into the compiled loop. Row j of all results depends on row j
     of the arguments only.
 
+    A field with a name in `limits` is checked: "every", "memory", "decay", "rate", "power",
+    "temperature", "epsilon", "initial", "lookback", "tolerance", "slices" or "seed".
+
     Attributes
     ----------
     every : λ changes at steps whose number, counted from 0, is a multiple of it.
-    limited : fields whose limits, beside that of `every`, are checked: "memory", "decay", "rate",
-        "power", "temperature", "epsilon", "initial", "lookback", "tolerance", "slices", "seed".
     of_points : whether each point has a λ with a history.
     needs_jacobian : whether `update` calls `kernel_traces`.
     """
 
     every: int
-    limited: ClassVar[tuple[str, ...]] = ()
+    limits: ClassVar[Mapping[str, Any]] = _LIMITS
     of_points: ClassVar[bool] = False
     needs_jacobian: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
-        for field in ("every", *self.limited):
-            value = getattr(self, field)
-            if field in _LEAST:
-                checked_integer(value, f"{name}: {field}", least=_LEAST[field])
+        where = type(self).__name__
+        for name in filter(partial(hasattr, self), self.limits):
+            value, limit = getattr(self, name), self.limits[name]
+            if isinstance(limit, int):
+                checked_integer(value, f"{where}: {name}", least=limit)
                 continue
             # An empty sequence is as wrong as None.
-            for each in (value or (None,)) if isinstance(value, tuple | list) else (value,):
-                check_number(name, field, each, *_NUMBERS[field])
+            for number in (value or (None,)) if isinstance(value, tuple | list) else (value,):
+                check_number(where, name, number, *limit)
 
     def check(self, terms: TermsOfLoss) -> None:
         """Raise an `InputError` if the strategy does not suit the loss (local)."""
@@ -149,19 +154,12 @@ class Weighting:
     def of_rank(self, state: State) -> State:
         """Return the state for a chunk of steps, with this rank's points."""
         rank = self.plain.ranks.rank
-
-        def own(values: Tensor, rows: Sequence[int]) -> Tensor:
-            ends = [0, *accumulate(rows)]
-            return values[:, ends[rank] : ends[rank + 1]]
-
-        return self._of_points(own, state)
+        return self._of_points(lambda v, n: v[:, sum(n[:rank]) :][:, : n[rank]], state)
 
     def of_all(self, state: State) -> State:
         """Return the state with the points of all ranks, after a chunk of steps (collective)."""
-        ranks = self.plain.ranks
-        if ranks.size == 1:
-            return state
-        return self._of_points(lambda v, n: tf.transpose(ranks.gather(tf.transpose(v), n)), state)
+        gather = self.plain.ranks.gather
+        return self._of_points(lambda v, n: tf.transpose(gather(tf.transpose(v), n)), state)
 
     def _of_points(
         self, function: Callable[[Tensor, Sequence[int]], Tensor], state: State
@@ -173,8 +171,7 @@ class Weighting:
 
     def weigh(self, parameters: Tensor, state: State, batch: Batch, number: Tensor) -> Weighed:
         """Return the loss of the step that follows `number` others, at θ: [M, p] (collective)."""
-        values = self.plain.evaluate(Value, parameters, batch).terms
-        loss = LossAt(self, values, parameters, batch)
+        loss = LossAt(self, parameters, batch)
         due = number % self._strategy.every == 0
         if self._strategy.every == 1:
             state = self._strategy.update(state, loss, number)
@@ -188,11 +185,11 @@ class Weighting:
         factors = self._strategy.multipliers(state, loss)
         weighed = []
         for rows, flags, factor in zip(batch, self.stacked, factors, strict=True):
-            columns = factor if factor.shape.rank == 2 else factor[:, None]
-            weights = _columns(rows, flags) * columns
-            alike = factor.shape.rank == 1 and rows.weights.shape.rank == int(flags[0])
+            of_points = factor.shape.rank == 2
+            weights = _columns(rows, flags) * (factor if of_points else factor[:, None])
+            alike = not of_points and rows.weights.shape.rank == int(flags[0])
             weighed.append(Rows(weights[:, 0] if alike else weights, rows.arrays))
-        return Weighed(state, values, tuple(weighed), due, self._shown(factors))
+        return Weighed(state, loss.values, tuple(weighed), due, self._shown(factors))
 
     def _shown(self, factors: Sequence[Tensor]) -> Tensor:
         """Return means over the points of all ranks, [M, T] (collective for weights of points)."""
@@ -212,22 +209,22 @@ class LossAt:
     `values` are its terms, [M, T]. Results that are reduced over `ranks` are the same on all.
     """
 
-    def __init__(
-        self, weighting: Weighting, values: Tensor, parameters: Tensor, batch: Batch
-    ) -> None:
-        self.terms, self.values, self.ranks = weighting.terms, values, weighting.plain.ranks
+    def __init__(self, weighting: Weighting, parameters: Tensor, batch: Batch) -> None:
         self._weighting, self._parameters, self._batch = weighting, parameters, batch
+        self.terms, self.ranks = weighting.terms, weighting.plain.ranks
+        self.values: Tensor = self._at(Value).terms
+
+    def _at(self, kind: Any) -> Any:
+        return self._weighting.plain.evaluate(kind, self._parameters, self._batch)
 
     def gradients(self) -> Tensor:
         """Return the gradient of each term by the parameters, [M, T, p] (collective)."""
-        plain = self._weighting.plain
-        return plain.evaluate(GradientsOfTerms, self._parameters, self._batch).gradients
+        return self._at(GradientsOfTerms).gradients
 
     def kernel_traces(self) -> Tensor:
         """Return Σ_i |∂ρ_ti/∂θ|² of each term, with ρ = √(w/N) r, [M, T] (collective)."""
-        known = self._weighting.plain.evaluate(Jacobian, self._parameters, self._batch)
-        own = [tf.reduce_sum(tf.square(each), axis=[1, 2]) for each in known.jacobian]
-        return self.ranks.sum(tf.stack(own, axis=1))
+        traces = [tf.reduce_sum(tf.square(j), [1, 2]) for j in self._at(Jacobian).jacobian]
+        return self.ranks.sum(tf.stack(traces, axis=1))
 
     def squares(self) -> list[Tensor]:
         """Return |r_t(x_i)|² without any weight at this rank's points, [M, n_t] for each term."""
@@ -260,13 +257,12 @@ def _columns(rows: Rows, flags: Any) -> Tensor:
     return weights if weights.shape.rank == 2 else weights[:, None]
 
 
-def where_positive(divisor: Tensor, quotient: Any, otherwise: Tensor) -> Tensor:
-    """Return `quotient(divisor)` where the divisor is positive and the result finite.
+def quotient(dividend: Tensor, divisor: Tensor, otherwise: Tensor) -> Tensor:
+    """Return the quotient where the divisor is positive and the result finite.
 
     A term that is zero everywhere, such as one that an ansatz satisfies, has no scale.
     """
-    safe = tf.where(divisor > 0, divisor, tf.ones_like(divisor))
-    found = quotient(safe)
+    found = dividend / tf.where(divisor > 0, divisor, tf.ones_like(divisor))
     return tf.where((divisor > 0) & tf.math.is_finite(found), found, otherwise)
 
 
@@ -274,25 +270,24 @@ def strategy_of(weights: Any, problem: Problem) -> LossWeights | None:
     """Return the strategy that is given; None for numbers and without weights."""
     if weights is None or isinstance(weights, Mapping | LossWeights):
         return weights if isinstance(weights, LossWeights) else None
-    if inspect.isclass(weights) and issubclass(weights, LossWeights):
-        raise InputError(
-            f"train: weights is the class {weights.__name__}; give one of its objects, "
-            f"weights={weights.__name__}()."
-        )
     names = [term.name for term in problem.terms]
     example: dict[str, Any] = dict.fromkeys(names, 1.0)
-    if isinstance(weights, list | tuple | np.ndarray):
-        if len(weights) == len(names):
-            example = dict(zip(names, weights, strict=True))
-        raise InputError(
-            f"train: weights go by the names of the terms of the loss, not by their order: "
-            f"weights={example!r}."
-        )
-    raise InputError(
-        f"train: expected weights to be numbers by the names of terms, as {example!r}, or "
+    text = (
+        f"expected weights to be numbers by the names of terms, as {example!r}, or "
         f"GradientAnnealing(), GradientNorm(), NTKWeights(), ReLoBRaLo(), SelfAdaptive(), "
         f"ResidualBasedAttention() or Causal(); got {weights!r}."
     )
+    if inspect.isclass(weights) and issubclass(weights, LossWeights):
+        name = weights.__name__
+        text = f"weights is the class {name}; give one of its objects, weights={name}()."
+    if isinstance(weights, list | tuple | np.ndarray):
+        if len(weights) == len(names):
+            example = dict(zip(names, weights, strict=True))
+        text = (
+            f"weights go by the names of the terms of the loss, not by their order: "
+            f"weights={example!r}."
+        )
+    raise InputError(f"train: {text}")
 
 
 def check_strategy(strategy: LossWeights, terms: TermsOfLoss, *, same_points: bool) -> None:

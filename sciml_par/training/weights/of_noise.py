@@ -14,7 +14,7 @@ from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
-from sciml_par.training.weights.loss_weights import LossAt, LossWeights, State, TermsOfLoss
+from sciml_par.training.weights.loss_weights import LossAt, LossWeights, State
 
 Tensor = Any
 Array = npt.NDArray[np.float64]
@@ -69,13 +69,9 @@ def weights_of_noise(problem: Problem, known: dict[Any, Chosen]) -> dict[str, fl
     known : λ of problems that differ from others in the observed values alone; it is added to.
     """
     rows = statistical_terms(problem)
-    open_ = [
-        term.name
-        for term, each in zip(
-            problem.terms[len(problem.residuals) :], problem.conditions, strict=True
-        )
-        if each.statistical and each.weight is None and term.name not in problem.term_weights
-    ]
+    pairs = zip(problem.conditions, problem.terms[len(problem.residuals) :], strict=True)
+    data = [(each, term.name) for each, term in pairs if each.statistical]
+    open_ = [n for each, n in data if each.weight is None and n not in problem.term_weights]
     if not open_:
         return {}
     if rows.keys() >= {term.name for term in problem.terms}:
@@ -86,12 +82,11 @@ def weights_of_noise(problem: Problem, known: dict[Any, Chosen]) -> dict[str, fl
     if not factor:
         # All that λ depends on but observed values. Functions are objects; the caller keeps the
         # problems, so that no other function gets one of these identities.
-        data = [each for each in problem.conditions if each.statistical]
-        arrays = [getattr(each, name, 0.0) for each in data for name in ("x", "noise")]
+        arrays = [getattr(each, name, 0.0) for each, _ in data for name in ("x", "noise")]
         arrays += [problem.domain.lower, problem.domain.upper]
         key = (
             tuple((id(each.function), each.weight) for each in problem.residuals),
-            tuple(id(getattr(each, "operator", None)) for each in data),
+            tuple(id(getattr(each, "operator", None)) for each, _ in data),
             tuple((term.name, term.weight) for term in problem.terms),
             tuple(rows.items()),
             tuple(np.asarray(a).tobytes() for a in arrays),
@@ -194,11 +189,7 @@ def _residuals_of(problem: Problem, rows: dict[str, int]) -> tuple[Any, int]:
         flat = [tf.reshape(r, [-1]) for r in (*scaled, *found[len(physics) :])]
         return tf.concat(flat[: len(physics)], 0), tf.concat(flat[len(physics) :], 0)
 
-    def residuals(coefficients: Array) -> tuple[Array, Array]:
-        first, second = of(tf.constant(coefficients, _DTYPE))
-        return first.numpy().astype(np.float64), second.numpy().astype(np.float64)
-
-    return residuals, m * k
+    return lambda c: [np.asarray(r, np.float64) for r in of(tf.constant(c, _DTYPE))], m * k
 
 
 @dataclass(frozen=True)
@@ -220,27 +211,17 @@ class DataFirst(LossWeights):
     stages: int = _STAGES
     every: int = _STEPS_OF_SECOND_ORDER
 
-    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> State:
-        return {"factors": self._at(terms, tf.constant(0), members, dtype)}
-
     def update(self, state: State, loss: LossAt, number: Tensor) -> State:
-        members, dtype = loss.values.shape[0], loss.values.dtype
-        return {"factors": self._at(loss.terms, number, members, dtype)}
-
-    def _at(self, terms: TermsOfLoss, number: Tensor, members: int, dtype: Any) -> Tensor:
-        done = tf.minimum(tf.cast(number // self.every, dtype) / self.stages, 1.0)
-        factor = tf.cast(self.lead, dtype) ** (1.0 - done)
-        chosen = tf.constant([name in self.names for name in terms.names])
-        return tf.where(chosen, factor, tf.ones([], dtype)) * tf.ones([members, 1], dtype)
+        done = tf.minimum(tf.cast(number // self.every, loss.values.dtype) / self.stages, 1.0)
+        factor = tf.cast(self.lead, done.dtype) ** (1.0 - done)
+        first = tf.constant([name in self.names for name in loss.terms.names])
+        return {"factors": tf.where(first, factor, tf.ones_like(loss.values))}
 
 
 def data_first(weighed: Problem, given: Problem, phases: Sequence[Any]) -> DataFirst | None:
     """Return the strategy where a problem got weights of noise and has equations."""
-    names = [
-        n
-        for n in statistical_terms(weighed)
-        if n in weighed.term_weights and n not in given.term_weights
-    ]
+    chosen = weighed.term_weights.keys() - given.term_weights
+    names = [name for name in statistical_terms(weighed) if name in chosen]
     if not names or not weighed.residuals:
         return None
     second = all(phase.optimizer.second_order for phase in phases)

@@ -1,28 +1,169 @@
-"""Weights of points: self-adaptive, by the largest residual, and by causality in time."""
+"""The strategies: weights of terms by gradients, kernels and losses, and weights of points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sciml_par._checks import check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.weights.loss_weights import (
+    POSITIVE,
     LossAt,
     LossWeights,
     State,
     TermsOfLoss,
-    where_positive,
+    quotient,
 )
 
 Tensor = Any
+_BETA_1, _BETA_2, _EPSILON = 0.99, 0.999, 1e-7  # of Adam
 
-_BETA_1, _BETA_2, _EPSILON = 0.99, 0.999, 1e-7
+
+@dataclass(frozen=True, kw_only=True)
+class GradientAnnealing(LossWeights):
+    """Conditions whose gradients are as large as those of the equations.
+
+        λ̂_t = max_j |∂L_r/∂θ_j| / mean_j |∂(λ_t L_t)/∂θ_j|        λ_t ← m λ_t + (1 − m) λ̂_t
+
+    for conditions t, with L_r the sum of the equations' terms and λ = 1 for these (Wang, Teng and
+    Perdikaris 2021, arXiv:2001.04536, algorithm 1, where 1 − m is called α; the gradient below the
+    line is that of the weighted term, as in the authors' program).
+
+    Parameters
+    ----------
+    memory : m, in [0, 1), dimensionless.
+    every : λ changes every `every` steps.
+    """
+
+    memory: float = 0.9
+    every: int = 10
+
+    def check(self, terms: TermsOfLoss) -> None:
+        if len(terms.names) == terms.equations:
+            raise InputError(
+                "GradientAnnealing: the problem has no conditions to weigh against equations. Use "
+                "GradientNorm() or NTKWeights() for several equations."
+            )
+
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
+        factors, gradients = state["factors"], loss.gradients()
+        whole = tf.reduce_sum(gradients[:, : loss.terms.equations], axis=1)
+        largest = tf.reduce_max(tf.abs(whole), axis=1, keepdims=True)
+        means = factors * tf.reduce_mean(tf.abs(gradients), axis=2)
+        now = quotient(largest, means, factors)
+        conditions = tf.range(len(loss.terms.names)) >= loss.terms.equations
+        mean = self.memory * factors + (1 - self.memory) * now
+        return {"factors": tf.where(conditions, mean, factors)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class GradientNorm(LossWeights):
+    """Terms that all have gradients of the same norm.
+
+        λ̂_t = Σ_s ‖∇L_s‖ / ‖∇L_t‖        λ_t ← m λ_t + (1 − m) λ̂_t
+
+    over all terms s, equations and conditions (Wang, Sankaran, Wang and Perdikaris 2023,
+    arXiv:2308.08468, algorithm 1, where m is called α). The weights of residuals and conditions
+    themselves, which L_t has, cancel, but for a common factor.
+
+    Parameters
+    ----------
+    memory : m, in [0, 1), dimensionless.
+    every : λ changes every `every` steps; the paper has 1000.
+    """
+
+    memory: float = 0.9
+    every: int = 100
+
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
+        return _balanced(state, tf.norm(loss.gradients(), axis=2), self.memory)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTKWeights(LossWeights):
+    """Terms whose residuals decrease at the same mean rate under gradient descent.
+
+        λ̂_t = tr K / tr K_tt        λ_t ← m λ_t + (1 − m) λ̂_t
+
+    with K_tt = J_t J_tᵀ the neural tangent kernel of term t and tr K = Σ_t tr K_tt (Wang, Yu and
+    Perdikaris 2022, arXiv:2007.14527, algorithm 1, which has m = 0). The traces are computed,
+    not estimated: tr K_tt = Σ_i ‖∂ρ_i/∂θ‖² over the points of all ranks, with
+    ρ = √(w/N) r what the loss sums the squares of. So they are means over points, where the paper
+    has sums, and do not depend on how many points a term has.
+
+    Parameters
+    ----------
+    memory : m, in [0, 1), dimensionless.
+    every : λ changes every `every` steps. A change costs the derivatives of all residuals by all
+        parameters, and memory for them on each rank: its own residuals times parameters.
+    """
+
+    needs_jacobian: ClassVar[bool] = True
+
+    memory: float = 0.0
+    every: int = 100
+
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
+        return _balanced(state, loss.kernel_traces(), self.memory)
+
+
+def _balanced(state: State, sizes: Tensor, memory: float) -> State:
+    """Return the running mean of the factors that make all terms as large as their sum."""
+    factors, total = state["factors"], tf.reduce_sum(sizes, axis=1, keepdims=True)
+    now = quotient(total, sizes, factors)
+    return {"factors": memory * factors + (1 - memory) * now}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReLoBRaLo(LossWeights):
+    """Give the largest weights to the terms that have decreased the least.
+
+        b_t(k; k') = T softmax_t [L_t(k) / (τ L_t(k'))]
+        λ_t(k) = α [ρ λ_t(k−1) + (1 − ρ) b_t(k; 0)] + (1 − α) b_t(k; k−1)
+
+    over T terms, with ρ drawn at random, 1 with a given probability and else 0 (Bischof and Kraus
+    2021, arXiv:2110.09813, section 3, ReLoBRaLo). The sum of all λ is T. All members share the
+    draws, which depend on the seed and the number of the step alone.
+
+    Parameters
+    ----------
+    temperature : τ, positive, dimensionless: small ones make λ of one term T and the others 0.
+    memory : α, in [0, 1), dimensionless.
+    lookback : the probability of ρ = 1, in [0, 1]; else the losses are compared with the first.
+    seed : of the draws, an integer ≥ 0.
+    every : λ changes every `every` steps.
+    """
+
+    temperature: float = 0.1
+    memory: float = 0.999
+    lookback: float = 0.999
+    seed: int = 0
+    every: int = 1
+
+    def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> State:
+        zeros = tf.zeros([members, len(terms.names)], dtype)
+        # The terms of the loss at the first change, and at the last.
+        return super().start(terms, members, dtype) | {"first": zeros, "last": zeros}
+
+    def update(self, state: State, loss: LossAt, number: Tensor) -> State:
+        now, factors = loss.values, state["factors"]
+        # At the first change there is nothing to compare with but the loss itself.
+        new = tf.reduce_all(state["first"] == 0, axis=1, keepdims=True)
+        first, last = (tf.where(new, now, state[name]) for name in ("first", "last"))
+
+        def balance(then: Tensor) -> Tensor:
+            ratio = quotient(now, self.temperature * then, tf.zeros_like(now))
+            return now.shape[1] * tf.nn.softmax(ratio, axis=1)
+
+        draw = tf.random.stateless_uniform([], [self.seed, number], dtype=now.dtype, alg="philox")
+        kept = tf.where(draw < self.lookback, factors, balance(first))
+        factors = self.memory * kept + (1 - self.memory) * balance(last)
+        return {"factors": factors, "first": first, "last": now}
+
+
+@dataclass(frozen=True, kw_only=True)
 class _OfPoints(LossWeights):
     """A number a for each point of the terms that are weighed; 1 for the others."""
 
@@ -30,11 +171,10 @@ class _OfPoints(LossWeights):
     of_conditions: ClassVar[bool] = True
     """Whether conditions are weighed as well where no terms are named."""
 
-    _: KW_ONLY
     rate: float
-    initial: float
-    terms: Sequence[str] | None
-    every: int
+    initial: float = 1.0
+    terms: Sequence[str] | None = None
+    every: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +204,7 @@ class _OfPoints(LossWeights):
         return {"a": tuple(tf.fill([members, n], tf.constant(a, dtype)) for n, a in first)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SelfAdaptive(_OfPoints):
     """Points whose weights grow as long as their residuals are not zero.
 
@@ -87,18 +227,10 @@ class SelfAdaptive(_OfPoints):
     every : λ changes every `every` steps.
     """
 
-    limited: ClassVar[tuple[str, ...]] = ("rate", "initial", "power")
+    limits: ClassVar[Mapping[str, Any]] = {**LossWeights.limits, "initial": POSITIVE}
 
-    _: KW_ONLY
     rate: float = 5e-3
-    initial: float = 1.0
     power: float = 2.0
-    terms: Sequence[str] | None = None
-    every: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive("SelfAdaptive", initial=self.initial)
 
     def start(self, terms: TermsOfLoss, members: int, dtype: Any) -> State:
         state = super().start(terms, members, dtype)
@@ -124,7 +256,7 @@ class SelfAdaptive(_OfPoints):
         return [a**self.power for a in state["a"]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ResidualBasedAttention(_OfPoints):
     """Points whose residuals stay large among those of their term count most.
 
@@ -144,15 +276,10 @@ class ResidualBasedAttention(_OfPoints):
     every : λ changes every `every` steps.
     """
 
-    limited: ClassVar[tuple[str, ...]] = ("rate", "initial", "decay")
     of_conditions: ClassVar[bool] = False
 
-    _: KW_ONLY
-    decay: float = 0.999
     rate: float = 0.01
-    initial: float = 1.0
-    terms: Sequence[str] | None = None
-    every: int = 1
+    decay: float = 0.999
 
     def update(self, state: State, loss: LossAt, number: Tensor) -> State:
         sizes = [tf.sqrt(squares) for squares in loss.squares()]
@@ -163,8 +290,7 @@ class ResidualBasedAttention(_OfPoints):
         found = []
         for t, weighed in enumerate(self.weighed(loss.terms)):
             a, size = state["a"][t], sizes[t]
-            top = tf.broadcast_to(largest[:, t : t + 1], size.shape)
-            share = where_positive(top, lambda divisor, size=size: size / divisor, size)
+            share = quotient(size, largest[:, t : t + 1], size)
             found.append(self.decay * a + self.rate * share if weighed else a)
         return {"a": tuple(found)}
 
@@ -172,7 +298,7 @@ class ResidualBasedAttention(_OfPoints):
         return [tf.square(a) for a in state["a"]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Causal(LossWeights):
     """Weigh equations at a time by how well they hold at all times before.
 
@@ -180,9 +306,8 @@ class Causal(LossWeights):
 
     for points in slice i of S slices of equal length of the time of the domain, with L_k the sum
     over the equations of their mean squares, with their weights, in slice k (Wang, Sankaran and
-    Perdikaris 2024, arXiv:2203.07404, algorithm 1). Conditions have
-    λ = 1. ε is the first of a sequence until the smallest λ exceeds a tolerance δ, and then the
-    next.
+    Perdikaris 2024, arXiv:2203.07404, algorithm 1). Conditions have λ = 1. ε is the first of a
+    sequence until the smallest λ exceeds a tolerance δ, and then the next.
 
     Parameters
     ----------
@@ -193,9 +318,6 @@ class Causal(LossWeights):
     every : λ changes every `every` steps.
     """
 
-    limited: ClassVar[tuple[str, ...]] = ("epsilon", "tolerance", "slices")
-
-    _: KW_ONLY
     epsilon: float | Sequence[float] = (1e-2, 1e-1, 1.0, 1e1, 1e2)
     tolerance: float = 0.99
     slices: int = 32
