@@ -14,7 +14,7 @@ PYTHON ?=
 MPIRUN ?= mpirun
 MPI_SIZES ?= 2 3 4
 MPI_SUITES ?=
-MPI_SUITES_2 := tests/parallel tests/training tests/results tests/horovod
+MPI_SUITES_2 := tests/parallel tests/training tests/results tests/horovod tests/families
 # What a third rank shows: uneven rows, a rank in the middle. And a fourth: pairs, powers of two.
 MPI_SUITES_3 := tests/parallel $(patsubst %,--ignore=tests/parallel/test_%.py,nan vectorized) \
     $(patsubst %,tests/training/test_%.py,callbacks collect consistency ended_members \

@@ -157,7 +157,7 @@ def cooling() -> Family:
 
 def loaded() -> Family:
     """u″ = c u³ − f(x) on a line: a function and a number."""
-    x, d = chebyshev(64)
+    x, d = chebyshev(300)
     second = (d @ d)[1:-1, 1:-1]
 
     def equation(u: Any, x: Any, *, c: Any, f: Any) -> Any:

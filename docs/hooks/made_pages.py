@@ -21,6 +21,7 @@ PAGES = {
     "networks": ["sciml_par.networks"],
     "results": ["sciml_par.results"],
     "training": ["sciml_par.training"],
+    "families": ["sciml_par.families"],
     "evaluation": ["sciml_par.evaluation"],
     "parallel": ["sciml_par.parallel"],
     "programs": ["sciml_par.programs"],

@@ -18,7 +18,7 @@ Integers = npt.NDArray[np.int64]
 _TAIL, _MOST, _MOST_ERRORS = 1e-4, 150, 100
 """Of the tolerance, the part of solutions that modes may lack, so little since equations weigh fine
 structures, and what the basis lacks of these is mistaken for others; and modes at most."""
-_TAIL_OF_ERRORS = 0.05
+_TAIL_OF_ERRORS = 1e-3
 _POINTS, _ON_CONDITIONS, _UNSEEN = 8, 2, 3
 """Points for each function of a basis: of equations, of conditions, and unseen ones."""
 _PROBE = 1e-9

@@ -27,11 +27,11 @@ from sciml_par.training.optimizers.least_squares.on_host import threads
 
 Array = npt.NDArray[np.float64]
 
-_DEGREES = {1: (12, 20, 32, 48, 64), 2: (10, 15, 20, 26, 32), 3: (4, 7, 10, 12, 15)}
-_CANDIDATES, _SHARE = 24, 0.3
+_DEGREES = {1: (12, 20, 32, 48, 64, 96), 2: (10, 15, 20, 26, 32), 3: (4, 7, 10, 12, 15)}
+_CANDIDATES, _SHARE = 12, 0.3
 """Queries at which spaces are compared; and the part of the tolerance for the error of a space."""
 _FALL = 1.5
-"""The fall of the largest error, from which a higher degree is tried."""
+"""The fall of the largest error, of which two degrees in a row may fall short."""
 _POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
 """Queries among which the next ones are chosen; solved at first and in each round; and rounds."""
 _LOSS = 3.0
@@ -150,13 +150,13 @@ class _Learning:
         late = time.perf_counter() - self._began > self.seconds
         return bool(self.world.communicator.broadcast_object(late))
 
-    def each(self, action: Callable[[int], Any], count: int, first: int = 0) -> list[Any]:
-        """Do one thing for each number from the first one, divided among ranks (collective)."""
+    def each(self, action: Callable[[int], Any], count: int) -> list[Any]:
+        """Do one thing for each number, divided among the ranks (collective)."""
         everyone = self.world.communicator
 
         def of_rank() -> list[Any]:
             with threads(1):  # the same digits on any number of ranks
-                return [action(first + k) for k in range(everyone.rank, count, everyone.size)]
+                return [action(k) for k in range(everyone.rank, count, everyone.size)]
 
         parts = everyone.allgather_object(everyone.attempt(of_rank))
         return [parts[k % everyone.size][k // everyone.size] for k in range(count)]
@@ -164,22 +164,17 @@ class _Learning:
     def space(self) -> Space:
         """Return the polynomials whose error for the worst candidate suffices."""
         candidates = self.inputs.draw(_CANDIDATES, self.seed + 1)
-        hardest, best, chosen = None, math.inf, None
+        best, chosen, in_vain = math.inf, None, 0
         for degree in _DEGREES[self.problem.domain.dimension]:
             space = self.world.communicator.attempt(
                 partial(Space, self._bound, self.inputs, degree)
             )
-            error = partial(_error_of, space, candidates)
-            worst = math.inf if hardest is None else self.each(error, 1, first=hardest)[0]
-            if hardest is None or worst <= _SHARE * self.tolerance:
-                errors = self.each(error, _CANDIDATES)
-                hardest = int(np.argmax(errors))
-                worst = errors[hardest]
+            worst = max(self.each(partial(_error_of, space, candidates), _CANDIDATES))
             self.say("space", f"{space.columns:,} polynomials, degree {degree}", f"{worst:.1e}")
-            if worst * _FALL > best:
-                break
-            best, chosen = worst, space
-            if worst <= _SHARE * self.tolerance or self.late():
+            in_vain = 0 if worst * _FALL < best else in_vain + 1
+            if worst < best:
+                best, chosen = worst, space
+            if best <= _SHARE * self.tolerance or in_vain > 1 or self.late():
                 break
         assert chosen is not None
         return chosen
@@ -188,7 +183,7 @@ class _Learning:
         """Return queries and the basis of their solutions."""
         pool = self.inputs.draw(_POOL, self.seed + 2)
         taken = list(range(_FIRST))
-        c = np.stack(self.each(partial(_solution_of, space, pool), _FIRST))
+        c = np.stack(self.each(partial(_solution_of, space, pool, None), _FIRST))
         while True:
             vectors = pool[taken]
             basis = Basis.of(space, vectors, c, self.tolerance)
@@ -204,7 +199,8 @@ class _Learning:
             if worst <= _LOSS or rounds >= _ROUNDS or self.late():
                 return vectors, basis
             further = order[:_FURTHER].tolist()
-            solved = self.each(partial(_solution_of, space, pool[further]), len(further))
+            begins = a[further] @ basis.v
+            solved = self.each(partial(_solution_of, space, pool[further], begins), len(further))
             taken, c = [*taken, *further], np.concatenate([c, np.stack(solved)])
 
     def with_errors(self, basis: Basis) -> Basis:
@@ -230,11 +226,11 @@ class _Learning:
         return Unseen(found[0], found[1], q)
 
 
-def _solution_of(space: Space, vectors: Array, k: int) -> Array:
+def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> Array:
     """Return the coefficients of one query, [p]."""
-    return space.solve(vectors[k]).c.ravel()
+    return space.solve(vectors[k], None if begins is None else begins[k]).c.ravel()
 
 
 def _error_of(space: Space, vectors: Array, k: int) -> float:
     """Return the relative error of one query in a space."""
-    return space.relative_error(_solution_of(space, vectors, k), vectors[k])[0]
+    return space.relative_error(_solution_of(space, vectors, None, k), vectors[k])[0]

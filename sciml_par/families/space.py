@@ -28,7 +28,7 @@ from sciml_par.training.solving.polynomial_stage import OF_ERROR, OF_SOLUTION
 Array = npt.NDArray[np.float64]
 
 _STEPS = 20
-_RICHER, _MORE = 1.25, 4
+_RICHER, _MORE = 1.3, 4
 """The degree of the richer space: so many times as high, and higher by so much at least."""
 _SEED, _SAMPLE = 5, 600
 """Points of the domain at which functions are compared."""
