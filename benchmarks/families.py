@@ -11,15 +11,14 @@ with SciPy's Radau at 1e-10. Writes benchmarks/results/families.json.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from _runner import RESULTS, measure, parse
 from scipy.integrate import solve_ivp
 
 import sciml_par as sp
@@ -37,7 +36,6 @@ from sciml_par.problems import (
     laplacian,
 )
 
-RESULTS = Path(__file__).parent / "results" / "families.json"
 SQUARE, N = Box([0, 0], [1, 1]), 40
 
 
@@ -192,7 +190,7 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
     """Learn a family and answer queries that it has not seen."""
     problem, reference, grid = FAMILIES[name]()
     began = time.process_time()
-    operator = sp.learn(problem, tolerance=tolerance)
+    operator = sp.learn(problem, tolerance=tolerance, progress=False)
     offline = time.process_time() - began
     many = operator.draw(queries, seed=99)
     one = [{name: values[k] for name, values in many.items()} for k in range(queries)]
@@ -218,14 +216,13 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
             error = np.linalg.norm(answer(grid)[:, 0] - exact[k]) / sizes[k]
             false += answer.error.relative <= t and error > 3 * t
     return {
-        "family": name,
         "offline": offline,
         "level0": np.median(level0),
         "level1": np.median(true),
         "worst": true.max(),
         "alone": 1e3 * alone,
         "together": 1e3 * together,
-        "known": len(ratio),
+        "known": len(ratio) / queries,
         "low": np.percentile(ratio, 5) if len(ratio) else np.nan,
         "high": np.percentile(ratio, 95) if len(ratio) else np.nan,
         "least": ratio.min() if len(ratio) else np.nan,
@@ -233,19 +230,29 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
     }
 
 
+COLUMNS = {
+    "family": "name:<12",
+    "learn": "offline:7.1f",
+    "level 0": "level0:9.1e",
+    "level 1": "level1:9.1e",
+    "largest": "worst:9.1e",
+    "ms": "alone:6.2f",
+    "of many": "together:8.2f",
+    "known": "known:6.0%",
+    "5 %": "low:6.2f",
+    "95 %": "high:6.2f",
+    "least": "least:6.2f",
+    "false": "false:6.0f",
+}
+
+
 def main() -> None:
-    """Measure the families that the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[*FAMILIES, []], default=[])
-    parser.add_argument("--tolerance", type=float, default=1e-5)
-    parser.add_argument("--queries", type=int, default=100)
-    options = parser.parse_args()
+    options = parse(__doc__, names=FAMILIES, tolerance=1e-5, queries=100)
     sp.init()
-    rows = []
-    for name in options.names or FAMILIES:
-        rows.append(measured(name, options.tolerance, options.queries))
-        print({k: v if isinstance(v, str) else float(f"{v:.3g}") for k, v in rows[-1].items()})
-    RESULTS.write_text(json.dumps(rows, indent=1, default=float))
+    cases = [{"name": name, "tolerance": options.tolerance} for name in options.names]
+    measure(
+        cases, COLUMNS, partial(measured, queries=options.queries), file=RESULTS / "families.json"
+    )
 
 
 if __name__ == "__main__":

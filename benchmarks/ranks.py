@@ -2,14 +2,18 @@
 
     python benchmarks/ranks.py
     python benchmarks/ranks.py --programs readme,adam --ranks 1,2
+    python benchmarks/ranks.py --cores 1 --ranks 1,2
 
-No variable of the environment is set. "alone" are as many processes that do not communicate and
-do the work of one rank each: what they take longer than one process is the machine's doing.
-Prints seconds of wall time from start to end, and writes benchmarks/results/ranks.json.
+No variable of the environment is set. By default one rank has all cores of the machine; with
+--cores, each rank has as many of its own, as under most schedulers (scripts have all). "alone" are
+as many processes that do not communicate and do the work of one rank each: what they take longer
+than one process is the machine's doing. Prints seconds of wall time from start to end, and writes
+benchmarks/results/ranks.json.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -25,6 +29,7 @@ from _examples import problem_named, two_scales
 from _runner import RESULTS, measure, parse, some_of
 
 import sciml_par as sp
+from sciml_par.parallel.startup.launcher_environment import launched_rank
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = {
@@ -100,7 +105,8 @@ def main() -> None:
     known = [*PROGRAMS, *SCRIPTS]
     ranks = {"type": some_of("1248"), "default": ["1", "2", "4"], "metavar": "1,2,4"}
     rounds = (1, "of which the least time counts")
-    options = parse(__doc__, programs=known, ranks=ranks, rounds=rounds)
+    cores = (0, "of each rank; 0: one rank has all, and several share them")
+    options = parse(__doc__, programs=known, ranks=ranks, rounds=rounds, cores=cores)
     columns = {"program, seconds": "program:<24"}
     for p in options.ranks:
         columns |= {f"{p} rank{'s' * (p > '1')}": f"{p}:10.1f", f"÷ {p}": f"ratio_{p}:8.2f"}
@@ -110,30 +116,37 @@ def main() -> None:
         row: dict[str, Any] = {}
         for p in options.ranks:
             rounds = range(options.rounds)
-            row[p] = min(seconds(program, int(p)) for _ in rounds)
+            row[p] = min(seconds(program, int(p), options.cores) for _ in rounds)
             row[f"ratio_{p}"] = row[p] / row[options.ranks[0]]
             if p > "1":
-                row[f"alone_{p}"] = min(seconds(program, int(p), alone=True) for _ in rounds)
+                of = program, int(p), options.cores
+                row[f"alone_{p}"] = min(seconds(*of, alone=True) for _ in rounds)
         return row
 
     cases = [{"program": name} for name in options.programs]
     measure(cases, columns, run, file=RESULTS / "ranks.json")
 
 
-def seconds(name: str, ranks: int, *, alone: bool = False) -> float:
+def seconds(name: str, ranks: int, cores: int, *, alone: bool = False) -> float:
     """Return the seconds of a program on some ranks, or of as many copies of it on one each."""
-    command = [sys.executable, __file__, "--work", name]
+    command = [sys.executable, __file__, "--work", name, str(cores)]
+
+    def of_copy(number: int) -> list[str]:
+        if name not in SCRIPTS and (alone or ranks == 1):
+            return [*command, str(number)]
+        return ["mpirun", "-np", str(ranks), *command] if ranks > 1 and not alone else command
+
     if name in SCRIPTS:
         command = [sys.executable, str(ROOT / "scripts" / name), *SCRIPTS[name]]
-    if ranks > 1 and not alone:
-        command = ["mpirun", "-np", str(ranks), *command]
     with ExitStack() as folders:
         began = time.perf_counter()
         started = [
             subprocess.Popen(
-                command, cwd=folders.enter_context(TemporaryDirectory()), stdout=subprocess.DEVNULL
+                of_copy(number),
+                cwd=folders.enter_context(TemporaryDirectory()),
+                stdout=subprocess.DEVNULL,
             )
-            for _ in range(ranks if alone else 1)
+            for number in range(ranks if alone else 1)
         ]
         codes = [process.wait() for process in started]
         taken = time.perf_counter() - began
@@ -142,7 +155,11 @@ def seconds(name: str, ranks: int, *, alone: bool = False) -> float:
     return taken
 
 
-def work(name: str) -> None:
+def work(name: str, cores: int, number: int | None = None) -> None:
+    """Run a program, on the cores of this rank or copy if each has its own."""
+    if cores:
+        place = (number if number is not None else launched_rank(os.environ) or 0) * cores
+        os.sched_setaffinity(0, range(place, place + cores))
     sp.init()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the trainings are too short for good solutions
@@ -150,4 +167,4 @@ def work(name: str) -> None:
 
 
 if __name__ == "__main__":
-    work(sys.argv[2]) if sys.argv[1:2] == ["--work"] else main()
+    work(sys.argv[2], *map(int, sys.argv[3:])) if sys.argv[1:2] == ["--work"] else main()

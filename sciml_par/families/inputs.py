@@ -335,6 +335,10 @@ class Inputs:
                 "unknowns={'D': Unknown(0.1, lower=0.01, upper=1)} with a residual(u, x, *, D). "
                 "One problem alone is solved by solve."
             )
+        for name in {*numbers, *functions} & {"tolerance", "seconds"}:
+            raise InputError(
+                f"learn: the unknown {name!r} has the name of an option of operators; rename it."
+            )
         self.parts: dict[str, NumberInput | FunctionInput] = {}
         self.parts |= {name: NumberInput(name, each) for name, each in numbers.items()}
         self.parts |= {name: FunctionInput(name, each) for name, each in functions.items()}
@@ -346,7 +350,7 @@ class Inputs:
 
     def draw(self, n: int, seed: int) -> Array:
         """Return n vectors from the ranges and priors, by Sobol's points, [n, q]."""
-        counts = [min(part.size, 64) for part in self.parts.values()]
+        counts = [part.degrees for part in self.parts.values()]
         points = qmc.Sobol(sum(counts), rng=np.random.default_rng(seed))
         shares = points.random_base2(max(int(n - 1).bit_length(), 0))[:n]
         split = np.split(shares, np.cumsum(counts)[:-1], axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +16,13 @@ import numpy.typing as npt
 from sciml_par._checks import is_positive
 from sciml_par._other_names import by_name
 from sciml_par._terminal import console
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.families.basis import Basis
 from sciml_par.families.inputs import Inputs
 from sciml_par.families.operator import Operator, Unseen
 from sciml_par.families.space import Space, bound_problem
 from sciml_par.parallel.groups.world import World, current_world
+from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN
 from sciml_par.training.optimizers.least_squares.on_host import threads
@@ -36,8 +38,9 @@ _POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
 """Queries among which the next ones are chosen; solved at first and in each round; and rounds."""
 _LOSS = 3.0
 """Times what solved queries leave of their rows, from which a query wants to be solved."""
-_OF_ERRORS, _UNSEEN = 64, 128
-"""Queries whose errors are solved for; and unseen ones, by which the operator is judged."""
+_OF_ERRORS, _UNSEEN, _ENOUGH = 64, 128, 0.5
+"""Queries whose errors are solved for; unseen ones, by which the operator is judged; and the share
+of these that is to meet the tolerance."""
 
 
 @by_name
@@ -74,8 +77,15 @@ def learn(
     Raises
     ------
     InputError
-        The problem has no unknowns, or one without a range; or its equations are no functions of u
-        and its derivatives at single points.
+        The problem has no unknowns, one without a range, or observations; or its equations are no
+        functions of u and its derivatives at single points, row by row.
+    TrainingError
+        No polynomials solve the queries.
+
+    Warns
+    -----
+    ResultWarning
+        Fewer than half of unseen queries are known to meet the tolerance.
 
     Examples
     --------
@@ -114,6 +124,11 @@ def _check(problem: Any, tolerance: Any, seconds: Any) -> Inputs:
             raise InputError(f"learn: {name} must be a number > 0; got {value!r}.")
     if not problem.residuals:
         raise InputError("learn: the problem has no equation.")
+    if any(isinstance(condition, Observations) for condition in problem.conditions):
+        raise InputError(
+            "learn: a family is solved before there are data; leave Observations out of the "
+            "problem, and give them to operator.fit."
+        )
     if problem.domain.dimension not in _DEGREES or math.isnan(problem.domain.volume):
         raise InputError("learn: expected a domain of one to three dimensions, with its shape.")
     return Inputs(problem)
@@ -176,7 +191,11 @@ class _Learning:
                 best, chosen = worst, space
             if best <= _SHARE * self.tolerance or in_vain > 1 or self.late():
                 break
-        assert chosen is not None
+        if chosen is None:
+            raise TrainingError(
+                "learn: no polynomials solve the queries: the equations are not finite somewhere, "
+                "or Gauss–Newton steps from u = 0 do not converge."
+            )
         return chosen
 
     def basis(self, space: Space) -> tuple[Array, Basis]:
@@ -185,11 +204,12 @@ class _Learning:
         taken = list(range(_FIRST))
         c = np.stack(self.each(partial(_solution_of, space, pool, None), _FIRST))
         while True:
-            vectors = pool[taken]
-            basis = Basis.of(space, vectors, c, self.tolerance)
+            solved = np.isfinite(c).all(axis=1)
+            vectors = pool[taken][solved]
+            basis = Basis.of(space, vectors, c[solved], self.tolerance)
             a, left = basis.solve(pool)
             indicator = left / np.maximum(np.linalg.norm(a, axis=1), np.finfo(np.float64).tiny)
-            usual = np.median(indicator[taken])
+            usual = np.median(indicator[np.array(taken)[solved]])
             order = np.argsort(-indicator)
             order = order[~np.isin(order, taken)]
             worst = float(indicator[order[0]] / usual)
@@ -200,8 +220,8 @@ class _Learning:
                 return vectors, basis
             further = order[:_FURTHER].tolist()
             begins = a[further] @ basis.v
-            solved = self.each(partial(_solution_of, space, pool[further], begins), len(further))
-            taken, c = [*taken, *further], np.concatenate([c, np.stack(solved)])
+            more = self.each(partial(_solution_of, space, pool[further], begins), len(further))
+            taken, c = [*taken, *further], np.concatenate([c, np.stack(more)])
 
     def with_errors(self, basis: Basis) -> Basis:
         """Return the basis with the one of its errors."""
@@ -223,6 +243,15 @@ class _Learning:
         known = found[1][q >= KNOWN]
         said = f"{np.median(known):.1e}, at most {known.max():.1e}" if len(known) else "not known"
         self.say("unseen", f"{len(vectors)} queries, known for {len(known)}", said)
+        met = np.count_nonzero((found[1] <= self.tolerance) & (q >= KNOWN))
+        if met < _ENOUGH * len(vectors) and self.world.communicator.rank == 0:
+            warnings.warn(
+                f"learn: {met} of {len(vectors)} unseen queries are known to meet the tolerance of "
+                f"{self.tolerance:g} by the basis. The others take longer, if operator(…, "
+                f"tolerance=) asks for it; solutions may be too rough for polynomials on the box.",
+                ResultWarning,
+                stacklevel=4,
+            )
         return Unseen(found[0], found[1], q)
 
 
@@ -232,5 +261,6 @@ def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> 
 
 
 def _error_of(space: Space, vectors: Array, k: int) -> float:
-    """Return the relative error of one query in a space."""
-    return space.relative_error(_solution_of(space, vectors, None, k), vectors[k])[0]
+    """Return the relative error of one query in a space; infinite where there is no solution."""
+    error = space.relative_error(_solution_of(space, vectors, None, k), vectors[k])[0]
+    return error if math.isfinite(error) else math.inf

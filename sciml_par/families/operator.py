@@ -24,6 +24,7 @@ from sciml_par.families.basis import Basis
 from sciml_par.families.fitting import Fitted, fit, minimized
 from sciml_par.families.inputs import FunctionInput, Inputs
 from sciml_par.families.space import Space, bound_problem
+from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
@@ -31,7 +32,7 @@ from sciml_par.training.solving.solve import solve
 
 Array = npt.NDArray[np.float64]
 
-_CAUTION, _AT_ONCE, _FILE, _OWN_SEEDS = 3.0, 256, "operator.npz", 1000
+_CAUTION, _FILE, _OWN_SEEDS = 3.0, "operator.npz", 1000
 _ROUGH = (
     "with more polynomials the residual at unseen points falls by a factor of {:.1f} only: the "
     "space is too small for this query, or as exact as it can be."
@@ -160,12 +161,9 @@ class Operator:
         seconds: float,
     ) -> Answers:
         basis, family = self._basis, self._basis.space.inputs
-        parts = [vectors[k : k + _AT_ONCE] for k in range(0, len(vectors), _AT_ONCE)]
-        a = np.concatenate([basis.solve(part)[0] for part in parts])
-        pairs = zip(np.split(a, range(_AT_ONCE, len(a), _AT_ONCE)), parts, strict=True)
         assert basis.quick is not None
-        found = [basis.quick(of_part, part) for of_part, part in pairs]
-        relative, q = (np.concatenate([each[k] for each in found]) for k in (1, 2))
+        a, _ = basis.solve(vectors)
+        _, relative, q = basis.quick(a, vectors)
         relative = np.where((q >= KNOWN) & ~outside, relative, math.nan)
 
         def single(number: int) -> Answer:
@@ -284,7 +282,7 @@ class Operator:
 
     @by_name
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the operator into a folder; rank 0 should do so alone (local).
+        """Write the operator into a folder, on rank 0; other ranks need not call it (local).
 
         Raises
         ------
@@ -294,6 +292,8 @@ class Operator:
         path = Path(directory) / _FILE
         if path.exists() and not overwrite:
             raise InputError(f"Operator.save: {path} exists; write overwrite=True to replace it.")
+        if current_world().communicator.rank > 0:
+            return path.parent
         path.parent.mkdir(parents=True, exist_ok=True)
         basis, unseen = self._basis, self.unseen
         about = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ Columns = Sequence[tuple[Any, Array]]
 
 _SHIFT = 1e-13
 _STEPS, _CONVERGED = 8, 1e-9
+_NUMBERS = 4_000_000
+"""In the matrices of queries that are solved at once."""
 
 
 class RowsInBasis:
@@ -56,6 +60,11 @@ class RowsInBasis:
             )
             jets = [tf.constant(_jets(basis, request)) for request in kept.requests]
             self.terms.append((kept, jets, len(places)))
+
+    @property
+    def count(self) -> int:
+        """The number of points of all terms."""
+        return sum(n for _, _, n in self.terms)
 
     def residuals(self, a: Any, inputs: Any) -> Any:
         """Return √w r of all rows, [B, N]."""
@@ -139,6 +148,22 @@ def least_squares(j: Any, r: Any) -> Any:
     return d[..., 0] / scale
 
 
+def _compiled(function: Callable[..., Any], *sizes: int) -> Any:
+    """Return a graph of a function of arrays [B, n], which a call enters without other checks."""
+    specs = [tf.TensorSpec([None, n], tf.float64) for n in sizes]
+    return tf.function(function, autograph=False).get_concrete_function(*specs)
+
+
+def _in_parts(graph: Any, a: Array, vectors: Array, rows: int) -> list[Array]:
+    """Return what a graph gives for a: [B, r] and μ: [B, q], of so many at once as memory holds."""
+    parts = max(1, math.ceil(a.size * rows / _NUMBERS))
+    pairs = zip(np.array_split(a, parts), np.array_split(vectors, parts), strict=True)
+    found = [graph(tf.constant(of_a), tf.constant(of_vectors)) for of_a, of_vectors in pairs]
+    return [
+        np.concatenate([np.asarray(part) for part in each]) for each in zip(*found, strict=True)
+    ]
+
+
 class Reduced:
     """Gauss–Newton in the coordinates of a basis, compiled once for any number of queries.
 
@@ -150,18 +175,21 @@ class Reduced:
 
     def __init__(self, rows: RowsInBasis, *, size: int, inputs: int, linear: bool) -> None:
         self.rows, self.linear = rows, linear
-        specs = [tf.TensorSpec([None, n], tf.float64) for n in (size, inputs)]
-        self._solve = tf.function(self._steps, input_signature=specs, autograph=False)
-        self._slope = tf.function(self._by_inputs, input_signature=specs, autograph=False)
+        self._sizes = size, inputs
+        self._solve = _compiled(self._steps, size, inputs)
 
     def solve(self, a: Array, vectors: Array) -> tuple[Array, Array]:
         """Return a: [B, r] for μ: [B, q], and √(Σ r²) of its rows, [B] (local)."""
-        found = self._solve(tf.constant(a), tf.constant(vectors))
-        return np.asarray(found[0]), np.asarray(found[1])
+        a, left = _in_parts(self._solve, a, vectors, self.rows.count)
+        return a, left
 
     def by_inputs(self, a: Array, vectors: Array) -> Array:
         """Return ∂a/∂μ = −J⁺ ∂r/∂μ at solutions, [B, r, q] (local)."""
-        return np.asarray(self._slope(tf.constant(a), tf.constant(vectors)).numpy())
+        return np.asarray(self._slope(tf.constant(a), tf.constant(vectors)))
+
+    @cached_property
+    def _slope(self) -> Any:
+        return _compiled(self._by_inputs, *self._sizes)
 
     def _steps(self, a: Any, inputs: Any) -> tuple[Any, Any]:
         if self.linear:
@@ -197,14 +225,12 @@ class QuickError:
 
     def __init__(self, seen: RowsInBasis, unseen: RowsInBasis, gram: Array, *, inputs: int) -> None:
         self.seen, self.unseen, self.gram = seen, unseen, gram
-        specs = [tf.TensorSpec([None, n], tf.float64) for n in (len(gram), inputs)]
-        self._errors = tf.function(self._corrected, input_signature=specs, autograph=False)
+        self._errors = _compiled(self._corrected, len(gram), inputs)
 
     def __call__(self, a: Array, vectors: Array) -> tuple[Array, Array, Array]:
         """Return e: [B, r + r_e], |e| / |u + e| and q, for a: [B, r] and μ: [B, q] (local)."""
         a = np.pad(a, ((0, 0), (0, len(self.gram) - a.shape[1])))
-        found = self._errors(tf.constant(a), tf.constant(vectors))
-        e, before, after = (np.asarray(each) for each in found)
+        e, before, after = _in_parts(self._errors, a, vectors, self.seen.count)
         of_e, of_u = (
             np.sqrt(np.maximum(np.einsum("bi,ij,bj->b", v, self.gram, v), 0)) for v in (e, a + e)
         )

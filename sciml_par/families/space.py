@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.assembly.equations import Asked, Equations, Rows
-from sciml_par.assembly.solution import Solution
+from sciml_par._text import one_line
+from sciml_par.assembly.equations import Asked, Equations, NotByJetsError, Rows
+from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
+from sciml_par.errors import InputError
 from sciml_par.families.inputs import Inputs
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
@@ -34,6 +36,10 @@ _SEED, _SAMPLE = 5, 600
 """Points of the domain at which functions are compared."""
 _POINTS_PER_COLUMN, _ON_LINE, _LEAST_UNSEEN = 2.5, 0.5, 200
 """Points for each column; on a line, for each square of the degree; and unseen ones at least."""
+_BY_ROWS = (
+    "learn: residuals get each unknown with a row for each point, D: [n, 1], or c[i]: [n, 1] of an "
+    "array; write D * laplacian(u, x), nothing that needs a single number."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +69,7 @@ class Space:
         self.problem, self.inputs, self.degree = problem, inputs, degree
         self.x = problem.domain.sample(_SAMPLE, seed=_SEED, method="sobol")
         self._points, self._asked = PointsOfTerms(problem, _SEED), dict[str, Asked]()
-        self._terms = list[Term]()
+        self._terms, self._checked = list[Term](), False
         self._networks: Any = import_module("sciml_par.networks")
         self.model, seen, self.unseen = self._polynomials(degree, OF_SOLUTION)
         self.system = System(seen, self.model)
@@ -89,7 +95,25 @@ class Space:
         nothing = np.zeros((1, self.inputs.size)) + self.inputs.draw(1, 0)
         arrays = [(*rows.arrays, np.tile(nothing, (rows.points, 1))) for rows in equations.rows]
         factors = [rows.factors for rows in equations.rows]
-        return Equations(self.problem, arrays, factors, self._asked, terms=terms)
+        try:
+            found = Equations(self.problem, arrays, factors, self._asked, terms=terms)
+            self._check(equations, found)
+        except NotByJetsError as error:
+            raise InputError(f"learn: {error}.") from None
+        except (ValueError, tf.errors.InvalidArgumentError) as error:
+            raise InputError(f"{_BY_ROWS} {one_line(error)}") from None
+        return found
+
+    def _check(self, alone: Equations, family: Equations) -> None:
+        """Raise if unknowns in rows give other residuals than numbers."""
+        if self._checked:
+            return
+        rng = np.random.default_rng(0)
+        jets = [[rng.normal(size=z.shape) for z in of_term] for of_term in zero_jets(alone)]
+        pairs = zip(alone.residuals(jets), family.residuals(jets), strict=True)
+        if not all(np.allclose(a, b, rtol=1e-9, atol=1e-9, equal_nan=True) for a, b in pairs):
+            raise InputError(f"{_BY_ROWS} The residuals of the first query are other ones.")
+        self._checked = True
 
     @property
     def described(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from sciml_par.problems import (
     Condition,
     Dirichlet,
     Interval,
+    Observations,
     Problem,
     Smooth,
     Unknown,
@@ -39,7 +40,7 @@ def exact(x: Any, k: Any) -> Any:
 
 
 def one_number(equation: Any = screened, lower: float = 0.5, upper: float = 8.0) -> Problem:
-    unknowns = {"k": Unknown(2.0, lower=lower, upper=upper)}
+    unknowns = {"k": Unknown((lower + upper) / 2, lower=lower, upper=upper)}
     return Problem(LINE, equation, conditions=[Dirichlet(0.0)], unknowns=unknowns)
 
 
@@ -235,3 +236,88 @@ def test_the_known_problem_is_solved_alone() -> None:
     assert relative(result.predict(X).mean, exact(X, 3.0)) < 1e-9
     with pytest.raises(InputError, match="has the unknowns k; got values of none"):
         one_number().with_values({})
+
+
+def test_a_fit_finds_the_input_within_its_interval(operator: Operator) -> None:
+    rng, inside = np.random.default_rng(0), 0
+    x = np.linspace(0.05, 0.95, 25)[:, None]
+    for k in rng.uniform(1.0, 7.0, 20):
+        u = exact(x, k)
+        noise = 0.01 * np.abs(u).max()
+        found = operator.fit(Observations(x, u + noise * rng.normal(size=u.shape), noise=noise))
+        low, high = found.intervals(0.95)["k"]
+        inside += low <= k <= high
+        assert abs(found.values["k"] - k) < 5 * found.deviations["k"]
+    assert inside >= 16
+
+
+def test_noise_that_is_not_given_is_estimated(operator: Operator) -> None:
+    rng, x = np.random.default_rng(1), np.linspace(0.02, 0.98, 40)[:, None]
+    u = exact(x, 3.0)
+    noisy = u + 1e-3 * rng.normal(size=u.shape)
+    known = operator.fit(Observations(x, noisy, noise=1e-3))
+    estimated = operator.fit(Observations(x, noisy))
+    assert estimated.values["k"] == pytest.approx(known.values["k"], abs=1e-6)
+    assert estimated.deviations["k"] == pytest.approx(known.deviations["k"], rel=0.3)
+
+
+def test_a_function_is_fitted_with_its_prior(with_function: Operator) -> None:
+    many = with_function.draw(1, seed=5)
+    one = {name: values[0] for name, values in many.items()}
+    x = np.linspace(0.02, 0.98, 60)[:, None]
+    u = with_function(**one)(x)
+    noise = 1e-3 * np.abs(u).max()
+    noisy = u + noise * np.random.default_rng(2).normal(size=u.shape)
+    found = with_function.fit(Observations(x, noisy, noise=noise))
+    assert found.chi_squared < 2 * len(x)
+    assert relative(found.answer(x), u) < 5e-3
+
+
+def test_a_cost_is_minimized(operator: Operator) -> None:
+    best = operator.minimize(lambda u: float((u([0.5]).item() - exact(0.5, 4.0)) ** 2) * 1e4)
+    assert best.parameters["k"] == pytest.approx(4.0, rel=1e-3)
+
+
+def test_observations_belong_to_the_fit_and_have_known_noise(operator: Operator) -> None:
+    measured = Observations([[0.5]], [0.1], noise="unknown")
+    with pytest.raises(InputError, match="known deviations"):
+        operator.fit(measured)
+    problem = Problem(
+        LINE,
+        screened,
+        conditions=[Dirichlet(0.0), Observations([[0.5]], [0.1])],
+        unknowns={"k": Unknown(2.0, lower=0.5, upper=8.0)},
+    )
+    with pytest.raises(InputError, match=r"operator\.fit"):
+        learn(problem, progress=False)
+
+
+def of_rows(u: Any, x: Any, *, k: Any) -> Any:
+    return laplacian(u, x) - tf.reduce_mean(k) * u(x) + 1.0
+
+
+def of_integral(u: Any, x: Any, *, k: Any) -> Any:
+    return laplacian(u, x) - k * tf.reduce_mean(u(x)) + 1.0
+
+
+def of_shape(u: Any, x: Any, *, k: Any) -> Any:
+    return laplacian(u, x) - tf.reshape(k, []) * u(x) + 1.0
+
+
+@pytest.mark.parametrize(
+    ("equation", "said"),
+    [(of_integral, "couples points"), (of_rows, "couples points"), (of_shape, "a row for each")],
+)
+def test_an_equation_that_is_not_pointwise_is_refused(equation: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        learn(one_number(equation), progress=False)
+
+
+def test_a_family_that_is_too_rough_warns() -> None:
+    def equation(u: Any, x: Any, *, k: Any) -> Any:
+        return laplacian(u, x) + tf.exp(-((x - k) ** 2) / 1e-5)
+
+    with pytest.warns(ResultWarning, match="unseen queries are known to meet"):
+        operator = learn(one_number(equation, 0.2, 0.8), tolerance=1e-6, progress=False)
+    answer = operator(k=0.5)
+    assert not answer.error.known or answer.error.relative > 1e-6
