@@ -45,6 +45,7 @@ class Family(NamedTuple):
     problem: Problem
     reference: Callable[..., Any]  # (**inputs) -> u: [n]
     grid: Any  # [n, d]
+    weights: Any  # of its points in L2, [n]
 
 
 def chebyshev(n: int) -> tuple[Any, Any]:
@@ -57,8 +58,14 @@ def chebyshev(n: int) -> tuple[Any, Any]:
     return (1 - x) / 2, -2 * d
 
 
-def on_square(coefficients: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
-    """Return a solver of −D Δu + b·∇u + c u = f with u = 0 on the boundary, and its grid."""
+def weights_of(x: Any) -> Any:
+    """Return weights of nodes of a line, from the middles between them."""
+    middles = np.concatenate([[x.min()], np.sort((x[1:] + x[:-1]) / 2), [x.max()]])
+    return np.diff(middles)[np.argsort(np.argsort(x))]
+
+
+def on_square(coefficients: Callable[..., Any]) -> tuple[Callable[..., Any], Any, Any]:
+    """Return a solver of −D Δu + b·∇u + c u = f with u = 0 on the boundary, grid and weights."""
     x, d = chebyshev(N)
     one, inside = np.eye(N + 1), np.zeros((N + 1, N + 1), bool)
     inside[1:-1, 1:-1] = True
@@ -76,7 +83,7 @@ def on_square(coefficients: Callable[..., Any]) -> tuple[Callable[..., Any], Any
         u[inner] = np.linalg.solve(a, f)
         return u
 
-    return solve, grid
+    return solve, grid, np.kron(weights_of(x), weights_of(x))
 
 
 def bump(x: Any, a: Any, b: Any, m: Any) -> Any:
@@ -91,9 +98,9 @@ def helmholtz() -> Family:
         return laplacian(u, x) + k**2 * u(x) - bump(x, a, b, tf)
 
     unknowns = {"k": Unknown(5.0, lower=1, upper=9), **source()}
-    solve, grid = on_square(lambda x, k, a, b: (1.0, 0.0, 0.0, -(k**2), -bump(x, a, b, np)[:, 0]))
+    found = on_square(lambda x, k, a, b: (1.0, 0.0, 0.0, -(k**2), -bump(x, a, b, np)[:, 0]))
     problem = Problem(SQUARE, equation, conditions=[Dirichlet(0.0)], unknowns=unknowns)
-    return Family(problem, solve, grid)
+    return Family(problem, *found)
 
 
 def source() -> dict[str, Unknown]:
@@ -113,11 +120,11 @@ def transport() -> Family:
         "w": Unknown(3.0, lower=0.0, upper=2 * np.pi),
         **source(),
     }
-    solve, grid = on_square(
+    found = on_square(
         lambda x, D, w, a, b: (D, np.cos(w), np.sin(w), 0.0, bump(x, a, b, np)[:, 0])  # noqa: N803
     )
     problem = Problem(SQUARE, equation, conditions=[Dirichlet(0.0)], unknowns=unknowns)
-    return Family(problem, solve, grid)
+    return Family(problem, *found)
 
 
 def cooling() -> Family:
@@ -150,7 +157,7 @@ def cooling() -> Family:
         ],
         unknowns={"D": Unknown(0.1, lower=0.05, upper=0.5), "k": Unknown(1.0, lower=0, upper=3)},
     )
-    return Family(problem, solve, grid)
+    return Family(problem, solve, grid, np.kron(weights_of(x), weights_of(times)))
 
 
 def loaded() -> Family:
@@ -180,7 +187,7 @@ def loaded() -> Family:
             "f": UnknownFunction(0.0, prior=Smooth(length=0.3, amplitude=5.0)),
         },
     )
-    return Family(problem, solve, x[:, None])
+    return Family(problem, solve, x[:, None], weights_of(x))
 
 
 FAMILIES = {f.__name__: f for f in (helmholtz, transport, cooling, loaded)}
@@ -188,14 +195,15 @@ FAMILIES = {f.__name__: f for f in (helmholtz, transport, cooling, loaded)}
 
 def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
     """Learn a family and answer queries that it has not seen."""
-    problem, reference, grid = FAMILIES[name]()
+    problem, reference, grid, weights = FAMILIES[name]()
     began = time.process_time()
     operator = sp.learn(problem, tolerance=tolerance, progress=False)
     offline = time.process_time() - began
     many = operator.draw(queries, seed=99)
     one = [{name: values[k] for name, values in many.items()} for k in range(queries)]
     exact = np.stack([reference(**each) for each in one])
-    sizes = np.linalg.norm(exact, axis=1)
+    root = np.sqrt(weights)
+    sizes = np.linalg.norm(root * exact, axis=1)
     operator(**many), operator(**one[0])
     began = time.process_time()
     answers = operator(**many)
@@ -205,15 +213,15 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
         operator(**each)
     alone = (time.process_time() - began) / queries
     u = answers.predict(grid)[..., 0]
-    true = np.linalg.norm(u - exact, axis=1) / sizes
+    true = np.linalg.norm(root * (u - exact), axis=1) / sizes
     regression = operator.regress(grid, **many)[..., 0]
-    level0 = np.linalg.norm(regression - exact, axis=1) / sizes
+    level0 = np.linalg.norm(root * (regression - exact), axis=1) / sizes
     ratio = (answers.relative / true)[np.isfinite(answers.relative)]
     tried = {t: [operator(tolerance=t, **each) for each in one[:5]] for t in (1e-3, 1e-5, 1e-7)}
     false = 0
     for t, found in tried.items():
         for k, answer in enumerate(found):
-            error = np.linalg.norm(answer(grid)[:, 0] - exact[k]) / sizes[k]
+            error = np.linalg.norm(root * (answer(grid)[:, 0] - exact[k])) / sizes[k]
             false += answer.error.relative <= t and error > 3 * t
     return {
         "offline": offline,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,20 +45,29 @@ class Answer:
     error: ErrorEstimate
     seconds: float
     result: Result | None = None
-    _problem: Callable[[], Problem] | None = None
+    _first: Problem | None = field(default=None, repr=False)
+    """The one of the first query, whose fields have the same scales."""
+    _problem: Callable[[], Problem] | None = field(default=None, repr=False)
     _parts: tuple[tuple[Any, ...], Array, Array] | None = field(default=None, repr=False)
 
-    @cached_property
-    def _solutions(self) -> tuple[Solution, Solution]:
-        """u, and u + e."""
-        assert self._problem is not None and self._parts is not None
-        problem, (models, c, e) = self._problem(), self._parts
+    def _solutions(self, problem: Problem) -> tuple[Solution, Solution]:
+        """Return u, and u + e."""
+        assert self._parts is not None
+        models, c, e = self._parts
         start = np.concatenate([c, np.zeros(len(e) - len(c))])
         return Solution(problem, models, start), Solution(problem, models, start + e)
 
     def predict(self, x: Any) -> PointValues:
         """Return u at x: [n, d], or [n] where d = 1 -> `mean` and `error`, [n, m] (local)."""
-        return self.evaluate(lambda u, x: u(x), x)
+        if self.result is not None:
+            return self.evaluate(lambda u, x: u(x), x)
+        assert self._first is not None
+        u, better = self._solutions(self._first)
+        points = as_points(x, u.problem.domain.dimension)
+        values = u(points)
+        if not self.error.known:
+            return PointValues(values, np.full_like(values, math.nan))
+        return PointValues(values, np.abs(better(points) - values))
 
     def evaluate(self, f: Callable[..., Any], x: Any) -> PointValues:
         """Return f(u, x), in TensorFlow, at x: [n, d] -> `mean` and `error`, [n, k] (local).
@@ -69,7 +77,8 @@ class Answer:
         if self.result is not None:
             found = self.result.evaluate(f, x)
             return PointValues(np.asarray(found.mean, np.float64), np.asarray(found.error))
-        u, better = self._solutions
+        assert self._problem is not None
+        u, better = self._solutions(self._problem())
         points = as_points(x, u.problem.domain.dimension)
         values = u.quantity(f, points)
         if not self.error.known:

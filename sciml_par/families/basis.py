@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.assembly.equations import Equations
 from sciml_par.families.branch import Branch
-from sciml_par.families.reduced import QuickError, Reduced, RowsInBasis
+from sciml_par.families.reduced import Columns, QuickError, Reduced, RowsInBasis
 from sciml_par.families.space import Space
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_TAIL, _MOST, _MOST_ERRORS = 1e-4, 150, 100
+_TAIL, _MOST, _MOST_ERRORS = 1e-2, 150, 60
 """Of the tolerance, the part of solutions that modes may lack, so little since equations weigh fine
 structures, and what the basis lacks of these is mistaken for others; and modes at most."""
 _TAIL_OF_ERRORS = 1e-3
-_POINTS, _ON_CONDITIONS, _UNSEEN = 8, 2, 3
+_POINTS, _ON_CONDITIONS, _UNSEEN = 5, 2, 3
 """Points for each function of a basis: of equations, of conditions, and unseen ones."""
 _PROBE = 1e-9
 
@@ -59,8 +59,7 @@ class Basis:
     @classmethod
     def with_functions(cls, space: Space, v: Array, vectors: Array, a: Array) -> Basis:
         """Return the basis with known functions, and coordinates a: [S, r] of queries."""
-        chosen = _chosen(space.system.equations, _POINTS * len(v), _ON_CONDITIONS * len(v))
-        rows = RowsInBasis(space.problem, space.system.equations, chosen, [(space.model, v)])
+        rows = _rows(space, [(space.model, v)], _POINTS * len(v), _ON_CONDITIONS * len(v))
         probe, q = a[:1] + _PROBE, vectors[:1]
         r = [np.asarray(rows.residuals(k * probe, q)) for k in (0.0, 1.0, 2.0)]
         linear = np.abs(r[2] - 2 * r[1] + r[0]).max() <= _PROBE * np.abs(r[2]).max()
@@ -81,16 +80,10 @@ class Basis:
         """Return the basis with known functions of errors, [r_e, p_r]."""
         space, n = self.space, len(self.v) + len(errors)
         both = [(space.model, self.v), (space.richer, errors)]
-        parts = list[RowsInBasis]()
-        for equations, times in (
-            (space.richer_system.equations, _POINTS),
-            (space.unseen_by_richer, _UNSEEN),
-        ):
-            chosen = _chosen(equations, times * n, _ON_CONDITIONS * n)
-            parts.append(RowsInBasis(space.problem, equations, chosen, both))
+        seen, unseen = (_rows(space, both, k * n, _ON_CONDITIONS * n) for k in (_POINTS, _UNSEEN))
         values = np.hstack([space.values_of(self.v), space.values_of_errors(errors)])
         gram = values.T @ values / len(space.x)
-        quick = QuickError(parts[0], parts[1], gram, inputs=space.inputs.size)
+        quick = QuickError(seen, unseen, gram, inputs=space.inputs.size)
         return Basis(space, self.v, self.branch, self.reduced, errors, quick)
 
     def start(self, vectors: Array) -> Array:
@@ -107,18 +100,16 @@ def _coordinates(space: Space, v: Array, c: Array) -> Array:
     return np.asarray(np.linalg.lstsq(basis, values, rcond=None)[0].T)
 
 
-def _chosen(equations: Equations, most: int, on_conditions: int) -> list[Integers]:
-    """Return places of points of each term.
+def _rows(space: Space, basis: Columns, most: int, on_conditions: int) -> RowsInBasis:
+    """Return rows at a Gauss grid of about so many points, and some points of conditions.
 
-    The first 2^k of Sobol's points of an equation are spread as evenly as all of them; random ones
-    are not, and what the basis lacks would be mistaken for what it has.
+    Random points would not do: what the basis lacks would be mistaken for what it has.
     """
-    found, count = list[Integers](), len(equations.problem.residuals)
+    d = space.problem.domain.dimension
+    equations = space.equations(math.ceil(most ** (1 / d)) + 1)
+    chosen, count = list[Integers](), len(equations.problem.residuals)
     for number, rows in enumerate(equations.rows):
-        if number < count:
-            n = min(rows.points, 1 << (most - 1).bit_length())
-            found.append(np.arange(n))
-            continue
-        n = min(rows.points, on_conditions)
-        found.append(np.sort(np.random.default_rng(number).permutation(rows.points)[:n]))
-    return found
+        n = rows.points if number < count else min(rows.points, on_conditions)
+        places = np.random.default_rng(number).permutation(rows.points)[:n]
+        chosen.append(np.sort(places))
+    return RowsInBasis(space.problem, equations, chosen, basis)

@@ -154,6 +154,6 @@ def minimized(
     begin = starts[int(np.argmin([cost(of(theta)) for theta in starts]))]
     bounds = np.clip(np.stack(family.limits, axis=1), -4.0, 4.0)
     found = minimize(
-        lambda theta: cost(of(theta)), begin, method="L-BFGS-B", bounds=bounds, jac="3-point"
+        lambda theta: cost(of(theta)), begin, method="L-BFGS-B", bounds=bounds, jac="2-point"
     )
     return of(found.x)

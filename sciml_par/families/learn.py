@@ -38,9 +38,10 @@ _POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
 """Queries among which the next ones are chosen; solved at first and in each round; and rounds."""
 _LOSS = 3.0
 """Times what solved queries leave of their rows, from which a query wants to be solved."""
-_OF_ERRORS, _UNSEEN, _ENOUGH = 64, 128, 0.5
-"""Queries whose errors are solved for; unseen ones, by which the operator is judged; and the share
-of these that is to meet the tolerance."""
+_OF_ERRORS, _UNSEEN, _ENOUGH, _CHECKED, _MOST_OF = 64, 128, 0.5, 32, 0.95
+"""Queries whose errors are solved for; unseen ones, by which the operator is judged; the share of
+these that is to meet the tolerance; and how many have an error by all richer polynomials, of which
+so many are to be below the ones by the basis of errors, or these are multiplied."""
 
 
 @by_name
@@ -240,6 +241,12 @@ class _Learning:
         for a in (basis.start(vectors), basis.solve(vectors)[0]):
             _, relative, q = basis.quick(a, vectors)
             found.append(relative)
+        checked = np.flatnonzero(q >= KNOWN)[:_CHECKED]
+        whole = partial(_whole_error, basis, a[checked], vectors[checked])
+        larger = np.array(self.each(whole, len(checked))) / found[1][checked]
+        factor = float(np.quantile(larger, _MOST_OF)) if len(checked) else 1.0
+        factor = max(1.0, factor)
+        found = [factor * relative for relative in found]
         known = found[1][q >= KNOWN]
         said = f"{np.median(known):.1e}, at most {known.max():.1e}" if len(known) else "not known"
         self.say("unseen", f"{len(vectors)} queries, known for {len(known)}", said)
@@ -252,12 +259,17 @@ class _Learning:
                 ResultWarning,
                 stacklevel=4,
             )
-        return Unseen(found[0], found[1], q)
+        return Unseen(found[0], found[1], q, factor)
 
 
 def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> Array:
     """Return the coefficients of one query, [p]."""
     return space.solve(vectors[k], None if begins is None else begins[k]).c.ravel()
+
+
+def _whole_error(basis: Basis, a: Array, vectors: Array, k: int) -> float:
+    """Return the relative error of level 1 by all richer polynomials."""
+    return basis.space.relative_error(a[k] @ basis.v, vectors[k])[0]
 
 
 def _error_of(space: Space, vectors: Array, k: int) -> float:

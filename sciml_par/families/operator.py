@@ -46,6 +46,8 @@ class Unseen:
     by_regression: Array
     by_basis: Array
     reliability: Array
+    factor: float = 1.0
+    """By which errors of level 1 are multiplied, as the whole richer space found larger ones."""
 
 
 class Operator:
@@ -164,7 +166,7 @@ class Operator:
         assert basis.quick is not None
         a, _ = basis.solve(vectors)
         _, relative, q = basis.quick(a, vectors)
-        relative = np.where((q >= KNOWN) & ~outside, relative, math.nan)
+        relative = np.where((q >= KNOWN) & ~outside, self.unseen.factor * relative, math.nan)
 
         def single(number: int) -> Answer:
             of = vectors[number], bool(outside[number]), tolerance, seconds
@@ -229,16 +231,18 @@ class Operator:
         u, e = space.values_of(c[None]), space.values_of(more[None])
         e = (e + space.values_of_errors(errors[None])).reshape(-1, m)
         size = max(float(np.linalg.norm(u[:, 0] + e.ravel())), np.finfo(np.float64).tiny)
-        relative = float(np.linalg.norm(e)) / size + own
+        factor = self.unseen.factor if level == 1 else 1.0
+        relative = factor * float(np.linalg.norm(e)) / size + own
         seconds = time.perf_counter() - began
         if q >= KNOWN:
-            absolute = np.sqrt(np.mean(e**2, axis=0))
-            error = ErrorEstimate(relative, absolute, q, own_error=_CAUTION / q, seconds=seconds)
+            absolute = factor * np.sqrt(np.mean(e**2, axis=0))
+            own_error = max(_CAUTION / q, factor - 1)
+            error = ErrorEstimate(relative, absolute, q, own_error=own_error, seconds=seconds)
         else:
             error = ErrorEstimate.not_known(m, _ROUGH.format(q), reliability=q, seconds=seconds)
         parts = (space.model, space.richer), c, np.concatenate([more, errors])
         known = partial(self._known_problem, dict(inputs))
-        return Answer(dict(inputs), level, error, seconds, None, known, parts)
+        return Answer(dict(inputs), level, error, seconds, None, space.problem, known, parts)
 
     def _known_problem(self, inputs: Mapping[str, Any]) -> Problem:
         vectors, _ = self._basis.space.inputs.vectors(inputs)
@@ -299,6 +303,7 @@ class Operator:
         about = {
             "tolerance": self.tolerance,
             "degree": basis.space.degree,
+            "factor": unseen.factor,
             "branch": basis.branch.choice,
             "problem": basis.space.described,
         }
@@ -343,7 +348,14 @@ class Operator:
             space, arrays["basis"], arrays["queries"], arrays["coordinates"]
         )
         basis = basis.with_error_functions(arrays["errors"])
-        return cls(problem, basis, about["tolerance"], arrays["queries"], Unseen(*arrays["unseen"]))
+        regression, of_basis, reliability = arrays["unseen"]
+        return cls(
+            problem,
+            basis,
+            about["tolerance"],
+            arrays["queries"],
+            Unseen(regression, of_basis, reliability, about["factor"]),
+        )
 
     def __repr__(self) -> str:
         space, unseen = self._basis.space, self.unseen

@@ -25,7 +25,6 @@ from sciml_par.training.optimizers.least_squares.least_squares import LeastSquar
 from sciml_par.training.preparation.description import describe_equations, first_difference
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
-from sciml_par.training.solving.polynomial_stage import OF_ERROR, OF_SOLUTION
 
 Array = npt.NDArray[np.float64]
 
@@ -34,8 +33,8 @@ _RICHER, _MORE = 1.3, 4
 """The degree of the richer space: so many times as high, and higher by so much at least."""
 _SEED, _SAMPLE = 5, 600
 """Points of the domain at which functions are compared."""
-_POINTS_PER_COLUMN, _ON_LINE, _LEAST_UNSEEN = 2.5, 0.5, 200
-"""Points for each column; on a line, for each square of the degree; and unseen ones at least."""
+_POINTS_MORE = 3
+"""Points along an axis, more than the degree; unseen ones are others by as many more."""
 _BY_ROWS = (
     "learn: residuals get each unknown with a row for each point, D: [n, 1], or c[i]: [n, 1] of an "
     "array; write D * laplacian(u, x), nothing that needs a single number."
@@ -71,21 +70,28 @@ class Space:
         self._points, self._asked = PointsOfTerms(problem, _SEED), dict[str, Asked]()
         self._terms, self._checked = list[Term](), False
         self._networks: Any = import_module("sciml_par.networks")
-        self.model, seen, self.unseen = self._polynomials(degree, OF_SOLUTION)
-        self.system = System(seen, self.model)
+        self.model = self._polynomials(degree)
+        self.system = System(self.equations(degree + _POINTS_MORE), self.model)
         higher = max(degree + _MORE, math.ceil(_RICHER * degree))
-        self.richer, seen, self.unseen_by_richer = self._polynomials(higher, OF_ERROR)
-        self.richer_system = System(seen, self.richer)
+        self.richer = self._polynomials(higher)
+        self.richer_system = System(self.equations(higher + _POINTS_MORE), self.richer)
+        self.unseen_by_richer = self.equations(higher + 2 * _POINTS_MORE)
 
-    def _polynomials(self, degree: int, draws: tuple[int, int]) -> tuple[Any, Equations, Equations]:
-        """Return polynomials on the box, the equations at points for these, and at unseen ones."""
+    def _polynomials(self, degree: int) -> Any:
+        """Return polynomials on the box."""
         d, box = self.problem.domain.dimension, self.problem.box_of_inputs
-        model = self._networks.Polynomials(d, self.problem.network_outputs, degree=degree, box=box)
-        on_line = (d == 1) * _ON_LINE * degree**2
-        count = int(max(_POINTS_PER_COLUMN * model.width, on_line))
-        counts = count, max(count // 2, _LEAST_UNSEEN)
-        seen, unseen = map(self._of_family, map(self._points.scattered, counts, draws))
-        return model, seen, unseen
+        return self._networks.Polynomials(d, self.problem.network_outputs, degree=degree, box=box)
+
+    def equations(self, along: int) -> Equations:
+        """Return the equations of the family at Gauss' points of the box, so many along each axis.
+
+        They are close to each other at the ends, where polynomials vary fastest.
+        """
+        cells, d = self.model.cells, self.problem.domain.dimension
+        try:
+            return self._of_family(self._points.in_cells(cells, (along,) * d))
+        except NotByJetsError as error:
+            raise InputError(f"learn: {error}.") from None
 
     def _of_family(self, equations: Equations) -> Equations:
         """Return equations whose terms take the inputs as their last array."""
@@ -98,8 +104,6 @@ class Space:
         try:
             found = Equations(self.problem, arrays, factors, self._asked, terms=terms)
             self._check(equations, found)
-        except NotByJetsError as error:
-            raise InputError(f"learn: {error}.") from None
         except (ValueError, tf.errors.InvalidArgumentError) as error:
             raise InputError(f"{_BY_ROWS} {one_line(error)}") from None
         return found
@@ -110,9 +114,17 @@ class Space:
             return
         rng = np.random.default_rng(0)
         jets = [[rng.normal(size=z.shape) for z in of_term] for of_term in zero_jets(alone)]
-        pairs = zip(alone.residuals(jets), family.residuals(jets), strict=True)
-        if not all(np.allclose(a, b, rtol=1e-9, atol=1e-9, equal_nan=True) for a, b in pairs):
-            raise InputError(f"{_BY_ROWS} The residuals of the first query are other ones.")
+        first, other = self.inputs.draw(2, 0)
+        of_first, of_other, mixed = (
+            at(family, vectors).residuals(jets)
+            for vectors in (first, other, np.stack([first, other]))
+        )
+        for known, a, b, both in zip(alone.residuals(jets), of_first, of_other, mixed, strict=True):
+            expected = a.copy()
+            expected[:, 1::2] = b[:, 1::2]
+            for right, found in ((known, a), (expected, both)):
+                if not np.allclose(right, found, rtol=1e-9, atol=1e-9, equal_nan=True):
+                    raise InputError(f"{_BY_ROWS} Residuals change when rows have other values.")
         self._checked = True
 
     @property
@@ -203,11 +215,11 @@ def bound_problem(problem: Problem, inputs: Inputs) -> Problem:
 
 
 def at(equations: Equations, vector: Array) -> Equations:
-    """Return the equations of a family for one μ: [q] (local)."""
-    other = copy.copy(equations)
+    """Return the equations of a family for one μ: [q], or several in turn, [k, q] (local)."""
+    other, vectors = copy.copy(equations), np.atleast_2d(vector)
 
     def of_rows(rows: Rows) -> Rows:
-        columns = tf.constant(np.tile(vector, (rows.points, 1)))
+        columns = tf.constant(np.resize(vectors, (rows.points, vectors.shape[1])))
         return replace(rows, arrays=(*rows.arrays[:-1], columns))
 
     other.rows = list(map(of_rows, equations.rows))

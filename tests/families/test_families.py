@@ -124,8 +124,8 @@ def test_a_nonlinear_family_with_a_condition_that_takes_its_input() -> None:
         ],
         unknowns={"k": Unknown(1.0, lower=0.5, upper=2.0)},
     )
-    answer = learn(problem, tolerance=1e-6, progress=False)(k=1.7)
-    assert relative(answer(X), 1 / (1 + 1.7 * X)) < 1e-6
+    answer = learn(problem, tolerance=1e-4, progress=False)(k=1.7)
+    assert relative(answer(X), 1 / (1 + 1.7 * X)) < 1e-4
 
 
 def test_a_function_is_an_input(with_function: Operator) -> None:
@@ -306,7 +306,7 @@ def of_shape(u: Any, x: Any, *, k: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("equation", "said"),
-    [(of_integral, "couples points"), (of_rows, "couples points"), (of_shape, "a row for each")],
+    [(of_integral, "couples points"), (of_rows, "a row for each"), (of_shape, "a row for each")],
 )
 def test_an_equation_that_is_not_pointwise_is_refused(equation: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
