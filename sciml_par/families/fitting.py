@@ -26,8 +26,9 @@ from sciml_par.problems.unknowns.unknown_arguments import uses_unknowns
 
 Array = npt.NDArray[np.float64]
 
-_STARTS, _ENDS = 1024, 2
-"""Queries among which starts are chosen by regression; and of these, from how many steps begin."""
+_STARTS, _ENDS, _LEAST = 1024, 2, 1e-6
+"""Queries among which starts are chosen by regression; of these, from how many steps begin; and the
+least change of residuals by a coordinate of order one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +126,13 @@ def fit(
     if data.noise is None and data.factor is None:
         freedom = max(count - q, 1)
         scale = float(r @ r) / freedom
-    covariance = scale * np.linalg.pinv(j.T @ j)
+    # What data do not determine has a large deviation, and not none.
+    _, sizes, directions = np.linalg.svd(j, full_matrices=False)
+    covariance = scale * (directions.T / np.maximum(sizes, _LEAST) ** 2) @ directions
 
     def show(theta: Array) -> dict[str, Any]:
         vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
-        return {n: v[0] for n, v in family.as_values(vector[None]).items()}
+        return family.one(vector)
 
     vector, slope = family.of_coordinates(theta)
     deviations = np.sqrt(np.einsum("ij,jk,ik->i", slope, covariance, slope))
@@ -147,7 +150,7 @@ def minimized(
 
     def of(theta: Array) -> Answer:
         vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
-        return answered(**{n: v[0] for n, v in family.as_values(vector[None]).items()})
+        return answered(**family.one(vector))
 
     drawn = family.draw(64, seed=8)
     starts = np.array([family.to_coordinates(each) for each in drawn])

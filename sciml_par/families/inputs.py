@@ -408,6 +408,11 @@ class Inputs:
         """Return arrays of numbers, and of functions their values at the nodes."""
         return {n: part.as_values(vectors[:, self.places[n]]) for n, part in self.parts.items()}
 
+    def one(self, vector: Array) -> dict[str, Any]:
+        """Return the inputs of one query as they are given."""
+        found = {n: v[0] for n, v in self.as_values(vector[None]).items()}
+        return {n: float(v) if np.ndim(v) == 0 else v for n, v in found.items()}
+
     def of_coordinates(self, theta: Array) -> tuple[Array, Array]:
         """Return μ: [q] for coordinates θ in which fits are made, and ∂μ/∂θ."""
         found = [part.of_coordinates(y) for part, y in self._split(theta)]

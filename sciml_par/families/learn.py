@@ -153,13 +153,13 @@ class _Learning:
             lambda: bound_problem(self.problem.without_slabs(), self.inputs)
         )
         if self.shown and self.world.communicator.rank == 0:
-            console().print(f"{'step':<16}{'size':<44}{'error':<22}{'time':>8}")
+            console().print(f"{'step':<9}{'size':<38}{'error':<23}{'time':>8}")
 
     def say(self, step: str, size: str, error: str = "") -> None:
         """Show a line on rank 0."""
         if self.shown and self.world.communicator.rank == 0:
             seconds = time.perf_counter() - self._began
-            console().print(f"{step:<16}{size:<44}{error:<22}{seconds:>6.1f} s")
+            console().print(f"{step:<9}{size:<38}{error:<23}{seconds:>6.1f} s")
 
     def late(self) -> bool:
         """Return whether time is up (collective)."""

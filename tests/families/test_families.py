@@ -251,6 +251,24 @@ def test_a_fit_finds_the_input_within_its_interval(operator: Operator) -> None:
     assert inside >= 16
 
 
+def test_inputs_that_data_do_not_determine_have_no_narrow_interval() -> None:
+    """u ∝ q / (π² + k²) tells k and q together alone."""
+    problem = Problem(
+        LINE,
+        lambda u, x, *, k, q: laplacian(u, x) - k**2 * u(x) + q * tf.sin(np.pi * x),
+        conditions=[Dirichlet(0.0)],
+        unknowns={
+            "k": Unknown(2.0, lower=0.5, upper=8.0),
+            "q": Unknown(10.0, lower=1.0, upper=100.0),
+        },
+    )
+    operator = learn(problem, tolerance=1e-6, progress=False)
+    x = np.linspace(0.05, 0.95, 20)[:, None]
+    u = 20.0 * np.sin(np.pi * x) / (np.pi**2 + 9.0)
+    low, high = operator.fit(Observations(x, u, noise=0.01)).intervals(0.95)["q"]
+    assert low < 12.0 and high > 40.0
+
+
 def test_noise_that_is_not_given_is_estimated(operator: Operator) -> None:
     rng, x = np.random.default_rng(1), np.linspace(0.02, 0.98, 40)[:, None]
     u = exact(x, 3.0)
@@ -313,6 +331,7 @@ def test_an_equation_that_is_not_pointwise_is_refused(equation: Any, said: str) 
         learn(one_number(equation), progress=False)
 
 
+@pytest.mark.ranks(most=1, reason="one rank warns for all")
 def test_a_family_that_is_too_rough_warns() -> None:
     def equation(u: Any, x: Any, *, k: Any) -> Any:
         return laplacian(u, x) + tf.exp(-((x - k) ** 2) / 1e-5)

@@ -15,7 +15,7 @@ LINES = {
     "algebra": 273,
     "assembly": 1_169,
     "evaluation": 3_167,
-    "families": 2_065,
+    "families": 2_073,
     "horovod": 3_799,
     "info": 578,
     "networks": 5_272,
