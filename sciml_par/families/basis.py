@@ -21,7 +21,8 @@ structures, and what the basis lacks of these is mistaken for others; and modes 
 _TAIL_OF_ERRORS = 1e-3
 _POINTS, _ON_CONDITIONS, _UNSEEN = 5, 2, 3
 """Points for each function of a basis: of equations, of conditions, and unseen ones."""
-_PROBE = 1e-9
+_PROBE, _PROBED = 1e-9, 8
+"""The rounding by which linear residuals are told, and at how many queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,35 +47,15 @@ class Basis:
     quick: QuickError | None = None
 
     @classmethod
-    def of(cls, space: Space, vectors: Array, c: Array, tolerance: float) -> Basis:
-        """Return the basis of solutions c: [S, p] of queries μ: [S, q]."""
-        values = space.values_of(c)
-        sizes = np.maximum(np.linalg.norm(values, axis=0), np.finfo(np.float64).tiny)
-        _, s, wt = np.linalg.svd(values / sizes, full_matrices=False)
-        tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1] / len(c))
-        r = int(np.clip(np.count_nonzero(tails > _TAIL * tolerance), 1, min(_MOST, len(s))))
-        v = (wt[:r] / s[:r, None]) @ (c / sizes[:, None])
-        return cls.with_functions(space, v, vectors, _coordinates(space, v, c))
-
-    @classmethod
     def with_functions(cls, space: Space, v: Array, vectors: Array, a: Array) -> Basis:
         """Return the basis with known functions, and coordinates a: [S, r] of queries."""
         rows = _rows(space, [(space.model, v)], _POINTS * len(v), _ON_CONDITIONS * len(v))
-        probe, q = a[:1] + _PROBE, vectors[:1]
+        probe, q = a[:_PROBED] + _PROBE, vectors[:_PROBED]
         r = [np.asarray(rows.residuals(k * probe, q)) for k in (0.0, 1.0, 2.0)]
         linear = np.abs(r[2] - 2 * r[1] + r[0]).max() <= _PROBE * np.abs(r[2]).max()
         reduced = Reduced(rows, size=len(v), inputs=vectors.shape[1], linear=bool(linear))
         branch = Branch(space.inputs.coordinates(vectors), a)
         return cls(space, v, branch, reduced)
-
-    def with_errors(self, e: Array, tolerance: float) -> Basis:
-        """Return the basis with the one of errors e: [S, p_r] of queries."""
-        values = self.space.values_of_errors(e)
-        sizes = np.maximum(np.linalg.norm(values, axis=0), np.finfo(np.float64).tiny)
-        _, s, wt = np.linalg.svd(values / sizes, full_matrices=False)
-        tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1] / len(e))
-        r = int(np.clip(np.count_nonzero(tails > _TAIL_OF_ERRORS), 1, min(_MOST_ERRORS, len(s))))
-        return self.with_error_functions((wt[:r] / s[:r, None]) @ (e / sizes[:, None]))
 
     def with_error_functions(self, errors: Array) -> Basis:
         """Return the basis with known functions of errors, [r_e, p_r]."""
@@ -95,9 +76,26 @@ class Basis:
         return self.reduced.solve(self.start(vectors), vectors)
 
 
-def _coordinates(space: Space, v: Array, c: Array) -> Array:
-    basis, values = space.values_of(v), space.values_of(c)
-    return np.asarray(np.linalg.lstsq(basis, values, rcond=None)[0].T)
+def functions_of(space: Space, c: Array, tolerance: float) -> tuple[Array, Array]:
+    """Return functions that span solutions c: [S, p], and the coordinates of these, [S, r]."""
+    values = space.values_of(c)
+    v = _modes(values, c, _TAIL * tolerance, _MOST)
+    return v, np.asarray(np.linalg.lstsq(space.values_of(v), values, rcond=None)[0].T)
+
+
+def error_functions_of(space: Space, e: Array) -> Array:
+    """Return functions that span errors e: [S, p_r]."""
+    return _modes(space.values_of_errors(e), e, _TAIL_OF_ERRORS, _MOST_ERRORS)
+
+
+def _modes(values: Array, c: Array, tail: float, most: int) -> Array:
+    """Return the first singular functions of normalized ones, [r, p], which lack so little."""
+    tiny = np.finfo(np.float64).tiny
+    sizes = np.maximum(np.linalg.norm(values, axis=0), tiny)
+    _, s, wt = np.linalg.svd(values / sizes, full_matrices=False)
+    tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1] / len(c))
+    r = int(np.clip(np.count_nonzero(tails > tail), 1, min(most, len(s))))
+    return np.asarray((wt[:r] / np.maximum(s[:r, None], tiny)) @ (c / sizes[:, None]))
 
 
 def _rows(space: Space, basis: Columns, most: int, on_conditions: int) -> RowsInBasis:

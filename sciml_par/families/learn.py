@@ -17,7 +17,7 @@ from sciml_par._checks import is_positive
 from sciml_par._other_names import by_name
 from sciml_par._terminal import console
 from sciml_par.errors import InputError, ResultWarning, TrainingError
-from sciml_par.families.basis import Basis
+from sciml_par.families.basis import Basis, error_functions_of, functions_of
 from sciml_par.families.inputs import Inputs
 from sciml_par.families.operator import Operator, Unseen
 from sciml_par.families.space import Space, bound_problem
@@ -26,6 +26,7 @@ from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN
 from sciml_par.training.optimizers.least_squares.on_host import threads
+from sciml_par.training.preparation.description import first_difference
 
 Array = npt.NDArray[np.float64]
 
@@ -161,6 +162,10 @@ class _Learning:
             seconds = time.perf_counter() - self._began
             console().print(f"{step:<9}{size:<38}{error:<23}{seconds:>6.1f} s")
 
+    def agreed(self, found: Any) -> Any:
+        """Return what the first rank has found (collective); others may have rounded otherwise."""
+        return self.world.communicator.broadcast_object(found)
+
     def late(self) -> bool:
         """Return whether time is up (collective)."""
         late = time.perf_counter() - self._began > self.seconds
@@ -185,6 +190,9 @@ class _Learning:
             space = self.world.communicator.attempt(
                 partial(Space, self._bound, self.inputs, degree)
             )
+            everyone = self.world.communicator.allgather_object(space.described)
+            if wrong := first_difference(everyone):
+                raise InputError(f"learn: the ranks differ in {wrong}.")
             worst = max(self.each(partial(_error_of, space, candidates), _CANDIDATES))
             self.say("space", f"{space.columns:,} polynomials, degree {degree}", f"{worst:.1e}")
             in_vain = 0 if worst * _FALL < best else in_vain + 1
@@ -207,8 +215,9 @@ class _Learning:
         while True:
             solved = np.isfinite(c).all(axis=1)
             vectors = pool[taken][solved]
-            basis = Basis.of(space, vectors, c[solved], self.tolerance)
-            a, left = basis.solve(pool)
+            functions = self.agreed(functions_of(space, c[solved], self.tolerance))
+            basis = Basis.with_functions(space, functions[0], vectors, functions[1])
+            a, left = self.agreed(basis.solve(pool))
             indicator = left / np.maximum(np.linalg.norm(a, axis=1), np.finfo(np.float64).tiny)
             usual = np.median(indicator[np.array(taken)[solved]])
             order = np.argsort(-indicator)
@@ -227,19 +236,18 @@ class _Learning:
     def with_errors(self, basis: Basis) -> Basis:
         """Return the basis with the one of its errors."""
         vectors = self.inputs.draw(_OF_ERRORS, self.seed + 3)
-        a, _ = basis.solve(vectors)
+        a, _ = self.agreed(basis.solve(vectors))
         e = self.each(lambda k: basis.space.error(a[k] @ basis.v, vectors[k])[0], len(vectors))
-        basis = basis.with_errors(np.stack(e), self.tolerance)
-        assert basis.errors is not None
-        self.say("errors", f"{len(basis.errors)} modes of {len(vectors)} errors")
-        return basis
+        functions = self.agreed(error_functions_of(basis.space, np.stack(e)))
+        self.say("errors", f"{len(functions)} modes of {len(vectors)} errors")
+        return basis.with_error_functions(functions)
 
     def judged(self, basis: Basis) -> Unseen:
         """Return the estimated errors of unseen queries."""
         vectors, found = self.inputs.draw(_UNSEEN, self.seed + 4), []
         assert basis.quick is not None
         for a in (basis.start(vectors), basis.solve(vectors)[0]):
-            _, relative, q = basis.quick(a, vectors)
+            _, relative, q = self.agreed(basis.quick(a, vectors))
             found.append(relative)
         checked = np.flatnonzero(q >= KNOWN)[:_CHECKED]
         whole = partial(_whole_error, basis, a[checked], vectors[checked])

@@ -32,7 +32,7 @@ from sciml_par.training.solving.solve import solve
 
 Array = npt.NDArray[np.float64]
 
-_CAUTION, _FILE, _OWN_SEEDS = 3.0, "operator.npz", 1000
+_CAUTION, _FILE, _OWN_SEEDS, _FLOOR = 3.0, "operator.npz", 1000, 1e-14
 _ROUGH = (
     "with more polynomials the residual at unseen points falls by a factor of {:.1f} only: the "
     "space is too small for this query, or as exact as it can be."
@@ -166,7 +166,9 @@ class Operator:
         assert basis.quick is not None
         a, _ = basis.solve(vectors)
         _, relative, q = basis.quick(a, vectors)
-        relative = np.where((q >= KNOWN) & ~outside, self.unseen.factor * relative, math.nan)
+        relative = np.where(
+            (q >= KNOWN) & ~outside, np.maximum(self.unseen.factor * relative, _FLOOR), math.nan
+        )
 
         def single(number: int) -> Answer:
             of = vectors[number], bool(outside[number]), tolerance, seconds
@@ -232,7 +234,7 @@ class Operator:
         e = (e + space.values_of_errors(errors[None])).reshape(-1, m)
         size = max(float(np.linalg.norm(u[:, 0] + e.ravel())), np.finfo(np.float64).tiny)
         factor = self.unseen.factor if level == 1 else 1.0
-        relative = factor * float(np.linalg.norm(e)) / size + own
+        relative = max(factor * float(np.linalg.norm(e)) / size, _FLOOR) + own
         seconds = time.perf_counter() - began
         if q >= KNOWN:
             absolute = factor * np.sqrt(np.mean(e**2, axis=0))

@@ -29,6 +29,8 @@ Columns = Sequence[tuple[Any, Array]]
 
 _SHIFT = 1e-13
 _STEPS, _CONVERGED = 8, 1e-9
+_ROUNDING, _SURELY = 1e-12, 1e3
+"""A residual, relative to that of u = 0, at rounding, and q for it."""
 _NUMBERS = 4_000_000
 """In the matrices of queries that are solved at once."""
 
@@ -230,14 +232,15 @@ class QuickError:
     def __call__(self, a: Array, vectors: Array) -> tuple[Array, Array, Array]:
         """Return e: [B, r + r_e], |e| / |u + e| and q, for a: [B, r] and μ: [B, q] (local)."""
         a = np.pad(a, ((0, 0), (0, len(self.gram) - a.shape[1])))
-        e, before, after = _in_parts(self._errors, a, vectors, self.seen.count)
+        e, before, after, of_zero = _in_parts(self._errors, a, vectors, self.seen.count)
         of_e, of_u = (
             np.sqrt(np.maximum(np.einsum("bi,ij,bj->b", v, self.gram, v), 0)) for v in (e, a + e)
         )
         with np.errstate(divide="ignore", invalid="ignore"):
-            return e, of_e / of_u, before / after
+            rounded = before <= _ROUNDING * of_zero
+            return e, of_e / of_u, np.where(rounded, _SURELY, before / after)
 
     def _corrected(self, a: Any, inputs: Any) -> tuple[Any, Any, Any]:
         e = least_squares(*self.seen.linearized(a, inputs)[::-1])
-        of = (self.unseen.residuals(each, inputs) for each in (a, a + e))
+        of = (self.unseen.residuals(each, inputs) for each in (a, a + e, tf.zeros_like(a)))
         return e, *(tf.norm(r, axis=1) for r in of)

@@ -98,8 +98,8 @@ class Space:
         if not self._terms:
             self._terms += family_terms([rows.term for rows in equations.rows], self.inputs)
         terms = self._terms  # the same functions for all points, by which graphs are found again
-        nothing = np.zeros((1, self.inputs.size)) + self.inputs.draw(1, 0)
-        arrays = [(*rows.arrays, np.tile(nothing, (rows.points, 1))) for rows in equations.rows]
+        first = self.inputs.draw(1, 0)
+        arrays = [(*rows.arrays, np.tile(first, (rows.points, 1))) for rows in equations.rows]
         factors = [rows.factors for rows in equations.rows]
         try:
             found = Equations(self.problem, arrays, factors, self._asked, terms=terms)

@@ -85,6 +85,7 @@ def test_queries_are_answered_with_true_errors(operator: Operator) -> None:
     assert (true[known] <= 3 * answers.relative[known] + 1e-14).all()
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_query_alone_is_the_one_among_many(operator: Operator) -> None:
     alone, among = operator(k=3.0), operator(k=[1.0, 3.0])[1]
     assert isinstance(alone, Answer) and alone.level == 1
@@ -92,12 +93,14 @@ def test_a_query_alone_is_the_one_among_many(operator: Operator) -> None:
     np.testing.assert_allclose(alone(X), exact(X, 3.0), rtol=0, atol=1e-8)
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_quantity_has_its_error(operator: Operator) -> None:
     slope = operator(k=2.0).evaluate(lambda u, x: derivative(u, x, 0), [0.0])
     true = np.tanh(1.0) / 2.0
     assert abs(slope.mean[0, 0] - true) < 1e-6
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 @pytest.mark.parametrize("tolerance", [1e-5, 1e-9, 1e-12])
 def test_an_answer_climbs_until_it_meets_its_tolerance(
     operator: Operator, tolerance: float
@@ -113,6 +116,7 @@ def test_a_query_outside_is_solved_and_not_extrapolated(operator: Operator) -> N
     assert answer.level == 3 and relative(answer(X), exact(X, 20.0)) < 1e-6
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_nonlinear_family_with_a_condition_that_takes_its_input() -> None:
     """u = 1 / (1 + k x) solves u″ = 2 k² u³."""
     problem = Problem(
@@ -128,6 +132,7 @@ def test_a_nonlinear_family_with_a_condition_that_takes_its_input() -> None:
     assert relative(answer(X), 1 / (1 + 1.7 * X)) < 1e-4
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_function_is_an_input(with_function: Operator) -> None:
     c, frequency = 2.0, 3.0
     answer = with_function(c=c, f=lambda x: tf.sin(frequency * x))
@@ -170,6 +175,7 @@ def test_what_is_saved_answers_alike(
         Operator.load(tmp_path / "nothing", problem=one_number())
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -188,6 +194,7 @@ def test_a_query_that_is_none_is_refused(
         operator(**given)
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 @pytest.mark.parametrize(
     ("f", "said"),
     [
@@ -227,6 +234,7 @@ def test_ranks_with_other_tolerances_are_refused() -> None:
         learn(one_number(), tolerance=1e-5 * (1 + world.communicator.rank), progress=False)
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_the_known_problem_is_solved_alone() -> None:
     problem = one_number().with_values({"k": 3.0})
     assert not problem.unknowns and len(problem.terms) == 2
@@ -238,6 +246,7 @@ def test_the_known_problem_is_solved_alone() -> None:
         one_number().with_values({})
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_fit_finds_the_input_within_its_interval(operator: Operator) -> None:
     rng, inside = np.random.default_rng(0), 0
     x = np.linspace(0.05, 0.95, 25)[:, None]
@@ -251,6 +260,24 @@ def test_a_fit_finds_the_input_within_its_interval(operator: Operator) -> None:
     assert inside >= 16
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+def test_solutions_that_are_polynomials_have_an_error_at_rounding() -> None:
+    problem = one_number(lambda u, x, *, k: laplacian(u, x) + k)
+    answer = learn(problem, progress=False)(k=3.0)
+    assert relative(answer(X), 1.5 * X * (1 - X)) <= answer.error.relative < 1e-10
+
+
+def test_ranks_with_other_problems_are_refused() -> None:
+    communicator = current_world().communicator
+    if communicator.size == 1:
+        pytest.skip("of one rank there is no other")
+    factor = 1.0 + communicator.rank
+    problem = one_number(lambda u, x, *, k: laplacian(u, x) - factor * k * u(x) + 1.0)
+    with pytest.raises(InputError, match="the ranks differ in"):
+        learn(problem, progress=False)
+
+
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_inputs_that_data_do_not_determine_have_no_narrow_interval() -> None:
     """u ∝ q / (π² + k²) tells k and q together alone."""
     problem = Problem(
@@ -269,6 +296,7 @@ def test_inputs_that_data_do_not_determine_have_no_narrow_interval() -> None:
     assert low < 12.0 and high > 40.0
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_noise_that_is_not_given_is_estimated(operator: Operator) -> None:
     rng, x = np.random.default_rng(1), np.linspace(0.02, 0.98, 40)[:, None]
     u = exact(x, 3.0)
@@ -279,6 +307,7 @@ def test_noise_that_is_not_given_is_estimated(operator: Operator) -> None:
     assert estimated.deviations["k"] == pytest.approx(known.deviations["k"], rel=0.3)
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_function_is_fitted_with_its_prior(with_function: Operator) -> None:
     many = with_function.draw(1, seed=5)
     one = {name: values[0] for name, values in many.items()}
@@ -291,11 +320,13 @@ def test_a_function_is_fitted_with_its_prior(with_function: Operator) -> None:
     assert relative(found.answer(x), u) < 5e-3
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_cost_is_minimized(operator: Operator) -> None:
     best = operator.minimize(lambda u: float((u([0.5]).item() - exact(0.5, 4.0)) ** 2) * 1e4)
     assert best.parameters["k"] == pytest.approx(4.0, rel=1e-3)
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_observations_belong_to_the_fit_and_have_known_noise(operator: Operator) -> None:
     measured = Observations([[0.5]], [0.1], noise="unknown")
     with pytest.raises(InputError, match="known deviations"):
@@ -322,6 +353,7 @@ def of_shape(u: Any, x: Any, *, k: Any) -> Any:
     return laplacian(u, x) - tf.reshape(k, []) * u(x) + 1.0
 
 
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 @pytest.mark.parametrize(
     ("equation", "said"),
     [(of_integral, "couples points"), (of_rows, "a row for each"), (of_shape, "a row for each")],
