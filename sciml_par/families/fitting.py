@@ -22,13 +22,14 @@ from sciml_par.families.reduced import RowsInBasis
 from sciml_par.families.space import family_terms
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Term
 from sciml_par.problems.unknowns.unknown_arguments import uses_unknowns
 
 Array = npt.NDArray[np.float64]
 
-_STARTS, _ENDS, _LEAST = 1024, 2, 1e-6
+_STARTS, _ENDS, _LEAST = 1024, 2, 1e-12
 """Queries among which starts are chosen by regression; of these, from how many steps begin; and the
-least change of residuals by a coordinate of order one."""
+least square of changes of residuals by a coordinate of order one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,21 +74,7 @@ def fit(
     """Return the inputs that minimize χ² of data and priors; see `Operator.fit`."""
     family = basis.space.inputs
     term = problem.with_condition(data, weight=1.0).terms[-1]
-    arrays = term.points(len(data.x))
-    functions = family_terms([term], family)
-    nothing = np.tile(family.draw(1, 0), (len(arrays[0]), 1))
-    equations = Equations(
-        basis.space.problem,
-        [(*arrays, nothing)],
-        [np.ones(len(arrays[0]))],
-        {},
-        terms=functions,
-    )
-    rows = RowsInBasis(
-        basis.space.problem, equations, [np.arange(len(arrays[0]))], [(basis.space.model, basis.v)]
-    )
-
-    of_inputs = uses_unknowns(term.function)
+    rows = _rows_of(term, basis)
 
     @lru_cache(maxsize=1)
     def at(theta: bytes) -> tuple[Array, Array]:
@@ -98,48 +85,54 @@ def fit(
         of = tf.constant(a), tf.constant(vector[None])
         r, by_a = (np.asarray(v)[0] for v in rows.linearized(*of))
         by_vector = by_a @ basis.reduced.by_inputs(a, vector[None])[0]
-        if of_inputs:
+        if uses_unknowns(term.function):
             by_vector = by_vector + np.asarray(rows.by_inputs(*of))[0]
         of_prior, slope_of_prior = family.prior_rows(coordinates)
         return np.concatenate([r, of_prior]), np.vstack([by_vector @ slope, slope_of_prior])
 
     drawn = family.draw(_STARTS, seed=7)
-    a = basis.start(drawn)
-    left = np.sum(np.asarray(rows.residuals(tf.constant(a), tf.constant(drawn))) ** 2, axis=1)
-    best = None
-    for number in np.argsort(left)[:_ENDS]:
-        begin = np.clip(family.to_coordinates(drawn[number]), *family.limits)
-        found = least_squares(
+    of_drawn = tf.constant(basis.start(drawn)), tf.constant(drawn)
+    left = np.sum(np.asarray(rows.residuals(*of_drawn)) ** 2, axis=1)
+    begins = [family.to_coordinates(drawn[number]) for number in np.argsort(left)[:_ENDS]]
+    ends = [
+        least_squares(
             lambda theta: at(theta.tobytes())[0],
-            begin,
+            np.clip(begin, *family.limits),
             jac=lambda theta: at(theta.tobytes())[1],
             bounds=family.limits,
             x_scale="jac",
         )
-        if best is None or found.cost < best.cost:
-            best = found
-    assert best is not None
-    theta, j = best.x, best.jac
-    count, q = len(arrays[0]) * data.u.shape[1], len(theta)
+        for begin in begins
+    ]
+    best = min(ends, key=lambda end: float(end.cost))
+    count, theta = data.u.size, best.x
     r = best.fun[:count]
-    freedom, scale = math.inf, 1.0
-    if data.noise is None and data.factor is None:
-        freedom = max(count - q, 1)
-        scale = float(r @ r) / freedom
+    freedom = math.inf if data.noise is not None else max(count - len(theta), 1)
+    scale = 1.0 if data.noise is not None else float(r @ r) / freedom
     # What data do not determine has a large deviation, and not none.
-    _, sizes, directions = np.linalg.svd(j, full_matrices=False)
-    covariance = scale * (directions.T / np.maximum(sizes, _LEAST) ** 2) @ directions
+    sizes, directions = np.linalg.eigh(best.jac.T @ best.jac)
+    covariance = scale * (directions / np.maximum(sizes, _LEAST)) @ directions.T
 
     def show(theta: Array) -> dict[str, Any]:
         vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
         return family.one(vector)
 
-    vector, slope = family.of_coordinates(theta)
+    _, slope = family.of_coordinates(theta)
     deviations = np.sqrt(np.einsum("ij,jk,ik->i", slope, covariance, slope))
-    answer = answered(**show(theta))
     spread = {n: deviations[place] for n, place in family.places.items()}
     spread = {n: float(v[0]) if v.size == 1 else v for n, v in spread.items()}
-    return Fitted(show(theta), spread, float(r @ r), answer, theta, covariance, freedom, show)
+    of = answered(**show(theta)), theta, covariance, freedom, show
+    return Fitted(show(theta), spread, float(r @ r), *of)
+
+
+def _rows_of(term: Term, basis: Basis) -> RowsInBasis:
+    """Return the rows of data as functions of coordinates and inputs."""
+    space, arrays = basis.space, term.points(0)
+    n = len(arrays[0])
+    inputs = np.tile(space.inputs.draw(1, 0), (n, 1))
+    terms = family_terms([term], space.inputs)
+    equations = Equations(space.problem, [(*arrays, inputs)], [np.ones(n)], {}, terms=terms)
+    return RowsInBasis(space.problem, equations, [np.arange(n)], [(space.model, basis.v)])
 
 
 def minimized(

@@ -265,10 +265,11 @@ class Operator:
         -------
         Values, deviations and `intervals(0.95)` by the noise, and the `answer` for these inputs.
         """
-        if not isinstance(data, Observations) or data.noise_unknown or data.loss != "squares":
+        usual = isinstance(data, Observations) and data.loss == "squares" and not data.coupled
+        if not usual or data.noise_unknown:
             raise InputError(
                 "operator.fit: expected Observations(x, u, noise=σ) with known deviations or none, "
-                "and the loss of squares; Problem and train take the others."
+                "independent errors and the loss of squares; Problem and train take the others."
             )
         return fit(self._problem, self._basis, self, data)
 
