@@ -84,9 +84,10 @@ class RowsInBasis:
                 continue
             parts = []
             for of_component in of_totals:
-                split = [tf.reshape(s, [*s.shape[:2], -1, n]) for s in of_component]
+                split = [tf.reshape(s, [s.shape[0] * s.shape[1], -1, n]) for s in of_component]
                 pairs = zip(split, jets, strict=True)
-                parts.append(sum(tf.einsum("qmbn,qmnr->bnr", s, each) for s, each in pairs))
+                products = [tf.transpose(s, [2, 1, 0]) @ each for s, each in pairs]
+                parts.append(tf.transpose(tf.add_n(products), [1, 0, 2]))
             j = tf.stack(parts, axis=2) * factors[..., None]
             matrices.append(tf.reshape(j, [many, -1, a.shape[1]]))
         return tf.concat(found, axis=1), tf.concat(matrices, axis=1) if slopes else None
@@ -113,8 +114,12 @@ class RowsInBasis:
         columns : the inputs in a row for each point, [B n, q].
         """
         many = tf.shape(a)[0]
-        z = [tf.einsum("qmnr,br->qmbn", each, a) for each in jets]
-        z = [tf.reshape(each, [*each.shape[:2], -1]) for each in z]
+        z, m = [], self.problem.network_outputs
+        for of_request in jets:
+            n, width, r = of_request.shape
+            values = tf.matmul(tf.reshape(of_request, [-1, r]), a, transpose_b=True)
+            values = tf.transpose(tf.reshape(values, [n, width // m, m, many]), [1, 2, 3, 0])
+            z.append(tf.reshape(values, [width // m, m, -1]))
         arrays = [tf.tile(each, [many, *[1] * (len(each.shape) - 1)]) for each in rows.arrays[:-1]]
         arrays.append(columns)
         requests = rows.requests
@@ -129,12 +134,13 @@ class RowsInBasis:
 
 
 def _jets(basis: Columns, request: Request) -> Array:
-    """Return the jets of the functions of a basis, [Q, m, n, r]."""
+    """Return the jets of the functions of a basis at each point, [n, Q m, r]."""
     found = []
     for model, coefficients in basis:
         shape = tuple(model.coefficients.shape)
         found += [jets_of(model, c.reshape(shape), request) for c in coefficients]
-    return np.stack(found, axis=-1)
+    jets = np.stack(found, axis=-1)
+    return np.ascontiguousarray(jets.reshape(-1, *jets.shape[2:]).transpose(1, 0, 2))
 
 
 def least_squares(j: Any, r: Any) -> Any:
