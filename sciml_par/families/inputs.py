@@ -244,7 +244,7 @@ class FunctionInput:
 
     @property
     def limits(self) -> tuple[Array, Array]:
-        """None, as numbers."""
+        """Ends of the coefficients, which have none."""
         return np.full(self.degrees, -np.inf), np.full(self.degrees, np.inf)
 
     def as_values(self, values: Array) -> Array:
@@ -276,15 +276,18 @@ class FunctionInput:
         xi = values @ self._modes / self._deviations
         return np.asarray(np.sqrt(np.mean(xi**2, axis=1)) > _FAR)
 
-    def interpolation_error(self, given: Any, values: Array) -> float:
-        """Return the relative error of what nodes tell of a function between them."""
-        if not callable(given):
-            return 0.0
-        z = (self.nodes[1:] + self.nodes[:-1]) / 2
-        true = values_at(given, z, what=f"operator: the function {self.name}", columns=1)
-        g = tf.constant(np.tile(values, (len(z), 1)))
-        found = self._at(tf.constant(z), g).numpy()
-        return float(np.linalg.norm(found - true)) / max(float(np.linalg.norm(true)), 1e-300)
+    def interpolation_errors(self, given: Any, values: Array) -> Array:
+        """Return the relative errors of what nodes tell of functions between them, [Q]."""
+        functions = given if isinstance(given, list | tuple) else [given]
+        if not all(map(callable, functions)):
+            return np.zeros(1)
+        low, high = self.placed.lower, self.placed.upper
+        z = low + (high - low) * qmc.Sobol(len(low), rng=np.random.default_rng(0)).random(64)
+        what = f"operator: the function {self.name}"
+        true = np.hstack([values_at(f, z, what=what, columns=1) for f in functions])
+        found = np.hstack([f(z).numpy() for f in self.shown(values[: len(functions)])])
+        sizes = np.maximum(np.linalg.norm(true, axis=0), np.finfo(np.float64).tiny)
+        return np.asarray(np.linalg.norm(found - true, axis=0) / sizes)
 
     def shown(self, values: Array) -> list[Any]:
         """Return rows of values of g as functions of z: [n, e] -> [n, 1], in TensorFlow."""
@@ -367,6 +370,8 @@ class Inputs:
         rows = {name: self.parts[name].vectors(value) for name, value in given.items()}
         counts = {name: len(each) for name, each in rows.items()}
         many = max(counts.values())
+        if not many:
+            raise InputError("operator: expected at least one query; got none.")
         if not set(counts.values()) <= {1, many}:
             said = ", ".join(f"{name} {count}" for name, count in counts.items())
             raise InputError(
@@ -382,16 +387,14 @@ class Inputs:
             return np.ndim(value) > len(part.unknown.shape)
         return isinstance(value, list) or np.ndim(value) == 2
 
-    def interpolation_error(self, given: Mapping[str, Any], vector: Array) -> float:
-        """Return the largest relative error of functions between their nodes."""
-        return max(
-            (
-                part.interpolation_error(given[name], vector[self.places[name]])
-                for name, part in self.parts.items()
-                if isinstance(part, FunctionInput)
-            ),
-            default=0.0,
-        )
+    def interpolation_errors(self, given: Mapping[str, Any], vectors: Array) -> Array:
+        """Return the largest relative error of functions between their nodes, for each query."""
+        worst = np.zeros(len(vectors))
+        for name, part in self.parts.items():
+            if isinstance(part, FunctionInput):
+                own = part.interpolation_errors(given[name], vectors[:, self.places[name]])
+                worst = np.maximum(worst, own)
+        return worst
 
     def coordinates(self, vectors: Array) -> Array:
         """Return inputs as numbers of order one, [Q, c]."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import is_positive
-from sciml_par._files import write_whole
+from sciml_par._files import checked_path, write_whole
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.families.answers import Answer, Answers, as_points
@@ -150,10 +150,11 @@ class Operator:
                 ResultWarning,
                 stacklevel=3,
             )
+        own = family.interpolation_errors(inputs, vectors)
         if not single:
-            return self._answers(vectors, outside, tolerance, seconds)
-        own = family.interpolation_error(inputs, vectors[0])
-        return self._answer(vectors[0], bool(outside[0]), tolerance, seconds, inputs, own)
+            return self._answers(vectors, outside, tolerance, seconds, own)
+        of = vectors[0], bool(outside[0]), tolerance, seconds, inputs, float(own[0])
+        return self._answer(*of)
 
     def _answers(
         self,
@@ -161,18 +162,18 @@ class Operator:
         outside: npt.NDArray[np.bool_],
         tolerance: float | None,
         seconds: float,
+        own: Array,
     ) -> Answers:
         basis, family = self._basis, self._basis.space.inputs
         assert basis.quick is not None
         a, _ = basis.solve(vectors)
         _, relative, q = basis.quick(a, vectors)
-        relative = np.where(
-            (q >= KNOWN) & ~outside, np.maximum(self.unseen.factor * relative, _FLOOR), math.nan
-        )
+        relative = np.maximum(self.unseen.factor * relative, _FLOOR) + own
+        relative = np.where((q >= KNOWN) & ~outside, relative, math.nan)
 
         def single(number: int) -> Answer:
             of = vectors[number], bool(outside[number]), tolerance, seconds
-            return self._answer(*of, family.known(vectors[number]), 0.0)
+            return self._answer(*of, family.one(vectors[number]), float(own[number]))
 
         return Answers(single, partial(self._values_at, a), relative)
 
@@ -296,7 +297,7 @@ class Operator:
         InputError
             The folder holds an operator, and `overwrite` is False.
         """
-        path = Path(directory) / _FILE
+        path = checked_path(directory, "Operator.save") / _FILE
         if path.exists() and not overwrite:
             raise InputError(f"Operator.save: {path} exists; write overwrite=True to replace it.")
         if current_world().communicator.rank > 0:
@@ -335,7 +336,7 @@ class Operator:
         InputError
             There is no operator in the folder, or it is one of another problem.
         """
-        path = Path(directory) / _FILE
+        path = checked_path(directory, "Operator.load") / _FILE
         if not path.exists():
             raise InputError(f"Operator.load: there is no operator in {directory}.")
         with np.load(path) as file:

@@ -15,7 +15,7 @@ LINES = {
     "algebra": 273,
     "assembly": 1_169,
     "evaluation": 3_167,
-    "families": 2_084,
+    "families": 2_088,
     "horovod": 3_799,
     "info": 578,
     "networks": 5_272,
