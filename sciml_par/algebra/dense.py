@@ -16,16 +16,24 @@ _IN_VAIN = 3  # iterations
 _RANK = 1e-13
 
 
-def by_normal_equations(columns: Array, r: Array) -> tuple[Array, float]:
+def by_normal_equations(
+    columns: Array, r: Array, *, gram: Array | None = None
+) -> tuple[Array, float]:
     """Return argmin_d |Jᵀ d − r| and the least square; columns of a condition below 10⁷.
 
     A shifted Cholesky factor of the scaled J Jᵀ preconditions conjugate gradients on J itself: the
     digits of QR at half of its work and twice its rate.
+
+    gram : J Jᵀ, if it is known; it is overwritten.
     """
     import scipy.linalg as sl
 
-    scale = 1 / np.maximum(np.linalg.norm(columns, axis=1), np.finfo(np.float64).tiny)
-    gram = sl.blas.dsyrk(1.0, columns.T, trans=1, lower=1)
+    if gram is None:
+        sizes = np.linalg.norm(columns, axis=1)
+        gram = sl.blas.dsyrk(1.0, columns.T, trans=1, lower=1)
+    else:
+        sizes = np.sqrt(np.maximum(gram.diagonal(), 0))
+    scale = 1 / np.maximum(sizes, np.finfo(np.float64).tiny)
     gram *= scale[:, None]
     gram *= scale
     gram[np.diag_indices(len(gram))] += _SHIFT * len(gram)

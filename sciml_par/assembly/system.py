@@ -81,7 +81,8 @@ class System:
             for e, (request, windows) in enumerate(zip(rows.requests, of_term, strict=True)):
                 z = np.zeros((request.size, self.outputs, rows.points))
                 for columns, own in zip(windows, c, strict=True):
-                    z[:, :, columns.rows] += np.matmul(own.T, columns.jets)
+                    if own.any():
+                        z[:, :, columns.rows] += np.matmul(own.T, columns.jets)
                 row.append(z if self.base is None else z + self.base[t][e])
             found.append(row)
         return found

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.families.branch import Branch
-from sciml_par.families.reduced import Columns, QuickError, Reduced, RowsInBasis
+from sciml_par.families.reduced import Columns, QuickError, Reduced, RowsInBasis, Step
 from sciml_par.families.space import Space
 
 Array = npt.NDArray[np.float64]
@@ -21,8 +21,9 @@ structures, and what the basis lacks of these is mistaken for others; and modes 
 _TAIL_OF_ERRORS = 1e-3
 _POINTS, _ON_CONDITIONS, _UNSEEN = 5, 2, 3
 """Points for each function of a basis: of equations, of conditions, and unseen ones."""
-_PROBE, _PROBED = 1e-9, 8
-"""The rounding by which linear residuals are told, and at how many queries."""
+_PROBE, _PROBED, _DRAWN = 1e-9, 8, 32
+"""The rounding by which linear residuals are told, and at how many queries; and how many tell
+whether their slopes are few fixed ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class Basis:
     reduced : Gauss–Newton steps for a.
     errors, quick : coefficients of functions that span errors, [r_e, p_r], and their least squares;
         None before these are known.
+    values : of all these functions at the points of the space, [n m, r + r_e].
     """
 
     space: Space
@@ -45,6 +47,7 @@ class Basis:
     reduced: Reduced
     errors: Array | None = None
     quick: QuickError | None = None
+    values: Array | None = None
 
     @classmethod
     def with_functions(cls, space: Space, v: Array, vectors: Array, a: Array) -> Basis:
@@ -53,7 +56,8 @@ class Basis:
         probe, q = a[:_PROBED] + _PROBE, vectors[:_PROBED]
         r = [np.asarray(rows.residuals(k * probe, q)) for k in (0.0, 1.0, 2.0)]
         linear = np.abs(r[2] - 2 * r[1] + r[0]).max() <= _PROBE * np.abs(r[2]).max()
-        reduced = Reduced(rows, size=len(v), inputs=vectors.shape[1], linear=bool(linear))
+        step = Step(rows, space.inputs.draw(_DRAWN, 0) if linear else None)
+        reduced = Reduced(step, size=len(v), inputs=vectors.shape[1])
         branch = Branch(space.inputs.coordinates(vectors), a)
         return cls(space, v, branch, reduced)
 
@@ -64,8 +68,9 @@ class Basis:
         seen, unseen = (_rows(space, both, k * n, _ON_CONDITIONS * n) for k in (_POINTS, _UNSEEN))
         values = np.hstack([space.values_of(self.v), space.values_of_errors(errors)])
         gram = values.T @ values / len(space.x)
-        quick = QuickError(seen, unseen, gram, inputs=space.inputs.size)
-        return Basis(space, self.v, self.branch, self.reduced, errors, quick)
+        linear = space.inputs.draw(_DRAWN, 0) if self.reduced.step.linear else None
+        quick = QuickError(seen, unseen, gram, inputs=space.inputs.size, linear=linear)
+        return Basis(space, self.v, self.branch, self.reduced, errors, quick, values)
 
     def start(self, vectors: Array) -> Array:
         """Return coordinates by regression, [Q, r] (level 0)."""

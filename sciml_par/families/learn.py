@@ -31,8 +31,9 @@ from sciml_par.training.preparation.description import first_difference
 Array = npt.NDArray[np.float64]
 
 _DEGREES = {1: (12, 20, 32, 48, 64, 96), 2: (10, 15, 20, 26, 32), 3: (4, 7, 10, 12, 15)}
-_CANDIDATES, _SHARE = 12, 0.3
-"""Queries at which spaces are compared; and the part of the tolerance for the error of a space."""
+_CANDIDATES, _FEW, _SHARE = 12, 4, 0.3
+"""Queries at which spaces are compared, at first and the worst of them; and the part of the
+tolerance for the error of a space."""
 _FALL = 1.5
 """The fall of the largest error, of which two degrees in a row may fall short."""
 _POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
@@ -112,10 +113,12 @@ def learn(
     if len(set(everyone)) > 1:
         raise InputError(f"learn: expected the same arguments on every rank; got {everyone}.")
     work = _Learning(problem, inputs, tolerance, seconds, seed, world, progress)
-    space = work.space()
-    vectors, basis = work.basis(space)
-    basis = work.with_errors(basis)
-    return Operator(problem, basis, tolerance, vectors, work.judged(basis))
+    with threads(1):  # the same digits on any number of ranks; matrices are small
+        space = work.space()
+        space.share()
+        vectors, basis = work.basis(space)
+        basis = work.with_errors(basis)
+        return Operator(problem, basis, tolerance, vectors, work.judged(basis))
 
 
 def _check(problem: Any, tolerance: Any, seconds: Any) -> Inputs:
@@ -176,8 +179,7 @@ class _Learning:
         everyone = self.world.communicator
 
         def of_rank() -> list[Any]:
-            with threads(1):  # the same digits on any number of ranks
-                return [action(k) for k in range(everyone.rank, count, everyone.size)]
+            return [action(k) for k in range(everyone.rank, count, everyone.size)]
 
         parts = everyone.allgather_object(everyone.attempt(of_rank))
         return [parts[k % everyone.size][k // everyone.size] for k in range(count)]
@@ -186,6 +188,7 @@ class _Learning:
         """Return the polynomials whose error for the worst candidate suffices."""
         candidates = self.inputs.draw(_CANDIDATES, self.seed + 1)
         best, chosen, in_vain = math.inf, None, 0
+        errors = np.full(_CANDIDATES, math.inf)
         for degree in _DEGREES[self.problem.domain.dimension]:
             space = self.world.communicator.attempt(
                 partial(Space, self._bound, self.inputs, degree)
@@ -193,7 +196,14 @@ class _Learning:
             everyone = self.world.communicator.allgather_object(space.described)
             if wrong := first_difference(everyone):
                 raise InputError(f"learn: the ranks differ in {wrong}.")
-            worst = max(self.each(partial(_error_of, space, candidates), _CANDIDATES))
+            # Few that failed before tell that a space does not do; that it does, only all.
+            order = np.argsort(-errors, kind="stable")
+            first, rest = np.split(order, [_CANDIDATES if chosen is None else _FEW])
+            errors[first] = self._errors(space, candidates[first])
+            worst = float(errors[first].max())
+            if len(rest) and worst <= _SHARE * self.tolerance:
+                errors[rest] = self._errors(space, candidates[rest])
+                worst = float(errors.max())
             self.say("space", f"{space.columns:,} polynomials, degree {degree}", f"{worst:.1e}")
             in_vain = 0 if worst * _FALL < best else in_vain + 1
             if worst < best:
@@ -206,6 +216,10 @@ class _Learning:
                 "or Gauss–Newton steps from u = 0 do not converge."
             )
         return chosen
+
+    def _errors(self, space: Space, vectors: Array) -> Array:
+        """Return the relative errors of queries in a space (collective)."""
+        return np.array(self.each(partial(_error_of, space, vectors), len(vectors)))
 
     def basis(self, space: Space) -> tuple[Array, Basis]:
         """Return queries and the basis of their solutions."""
@@ -237,7 +251,7 @@ class _Learning:
         """Return the basis with the one of its errors."""
         vectors = self.inputs.draw(_OF_ERRORS, self.seed + 3)
         a, _ = self.agreed(basis.solve(vectors))
-        e = self.each(lambda k: basis.space.error(a[k] @ basis.v, vectors[k])[0], len(vectors))
+        e = self.each(lambda k: basis.space.error(a[k] @ basis.v, vectors[k]), len(vectors))
         functions = self.agreed(error_functions_of(basis.space, np.stack(e)))
         self.say("errors", f"{len(functions)} modes of {len(vectors)} errors")
         return basis.with_error_functions(functions)
@@ -277,10 +291,10 @@ def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> 
 
 def _whole_error(basis: Basis, a: Array, vectors: Array, k: int) -> float:
     """Return the relative error of level 1 by all richer polynomials."""
-    return basis.space.relative_error(a[k] @ basis.v, vectors[k])[0]
+    return basis.space.relative_error(a[k] @ basis.v, vectors[k])
 
 
 def _error_of(space: Space, vectors: Array, k: int) -> float:
     """Return the relative error of one query in a space; infinite where there is no solution."""
-    error = space.relative_error(_solution_of(space, vectors, None, k), vectors[k])[0]
+    error = space.relative_error(_solution_of(space, vectors, None, k), vectors[k])
     return error if math.isfinite(error) else math.inf

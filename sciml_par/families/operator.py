@@ -81,6 +81,7 @@ class Operator:
         """The number of functions in the basis."""
         return len(self._basis.v)
 
+    @by_name
     def nodes(self, name: str) -> Array:
         """Return the nodes of an input that is a function: [K, e]; see the call (local)."""
         part = self._basis.space.inputs.parts.get(name)
@@ -88,6 +89,7 @@ class Operator:
             raise InputError(f"operator.nodes: {name!r} is not a function among the inputs.")
         return part.nodes
 
+    @by_name
     def draw(self, queries: int, *, seed: int = 0) -> dict[str, Any]:
         """Return inputs of queries from the ranges and priors: arrays, [Q], and lists of functions.
 
@@ -97,6 +99,7 @@ class Operator:
         family = self._basis.space.inputs
         return family.shown(family.draw(queries, seed + _OWN_SEEDS))
 
+    @by_name
     def regress(self, x: Any, **inputs: Any) -> Array:
         """Return u of level 0 for queries at x: [n, d] -> [Q, n, m], without an error (local)."""
         vectors, _ = self._basis.space.inputs.vectors(inputs)
@@ -193,16 +196,29 @@ class Operator:
             a, _ = basis.solve(vector[None])
             assert basis.quick is not None
             e, _, q = basis.quick(a, vector[None])
-            r = self.modes
-            assert basis.errors is not None
+            r, values = self.modes, basis.values
+            assert basis.errors is not None and values is not None
             parts = (a[0] @ basis.v, e[0, :r] @ basis.v, e[0, r:] @ basis.errors)
-            answer = self._made(1, *parts, float(q[0]), inputs, own, began)
+            at_points = values[:, :r] @ a[0], values @ e[0]
+            answer = self._made(1, parts, at_points, float(q[0]), inputs, own, began)
             if tolerance is None or answer.error.relative <= tolerance:
+                return answer
+            if own > tolerance:
+                warnings.warn(
+                    f"operator: a function differs from what its values at nodes tell by {own:.1e} "
+                    f"of its size, so that no level meets the tolerance of {tolerance:g}; a prior "
+                    f"Smooth of a shorter length has more nodes.",
+                    ResultWarning,
+                    stacklevel=4,
+                )
                 return answer
             steps = space.solve(vector, parts[0])
             c = steps.c.ravel()
-            of_e, q2 = space.error(c, vector)
-            answer = self._made(2, c, np.zeros_like(c), of_e, q2, inputs, own, began)
+            of_e = space.error(c, vector)
+            q2 = space.reliability(c, of_e, vector)
+            at_points = space.values_of(c[None])[:, 0], space.values_of_errors(of_e[None])[:, 0]
+            parts = c, np.zeros_like(c), of_e
+            answer = self._made(2, parts, at_points, q2, inputs, own, began)
             if answer.error.relative <= tolerance:
                 return answer
         start = None if answer is None else lambda x: answer.predict(x).mean
@@ -221,19 +237,18 @@ class Operator:
     def _made(
         self,
         level: int,
-        c: Array,
-        more: Array,
-        errors: Array,
+        parts: tuple[Array, Array, Array],
+        at_points: tuple[Array, Array],
         q: float,
         inputs: Mapping[str, Any],
         own: float,
         began: float,
     ) -> Answer:
-        """Return an answer u with coefficients c, whose error has the ones of both spaces."""
+        """Return an answer u, with the errors of both spaces, of their coefficients and values."""
         space, m = self._basis.space, self._problem.outputs
-        u, e = space.values_of(c[None]), space.values_of(more[None])
-        e = (e + space.values_of_errors(errors[None])).reshape(-1, m)
-        size = max(float(np.linalg.norm(u[:, 0] + e.ravel())), np.finfo(np.float64).tiny)
+        (c, more, errors), (u, e) = parts, at_points
+        e = e.reshape(-1, m)
+        size = max(float(np.linalg.norm(u + e.ravel())), np.finfo(np.float64).tiny)
         factor = self.unseen.factor if level == 1 else 1.0
         relative = max(factor * float(np.linalg.norm(e)) / size, _FLOOR) + own
         seconds = time.perf_counter() - began
@@ -243,14 +258,15 @@ class Operator:
             error = ErrorEstimate(relative, absolute, q, own_error=own_error, seconds=seconds)
         else:
             error = ErrorEstimate.not_known(m, _ROUGH.format(q), reliability=q, seconds=seconds)
-        parts = (space.model, space.richer), c, np.concatenate([more, errors])
+        of = (space.model, space.richer), c, np.concatenate([more, errors])
         known = partial(self._known_problem, dict(inputs))
-        return Answer(dict(inputs), level, error, seconds, None, space.problem, known, parts)
+        return Answer(dict(inputs), level, error, seconds, None, space.problem, known, of)
 
     def _known_problem(self, inputs: Mapping[str, Any]) -> Problem:
         vectors, _ = self._basis.space.inputs.vectors(inputs)
         return self._problem.with_values(self._basis.space.inputs.known(vectors[0]))
 
+    @by_name
     def fit(self, data: Observations) -> Fitted:
         """Find the inputs from measured values, by least χ² in the reduced basis (local).
 
@@ -274,6 +290,7 @@ class Operator:
             )
         return fit(self._problem, self._basis, self, data)
 
+    @by_name
     def minimize(self, cost: Callable[[Answer], float]) -> Answer:
         """Find the inputs of least cost, inside of their bounds (local).
 

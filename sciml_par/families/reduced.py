@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.assembly.columns import jets_of
+from sciml_par.assembly.columns import columns_at
 from sciml_par.assembly.equations import (
     NONE,
     Equations,
@@ -21,6 +21,7 @@ from sciml_par.assembly.equations import (
     residual_of_rows,
     slopes_of_rows,
 )
+from sciml_par.families.shares import Shares
 from sciml_par.problems.problem import Problem
 
 Array = npt.NDArray[np.float64]
@@ -35,8 +36,21 @@ _NUMBERS = 4_000_000
 """In the matrices of queries that are solved at once."""
 
 
+class Term(NamedTuple):
+    """A term of the loss at n points.
+
+    jets : of the functions of the basis, [n, P, r], P those of all requests and components.
+    """
+
+    rows: Rows
+    jets: Any
+    n: int
+
+
 class RowsInBasis:
     """Some rows of the equations of a family as functions of a: [B, r] and μ: [B, q].
+
+    The slopes of a term are √w ∂r/∂z by the jets z, [B, n, k, P], and J = Σ_P slopes · jets.
 
     Parameters
     ----------
@@ -49,7 +63,7 @@ class RowsInBasis:
     def __init__(
         self, problem: Problem, equations: Equations, chosen: Sequence[Any], basis: Columns
     ) -> None:
-        self.problem, self.terms = problem, list[tuple[Rows, list[Any], int]]()
+        self.problem, self.terms = problem, list[Term]()
         for rows, places in zip(equations.rows, chosen, strict=True):
             scale = np.sqrt(rows.points / max(len(places), 1))
             kept = replace(
@@ -60,66 +74,72 @@ class RowsInBasis:
                     Request(request.x[places], request.operators) for request in rows.requests
                 ),
             )
-            jets = [tf.constant(_jets(basis, request)) for request in kept.requests]
-            self.terms.append((kept, jets, len(places)))
+            jets = np.concatenate([_jets(basis, request) for request in kept.requests], axis=1)
+            self.terms.append(Term(kept, tf.constant(jets), len(places)))
 
     @property
     def count(self) -> int:
         """The number of points of all terms."""
-        return sum(n for _, _, n in self.terms)
+        return sum(term.n for term in self.terms)
 
     def residuals(self, a: Any, inputs: Any) -> Any:
         """Return √w r of all rows, [B, N]."""
-        return self.linearized(a, inputs, slopes=False)[0]
+        return self.evaluated(a, inputs, slopes=False)[0]
 
-    def linearized(self, a: Any, inputs: Any, *, slopes: bool = True) -> tuple[Any, Any]:
+    def linearized(self, a: Any, inputs: Any) -> tuple[Any, Any]:
         """Return √w r: [B, N] and its derivatives by a, [B, N, r]."""
-        found, matrices, many = [], [], tf.shape(a)[0]
-        for rows, jets, n in self.terms:
-            r, of_totals, factors = self._evaluated(
-                rows, jets, a, tf.repeat(inputs, n, axis=0), slopes
-            )
-            found.append(tf.reshape(tf.reshape(r, [many, n, -1]) * factors, [many, -1]))
-            if not slopes:
-                continue
-            parts = []
-            for of_component in of_totals:
-                split = [tf.reshape(s, [s.shape[0] * s.shape[1], -1, n]) for s in of_component]
-                pairs = zip(split, jets, strict=True)
-                products = [tf.transpose(s, [2, 1, 0]) @ each for s, each in pairs]
-                parts.append(tf.transpose(tf.add_n(products), [1, 0, 2]))
-            j = tf.stack(parts, axis=2) * factors[..., None]
-            matrices.append(tf.reshape(j, [many, -1, a.shape[1]]))
-        return tf.concat(found, axis=1), tf.concat(matrices, axis=1) if slopes else None
+        r, slopes = self.evaluated(a, inputs)
+        return r, self.jacobian(slopes)
+
+    def evaluated(self, a: Any, inputs: Any, *, slopes: bool = True) -> tuple[Any, list[Any]]:
+        """Return √w r: [B, N] and the slopes of each term; at u = 0 if a is None."""
+        residuals, of_terms, many = [], [], tf.shape(inputs)[0]
+        for term in self.terms:
+            columns = tf.repeat(inputs, term.n, axis=0)
+            r, of_totals, factors = self._at(term, a, columns, slopes)
+            residuals.append(tf.reshape(tf.reshape(r, [many, term.n, -1]) * factors, [many, -1]))
+            if slopes:
+                of_terms.append(_stacked(of_totals, term.n) * factors[..., None])
+        return tf.concat(residuals, axis=1), of_terms
+
+    def jacobian(self, slopes: Sequence[Any]) -> Any:
+        """Return J: [B, N, r]."""
+        parts = []
+        for term, s in zip(self.terms, slopes, strict=True):
+            _, n, k, p = s.shape
+            rows = tf.reshape(tf.transpose(s, [1, 0, 2, 3]), [n, -1, p]) @ term.jets
+            rows = tf.transpose(tf.reshape(rows, [n, -1, k, rows.shape[2]]), [1, 0, 2, 3])
+            parts.append(tf.reshape(rows, [-1, n * k, rows.shape[3]]))
+        return tf.concat(parts, axis=1)
 
     def by_inputs(self, a: Any, inputs: Any) -> Any:
         """Return the derivatives of all rows by the inputs, [B, N, q]."""
         found, many, q = [], tf.shape(a)[0], inputs.shape[1]
-        for rows, jets, n in self.terms:
-            columns = tf.repeat(inputs, n, axis=0)
+        for term in self.terms:
+            columns = tf.repeat(inputs, term.n, axis=0)
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(columns)
-                r, _, factors = self._evaluated(rows, jets, a, columns, False)
-                totals = [tf.reduce_sum(r[:, j]) for j in range(rows.asked.components)]
+                r, _, factors = self._at(term, a, columns, False)
+                totals = [tf.reduce_sum(r[:, j]) for j in range(term.rows.asked.components)]
             slopes = [tape.gradient(t, columns, unconnected_gradients="zero") for t in totals]
-            stacked = tf.reshape(tf.stack(slopes, axis=1), [many, n, -1, q]) * factors[..., None]
-            found.append(tf.reshape(stacked, [many, -1, q]))
+            stacked = tf.reshape(tf.stack(slopes, axis=1), [many, term.n, -1, q])
+            found.append(tf.reshape(stacked * factors[..., None], [many, -1, q]))
         return tf.concat(found, axis=1)
 
-    def _evaluated(
-        self, rows: Rows, jets: list[Any], a: Any, columns: Any, slopes: bool
-    ) -> tuple[Any, Any, Any]:
+    def _at(self, term: Term, a: Any, columns: Any, slopes: bool) -> tuple[Any, Any, Any]:
         """Return r: [B n, k] of a term, its derivatives by jets, and √w: [n, 1].
 
         columns : the inputs in a row for each point, [B n, q].
         """
-        many = tf.shape(a)[0]
-        z, m = [], self.problem.network_outputs
-        for of_request in jets:
-            n, width, r = of_request.shape
-            values = tf.matmul(tf.reshape(of_request, [-1, r]), a, transpose_b=True)
-            values = tf.transpose(tf.reshape(values, [n, width // m, m, many]), [1, 2, 3, 0])
-            z.append(tf.reshape(values, [width // m, m, -1]))
+        m, rows, (n, p, r) = self.problem.network_outputs, term.rows, term.jets.shape
+        many = tf.shape(columns)[0] // n
+        if a is None:
+            values = tf.zeros([p // m, m, many * n], tf.float64)
+        else:
+            values = tf.matmul(tf.reshape(term.jets, [-1, r]), a, transpose_b=True)
+            values = tf.transpose(tf.reshape(values, [n, p // m, m, many]), [1, 2, 3, 0])
+            values = tf.reshape(values, [p // m, m, many * n])
+        z = tf.split(values, [request.size for request in rows.requests])
         arrays = [tf.tile(each, [many, *[1] * (len(each.shape) - 1)]) for each in rows.arrays[:-1]]
         arrays.append(columns)
         requests = rows.requests
@@ -129,31 +149,130 @@ class RowsInBasis:
         factors = tf.constant(rows.factors[:, None])
         if not slopes:
             return residual_of_rows(self.problem, rows, z, tf.constant(NONE)), None, factors
-        r, of_totals, _ = slopes_of_rows(self.problem, rows, z, tf.constant(NONE), arrays)
-        return r, of_totals, factors
+        residual, of_totals, _ = slopes_of_rows(self.problem, rows, z, tf.constant(NONE), arrays)
+        return residual, of_totals, factors
+
+
+def _stacked(of_totals: Sequence[Sequence[Any]], n: int) -> Any:
+    """Return derivatives by z, [Q, m, B n] for components and requests, as [B, n, k, P]."""
+    of_components = [
+        tf.concat([tf.reshape(s, [s.shape[0] * s.shape[1], -1]) for s in of_requests], axis=0)
+        for of_requests in of_totals
+    ]
+    stacked = tf.stack(of_components)
+    k, p, _ = stacked.shape
+    return tf.transpose(tf.reshape(stacked, [k, p, -1, n]), [2, 3, 0, 1])
 
 
 def _jets(basis: Columns, request: Request) -> Array:
     """Return the jets of the functions of a basis at each point, [n, Q m, r]."""
-    found = []
+    parts = []
     for model, coefficients in basis:
-        shape = tuple(model.coefficients.shape)
-        found += [jets_of(model, c.reshape(shape), request) for c in coefficients]
-    jets = np.stack(found, axis=-1)
-    return np.ascontiguousarray(jets.reshape(-1, *jets.shape[2:]).transpose(1, 0, 2))
+        _, width, m = model.coefficients.shape
+        (columns,) = columns_at(model, request)
+        c = coefficients.reshape(-1, width, m).transpose(1, 2, 0).reshape(width, -1)
+        jets = np.matmul(columns.jets.transpose(2, 0, 1), c)  # [n, Q, m r]
+        parts.append(jets.reshape(len(jets), request.size * m, -1))
+    return np.concatenate(parts, axis=2)
+
+
+class SumsOfRows:
+    """Linear rows r(a; μ) = r(0; μ) + Σ_k θ_k(μ) J_k a."""
+
+    def __init__(self, rows: RowsInBasis, shares: Shares) -> None:
+        self.rows, self.shares = rows, shares
+
+    @classmethod
+    def of(cls, rows: RowsInBasis, vectors: Array) -> SumsOfRows | None:
+        """Return them, if few J_k suffice at these queries, μ: [L, q]."""
+        _, slopes = rows.evaluated(None, tf.constant(vectors))
+        shapes = [s.shape[1:] for s in slopes]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+
+        def columns(part: Array) -> Array:
+            pairs = zip(np.split(part, ends), shapes, strict=True)
+            j = rows.jacobian([tf.constant(s.reshape(1, *shape)) for s, shape in pairs])
+            return np.ascontiguousarray(j[0].numpy().T)
+
+        shares = Shares.of(_together(slopes).numpy(), columns)
+        return None if shares is None else cls(rows, shares)
+
+    def at(self, inputs: Any) -> tuple[Any, Any, Any]:
+        """Return r(0): [B, N], θ: [B, K], and whether these are what rows are."""
+        r, slopes = self.rows.evaluated(None, inputs)
+        return r, *self.shares.theta(_together(slopes))
+
+
+def _together(slopes: Sequence[Any]) -> Any:
+    """Return slopes of all terms as rows, [B, W]."""
+    flat = [tf.reshape(s, [-1, math.prod(s.shape[1:])]) for s in slopes]
+    return tf.concat(flat, axis=1)
+
+
+class Step:
+    """The step of least squares from a: argmin_d |J d + r(a)|.
+
+    Parameters
+    ----------
+    rows : of the equations.
+    linear : at which queries, μ: [L, q], sums for J are sought; None if rows are nonlinear.
+    """
+
+    def __init__(self, rows: RowsInBasis, linear: Array | None) -> None:
+        self.rows, self.linear = rows, linear is not None
+        self._sums = None if linear is None else SumsOfRows.of(rows, linear)
+
+    def __call__(self, a: Any, inputs: Any) -> tuple[Any, Any]:
+        """Return d: [B, r], and what is left of linear rows, √Σ (r(a) + J d)²: [B]."""
+        if self._sums is None:
+            return self._by_jacobian(a, inputs)
+        zero, theta, whether = self._sums.at(inputs)
+        shares = self._sums.shares
+
+        def by_shares() -> tuple[Any, Any]:
+            r = zero + shares.times(theta, a)
+            d = _solved(
+                shares.gram(theta),
+                lambda d: shares.times(theta, d),
+                lambda v: shares.transposed(theta, v),
+                r,
+            )
+            return d, tf.norm(r + shares.times(theta, d), axis=1)
+
+        return tf.cond(whether, by_shares, lambda: self._by_jacobian(a, inputs))
+
+    def _by_jacobian(self, a: Any, inputs: Any) -> tuple[Any, Any]:
+        r, j = self.rows.linearized(a, inputs)
+        d = least_squares(j, r)
+        return d, tf.norm(r + tf.linalg.matvec(j, d), axis=1)
 
 
 def least_squares(j: Any, r: Any) -> Any:
-    """Return argmin_d |J d + r| by normal equations: J [B, N, r], r [B, N] -> [B, r]."""
-    scale = tf.maximum(tf.norm(j, axis=1), np.finfo(np.float64).tiny)
-    j = j / scale[:, None]
-    gram = tf.matmul(j, j, transpose_a=True)
-    factor = tf.linalg.cholesky(gram + _SHIFT * tf.eye(j.shape[2], dtype=j.dtype))
-    d = tf.zeros([tf.shape(r)[0], j.shape[2], 1], j.dtype)
-    for _ in range(2):  # the second recovers the digits that the shift and the square have cost
-        left = r[..., None] + tf.matmul(j, d)
-        d -= tf.linalg.cholesky_solve(factor, tf.matmul(j, left, transpose_a=True))
-    return d[..., 0] / scale
+    """Return argmin_d |J d + r|: J [B, N, r], r [B, N] -> [B, r]."""
+    return _solved(
+        tf.matmul(j, j, transpose_a=True),
+        lambda d: tf.linalg.matvec(j, d),
+        lambda v: tf.linalg.matvec(j, v, transpose_a=True),
+        r,
+    )
+
+
+def _solved(gram: Any, times: Any, transposed: Any, r: Any) -> Any:
+    """Return argmin_d |J d + r| by the normal equations: JᵀJ [B, r, r], r [B, N] -> [B, r].
+
+    times, transposed : d -> J d and v -> Jᵀ v.
+    """
+    scale = tf.sqrt(tf.maximum(tf.linalg.diag_part(gram), np.finfo(np.float64).tiny))
+    shift = _SHIFT * tf.eye(gram.shape[2], dtype=gram.dtype)
+    factor = tf.linalg.cholesky(gram / (scale[:, None] * scale[..., None]) + shift)
+
+    def from_residuals(left: Any) -> Any:
+        right = transposed(left) / scale
+        return -tf.linalg.cholesky_solve(factor, right[..., None])[..., 0] / scale
+
+    d = from_residuals(r)
+    # Once more, which recovers the digits that the shift and the square have cost.
+    return d + from_residuals(r + times(d))
 
 
 def _compiled(function: Callable[..., Any], *sizes: int) -> Any:
@@ -177,18 +296,16 @@ class Reduced:
 
     Parameters
     ----------
-    rows : at about five points for each function of the basis.
-    linear : whether one step from zero solves.
+    step : by rows at about five points for each function of the basis.
     """
 
-    def __init__(self, rows: RowsInBasis, *, size: int, inputs: int, linear: bool) -> None:
-        self.rows, self.linear = rows, linear
-        self._sizes = size, inputs
+    def __init__(self, step: Step, *, size: int, inputs: int) -> None:
+        self.step, self._sizes = step, (size, inputs)
         self._solve = _compiled(self._steps, size, inputs)
 
     def solve(self, a: Array, vectors: Array) -> tuple[Array, Array]:
         """Return a: [B, r] for μ: [B, q], and √(Σ r²) of its rows, [B] (local)."""
-        a, left = _in_parts(self._solve, a, vectors, self.rows.count)
+        a, left = _in_parts(self._solve, a, vectors, self.step.rows.count)
         return a, left
 
     def by_inputs(self, a: Array, vectors: Array) -> Array:
@@ -200,12 +317,12 @@ class Reduced:
         return _compiled(self._by_inputs, *self._sizes)
 
     def _steps(self, a: Any, inputs: Any) -> tuple[Any, Any]:
-        if self.linear:
-            a = a + least_squares(*self.rows.linearized(a, inputs)[::-1])
-            return a, tf.norm(self.rows.residuals(a, inputs), axis=1)
+        if self.step.linear:
+            d, left = self.step(tf.zeros_like(a), inputs)
+            return d, left
 
         def step(k: Any, a: Any, size: Any) -> tuple[Any, Any, Any]:
-            d = least_squares(*self.rows.linearized(a, inputs)[::-1])
+            d, _ = self.step(a, inputs)
             moved = tf.norm(d, axis=1) / (tf.norm(a + d, axis=1) + 1e-300)
             return k + 1, a + d, tf.reduce_max(moved)
 
@@ -214,11 +331,11 @@ class Reduced:
             step,
             (0, a, tf.constant(np.inf, tf.float64)),
         )
-        return a, tf.norm(self.rows.residuals(a, inputs), axis=1)
+        return a, tf.norm(self.step.rows.residuals(a, inputs), axis=1)
 
     def _by_inputs(self, a: Any, inputs: Any) -> Any:
-        _, j = self.rows.linearized(a, inputs)
-        columns = tf.unstack(self.rows.by_inputs(a, inputs), inputs.shape[1], axis=2)
+        _, j = self.step.rows.linearized(a, inputs)
+        columns = tf.unstack(self.step.rows.by_inputs(a, inputs), inputs.shape[1], axis=2)
         return tf.stack([least_squares(j, each) for each in columns], axis=2)
 
 
@@ -229,16 +346,27 @@ class QuickError:
     ----------
     seen, unseen : rows of both bases, at other points.
     gram : of both bases in L2, [r + r_e, r + r_e].
+    inputs : how many numbers these are.
+    linear : see `Step`.
     """
 
-    def __init__(self, seen: RowsInBasis, unseen: RowsInBasis, gram: Array, *, inputs: int) -> None:
-        self.seen, self.unseen, self.gram = seen, unseen, gram
+    def __init__(
+        self,
+        seen: RowsInBasis,
+        unseen: RowsInBasis,
+        gram: Array,
+        *,
+        inputs: int,
+        linear: Array | None,
+    ) -> None:
+        self.seen, self.unseen, self.gram = Step(seen, linear), unseen, gram
+        self._sums = None if linear is None else SumsOfRows.of(unseen, linear)
         self._errors = _compiled(self._corrected, len(gram), inputs)
 
     def __call__(self, a: Array, vectors: Array) -> tuple[Array, Array, Array]:
         """Return e: [B, r + r_e], |e| / |u + e| and q, for a: [B, r] and μ: [B, q] (local)."""
         a = np.pad(a, ((0, 0), (0, len(self.gram) - a.shape[1])))
-        e, before, after, of_zero = _in_parts(self._errors, a, vectors, self.seen.count)
+        e, before, after, of_zero = _in_parts(self._errors, a, vectors, self.seen.rows.count)
         of_e, of_u = (
             np.sqrt(np.maximum(np.einsum("bi,ij,bj->b", v, self.gram, v), 0)) for v in (e, a + e)
         )
@@ -246,7 +374,21 @@ class QuickError:
             rounded = before <= _ROUNDING * of_zero
             return e, of_e / of_u, np.where(rounded, _SURELY, before / after)
 
-    def _corrected(self, a: Any, inputs: Any) -> tuple[Any, Any, Any]:
-        e = least_squares(*self.seen.linearized(a, inputs)[::-1])
-        of = (self.unseen.residuals(each, inputs) for each in (a, a + e, tf.zeros_like(a)))
+    def _corrected(self, a: Any, inputs: Any) -> tuple[Any, Any, Any, Any]:
+        e, _ = self.seen(a, inputs)
+
+        def by_rows() -> list[Any]:
+            return [self.unseen.residuals(z, inputs) for z in (a, a + e, tf.zeros_like(a))]
+
+        if self._sums is None:
+            of = by_rows()
+        else:
+            zero, theta, whether = self._sums.at(inputs)
+            shares = self._sums.shares
+
+            def by_shares() -> list[Any]:
+                # After e by the equations themselves, so that q tells what sums do not.
+                return [zero + shares.times(theta, a), self.unseen.residuals(a + e, inputs), zero]
+
+            of = tf.cond(whether, by_shares, by_rows)
         return e, *(tf.norm(r, axis=1) for r in of)

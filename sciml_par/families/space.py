@@ -14,11 +14,13 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line
-from sciml_par.assembly.equations import Asked, Equations, NotByJetsError, Rows
+from sciml_par.algebra.dense import by_normal_equations
+from sciml_par.assembly.equations import Asked, Equations, Linearized, NotByJetsError, Rows
 from sciml_par.assembly.solution import Solution, zero_jets
-from sciml_par.assembly.system import Solved, System, gauss_newton
+from sciml_par.assembly.system import Solved, System, flat, gauss_newton
 from sciml_par.errors import InputError
 from sciml_par.families.inputs import Inputs
+from sciml_par.families.shares import Shares
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -33,6 +35,8 @@ _RICHER, _MORE = 1.3, 4
 """The degree of the richer space: so many times as high, and higher by so much at least."""
 _SEED, _SAMPLE = 5, 600
 """Points of the domain at which functions are compared."""
+_SHARED = 12
+"""Queries that tell whether slopes are sums of few parts."""
 _POINTS_MORE = 3
 """Points along an axis, more than the degree; unseen ones are others by as many more."""
 _BY_ROWS = (
@@ -54,6 +58,52 @@ class OfInputs:
         return self.inner(u.with_unknowns(self.inputs.values(columns)), *given)
 
 
+class OfFamily(System):
+    """The least-squares problem of a query, whose JᵀJ is a sum of few known matrices.
+
+    It preconditions conjugate gradients, so that rounding in the sum does no harm.
+    """
+
+    shares: Shares | None = None
+
+    def share(self, vectors: Array) -> None:
+        """Find the matrices from these queries, μ: [L, q], if equations are linear (local)."""
+        rng, size = np.random.default_rng(_SEED), int(np.prod(self.model.coefficients.shape))
+        slopes = []
+        for vector in vectors:
+            here = _with_equations(self, at(self.equations, vector))
+            terms = here.linearized(rng.normal(size=size))
+            slopes.append(_slopes(terms))
+
+        def columns(part: Array) -> Array:
+            parts, begin = list[Linearized](), 0
+            for term in terms:
+                by_jets = []
+                for of_request in term.by_jets:
+                    end = begin + of_request.size
+                    by_jets.append(part[begin:end].reshape(of_request.shape))
+                    begin = end
+                parts.append(replace(term, by_jets=by_jets))
+            return self.dense(parts)
+
+        self.shares = Shares.of(np.stack(slopes), columns)
+
+    def step(self, terms: Sequence[Linearized], *, fixed: bool = False) -> tuple[Array, float]:
+        """Return argmin_d |J d − r|, and the least |J d − r|² (local)."""
+        if self.shares is not None:
+            theta, whether = self.shares.theta(_slopes(terms)[None])
+            if whether:
+                gram = np.array(self.shares.gram(theta)[0])
+                columns = np.tensordot(theta[0], self.shares.matrices, axes=1)
+                return by_normal_equations(columns, flat(terms), gram=gram)
+        return super().step(terms)
+
+
+def _slopes(terms: Sequence[Linearized]) -> Array:
+    """Return √w ∂r/∂z of all terms, [W]."""
+    return np.concatenate([slope.ravel() for term in terms for slope in term.by_jets])
+
+
 class Space:
     """Polynomials of one degree on the box, in which queries are solved (local).
 
@@ -71,10 +121,10 @@ class Space:
         self._terms, self._checked = list[Term](), False
         self._networks: Any = import_module("sciml_par.networks")
         self.model = self._polynomials(degree)
-        self.system = System(self.equations(degree + _POINTS_MORE), self.model)
+        self.system = OfFamily(self.equations(degree + _POINTS_MORE), self.model)
         higher = max(degree + _MORE, math.ceil(_RICHER * degree))
         self.richer = self._polynomials(higher)
-        self.richer_system = System(self.equations(higher + _POINTS_MORE), self.richer)
+        self.richer_system = OfFamily(self.equations(higher + _POINTS_MORE), self.richer)
         self.unseen_by_richer = self.equations(higher + 2 * _POINTS_MORE)
 
     def _polynomials(self, degree: int) -> Any:
@@ -153,6 +203,12 @@ class Space:
         """e at the points x for each coefficient of the richer polynomials, [n m, p_r]."""
         return self.richer_system.values(self.x)
 
+    def share(self) -> None:
+        """Compute what many queries have in common (local)."""
+        vectors = self.inputs.draw(_SHARED, 0)
+        for system in (self.system, self.richer_system):
+            system.share(vectors)
+
     def solve(self, vector: Array, begin: Array | None = None) -> Solved:
         """Solve for one μ: [q] by Gauss–Newton steps."""
         system = self.system_at(vector)
@@ -168,20 +224,24 @@ class Space:
         """Return u with these coefficients, [p]."""
         return Solution(self.problem, (self.model,), c)
 
-    def error(self, c: Array, vector: Array) -> tuple[Array, float]:
-        """Return e of richer polynomials for u with coefficients c, and q."""
-        u, nothing = self.solution(c), np.zeros(int(np.prod(self.richer.coefficients.shape)))
+    def error(self, c: Array, vector: Array) -> Array:
+        """Return e of richer polynomials for u with coefficients c, [p_r]."""
         seen = at(self.richer_system.equations, vector)
         system = _with_equations(self.richer_system, seen)
-        system.base = u.jets(seen)
-        e = -system.step(system.linearized(nothing))[0]
+        system.base = self.solution(c).jets(seen)
+        nothing = np.zeros(int(np.prod(self.richer.coefficients.shape)))
+        return -system.step(system.linearized(nothing))[0]
+
+    def reliability(self, c: Array, e: Array, vector: Array) -> float:
+        """Return the factor q by which e lowers the residual of u at points that none has seen."""
         unseen = at(self.unseen_by_richer, vector)
-        jets, of_e = u.jets(unseen), Solution(self.problem, (self.richer,), e).jets(unseen)
+        jets = self.solution(c).jets(unseen)
+        of_e = Solution(self.problem, (self.richer,), e).jets(unseen)
         together = [
             [a + b for a, b in zip(*pair, strict=True)] for pair in zip(jets, of_e, strict=True)
         ]
         before, after = (sum(np.sum(r**2) for r in unseen.residuals(z)) for z in (jets, together))
-        return e, float(np.sqrt(before / max(after, np.finfo(np.float64).tiny)))
+        return float(np.sqrt(before / max(after, np.finfo(np.float64).tiny)))
 
     def values_of(self, c: Array) -> Array:
         """Return u at the points x for rows of coefficients: [S, p] -> [n m, S]."""
@@ -195,12 +255,11 @@ class Space:
     def _means(self) -> Array:
         return self.problem.means(self.x).ravel().astype(np.float64)
 
-    def relative_error(self, c: Array, vector: Array) -> tuple[float, float]:
-        """Return |e| / |u + e| and q."""
-        e, q = self.error(c, vector)
-        of_e = self.values_of_errors(e[None])[:, 0]
+    def relative_error(self, c: Array, vector: Array) -> float:
+        """Return |e| / |u + e|."""
+        of_e = self.values_of_errors(self.error(c, vector)[None])[:, 0]
         size = np.linalg.norm(self.values_of(c[None])[:, 0] + of_e)
-        return float(np.linalg.norm(of_e) / max(size, np.finfo(np.float64).tiny)), q
+        return float(np.linalg.norm(of_e) / max(size, np.finfo(np.float64).tiny))
 
 
 def family_terms(terms: Sequence[Term], inputs: Inputs) -> list[Term]:
@@ -226,7 +285,7 @@ def at(equations: Equations, vector: Array) -> Equations:
     return other
 
 
-def _with_equations(system: System, equations: Equations) -> System:
+def _with_equations(system: OfFamily, equations: Equations) -> OfFamily:
     other = copy.copy(system)
     other.equations = equations
     return other

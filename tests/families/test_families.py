@@ -134,6 +134,23 @@ def test_a_nonlinear_family_with_a_condition_that_takes_its_input() -> None:
 
 
 @pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+@pytest.mark.parametrize("term", [lambda u, x: 40 * x * u, lambda u, x: 1e4 * u**3])
+def test_a_term_that_no_drawn_query_has_is_not_left_out(term: Any) -> None:
+    """Above the queries that `learn` draws, u″ = k² u − 1 gains a term, linear or not."""
+
+    def equation(u: Any, x: Any, *, k: Any) -> Any:
+        return screened(u, x, k=k) - tf.where(k > 4.99999, term(u(x), x), 0.0)
+
+    answer = learn(one_number(equation, 1.0, 5.0), tolerance=1e-6, progress=False)(k=5.0)
+    solved = sp.solve(
+        Problem(LINE, lambda u, x: equation(u, x, k=5.0), conditions=[Dirichlet(0.0)])
+    )
+    true = relative(answer(X), solved.predict(X).mean)
+    assert true > 0.05, "the basis has functions for such queries; choose another one"
+    assert not answer.error.relative < true / 3
+
+
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 def test_a_function_is_an_input(with_function: Operator) -> None:
     c, frequency = 2.0, 3.0
     answer = with_function(c=c, f=lambda x: tf.sin(frequency * x))

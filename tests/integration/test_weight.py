@@ -12,10 +12,10 @@ import pytest
 from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
-    "algebra": 273,
-    "assembly": 1_169,
+    "algebra": 281,
+    "assembly": 1_170,
     "evaluation": 3_167,
-    "families": 2_088,
+    "families": 2_406,
     "horovod": 3_799,
     "info": 578,
     "networks": 5_272,
@@ -28,9 +28,9 @@ LINES = {
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (51, 9_334),
+    "assembly/system.py": (51, 9_343),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_823),
-    "training/solving/by_polynomials.py": (224, 38_438),
+    "training/solving/by_polynomials.py": (224, 38_447),
 }
 """Files and lines that the import of a method runs."""
 
