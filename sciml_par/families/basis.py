@@ -115,4 +115,4 @@ def _rows(space: Space, basis: Columns, most: int, on_conditions: int) -> RowsIn
         n = rows.points if number < count else min(rows.points, on_conditions)
         places = np.random.default_rng(number).permutation(rows.points)[:n]
         chosen.append(np.sort(places))
-    return RowsInBasis(space.problem, equations, chosen, basis)
+    return RowsInBasis(space.problem, equations, space.inputs.to_rows, chosen, basis)

@@ -132,7 +132,8 @@ def _rows_of(term: Term, basis: Basis) -> RowsInBasis:
     inputs = np.tile(space.inputs.draw(1, 0), (n, 1))
     terms = family_terms([term], space.inputs)
     equations = Equations(space.problem, [(*arrays, inputs)], [np.ones(n)], {}, terms=terms)
-    return RowsInBasis(space.problem, equations, [np.arange(n)], [(space.model, basis.v)])
+    to_rows, functions = space.inputs.to_rows, [(space.model, basis.v)]
+    return RowsInBasis(space.problem, equations, to_rows, [np.arange(n)], functions)
 
 
 def minimized(

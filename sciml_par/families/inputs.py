@@ -143,6 +143,10 @@ class NumberInput:
         """The number of coordinates."""
         return self.size
 
+    def to_rows(self, values: Any) -> Any:
+        """Return what rows of equations have in place of values."""
+        return values
+
     def to_coordinates(self, values: Array) -> Array:
         """Return the coordinates of values, [size]."""
         return self.coordinates(values[None])[0]
@@ -179,6 +183,7 @@ class FunctionInput:
 
     p are the values of g at the nodes: k = mean + g, or mean exp(g) with ``log=True``, and c = C⁻¹p
     interpolates them (Rasmussen, Williams 2006, Gaussian Processes for Machine Learning, (2.25)).
+    Rows have c in place of p.
     """
 
     def __init__(self, name: str, placed: PlacedFunction) -> None:
@@ -192,7 +197,7 @@ class FunctionInput:
         self.nodes = grid_of(placed, prior)
         self.mean = mean_of(placed, prior, self.nodes)
         covariance = prior.covariance(self.nodes)
-        self._inverse = np.linalg.inv(covariance)
+        self._root = np.linalg.cholesky(covariance)
         variances, modes = np.linalg.eigh(covariance)
         kept = variances > _VARIANCE * variances[-1]
         self._deviations, self._modes = np.sqrt(variances[kept])[::-1], modes[:, kept][:, ::-1]
@@ -289,20 +294,24 @@ class FunctionInput:
         sizes = np.maximum(np.linalg.norm(true, axis=0), np.finfo(np.float64).tiny)
         return np.asarray(np.linalg.norm(found - true, axis=0) / sizes)
 
+    def to_rows(self, values: Any) -> Any:
+        """Return c of rows of values of g; by a factor of C, whose inverse has fewer digits."""
+        return tf.transpose(tf.linalg.cholesky_solve(self._root, tf.transpose(values)))
+
     def shown(self, values: Array) -> list[Any]:
         """Return rows of values of g as functions of z: [n, e] -> [n, 1], in TensorFlow."""
 
-        def function(g: Array) -> Any:
+        def function(c: Array) -> Any:
             def at(z: Any) -> Any:
                 z = tf.convert_to_tensor(z)
-                return self._at(z, tf.tile(tf.constant(g[None], z.dtype), [tf.shape(z)[0], 1]))
+                return self._at(z, tf.constant(c[None], z.dtype))
 
             return at
 
-        return [function(g) for g in values]
+        return [function(c) for c in self.to_rows(values).numpy()]
 
     def value(self, columns: Any) -> Any:
-        """Return the function as a field of x, a function for each row of columns p: [n, size]."""
+        """Return the function as a field of x, a function for each row of columns c: [n, size]."""
         axes = self.placed.axes
 
         def at(x: Any) -> Any:
@@ -315,15 +324,16 @@ class FunctionInput:
         axes, (of_z,) = self.placed.axes, self.shown(p[None])
         return lambda x: of_z(tf.gather(x, axes, axis=1))
 
-    def _at(self, z: Any, g: Any) -> Any:
+    def _at(self, z: Any, c: Any) -> Any:
         nodes, lengths = self.nodes, np.broadcast_to(self.prior.length, self.nodes.shape[1])
         scaled = (z[:, None] - tf.constant(nodes, z.dtype)[None]) / tf.constant(lengths, z.dtype)
         r = tf.sqrt(5 * tf.reduce_sum(scaled**2, axis=-1) + _CLOSE)
         kernel = self.prior.amplitude**2 * (1 + r + r**2 / 3) * tf.exp(-r)
-        weights = kernel @ tf.constant(self._inverse, z.dtype)
-        process = tf.reduce_sum(weights * g, axis=1, keepdims=True)
-        mean = tf.constant(self.mean, z.dtype)
-        mean = mean[:1] if np.ptp(self.mean) == 0 else weights @ mean[:, None]
+        process = tf.reduce_sum(kernel * c, axis=1, keepdims=True)
+        if np.ptp(self.mean) == 0:
+            mean = tf.constant(self.mean[:1], z.dtype)
+        else:
+            mean = kernel @ tf.cast(tf.transpose(self.to_rows(self.mean[None])), z.dtype)
         return mean * tf.exp(process) if self.prior.log else mean + process
 
 
@@ -442,8 +452,13 @@ class Inputs:
         ends = np.cumsum([part.degrees for part in self.parts.values()])[:-1]
         return list(zip(self.parts.values(), np.split(theta, ends), strict=True))
 
+    def to_rows(self, vectors: Any) -> Any:
+        """Return what rows of equations have in place of μ: [n, q], by a symmetric matrix."""
+        parts = [p.to_rows(vectors[:, self.places[n]]) for n, p in self.parts.items()]
+        return tf.concat(parts, axis=1)
+
     def values(self, columns: Any) -> dict[str, Any]:
-        """Return the values of unknowns for μ in each row: [n, q], a row for each point."""
+        """Return the values of unknowns for rows as `to_rows` gives them, [n, q]."""
         return {n: part.value(columns[:, self.places[n]]) for n, part in self.parts.items()}
 
     def shown(self, vectors: Array) -> dict[str, Any]:

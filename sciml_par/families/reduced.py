@@ -56,14 +56,20 @@ class RowsInBasis:
     ----------
     problem : without unknowns.
     equations : of a family, whose last arrays are the inputs.
+    to_rows : makes these of μ.
     chosen : the places of the points that are kept of each term.
     basis : the functions ψ_j.
     """
 
     def __init__(
-        self, problem: Problem, equations: Equations, chosen: Sequence[Any], basis: Columns
+        self,
+        problem: Problem,
+        equations: Equations,
+        to_rows: Callable[[Any], Any],
+        chosen: Sequence[Any],
+        basis: Columns,
     ) -> None:
-        self.problem, self.terms = problem, list[Term]()
+        self.problem, self.terms, self._to_rows = problem, list[Term](), to_rows
         for rows, places in zip(equations.rows, chosen, strict=True):
             scale = np.sqrt(rows.points / max(len(places), 1))
             kept = replace(
@@ -94,6 +100,7 @@ class RowsInBasis:
     def evaluated(self, a: Any, inputs: Any, *, slopes: bool = True) -> tuple[Any, list[Any]]:
         """Return √w r: [B, N] and the slopes of each term; at u = 0 if a is None."""
         residuals, of_terms, many = [], [], tf.shape(inputs)[0]
+        inputs = self._to_rows(inputs)
         for term in self.terms:
             columns = tf.repeat(inputs, term.n, axis=0)
             r, of_totals, factors = self._at(term, a, columns, slopes)
@@ -115,6 +122,7 @@ class RowsInBasis:
     def by_inputs(self, a: Any, inputs: Any) -> Any:
         """Return the derivatives of all rows by the inputs, [B, N, q]."""
         found, many, q = [], tf.shape(a)[0], inputs.shape[1]
+        inputs = self._to_rows(inputs)
         for term in self.terms:
             columns = tf.repeat(inputs, term.n, axis=0)
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -124,7 +132,8 @@ class RowsInBasis:
             slopes = [tape.gradient(t, columns, unconnected_gradients="zero") for t in totals]
             stacked = tf.reshape(tf.stack(slopes, axis=1), [many, term.n, -1, q])
             found.append(tf.reshape(stacked * factors[..., None], [many, -1, q]))
-        return tf.concat(found, axis=1)
+        by_rows = tf.concat(found, axis=1)
+        return tf.reshape(self._to_rows(tf.reshape(by_rows, [-1, q])), tf.shape(by_rows))
 
     def _at(self, term: Term, a: Any, columns: Any, slopes: bool) -> tuple[Any, Any, Any]:
         """Return r: [B n, k] of a term, its derivatives by jets, and √w: [n, 1].

@@ -13,9 +13,11 @@ from sciml_par._tensorflow import tf
 
 Array = npt.NDArray[np.float64]
 
-_PART, _MOST, _APART, _NUMBERS = 1e-12, 8, 1e-10, 50_000_000
+_PART, _MOST, _APART = 1e-12, 8, 1e-10
 """Of slopes, the size of a part that is left out, how many parts are few, and how far, relative to
-their size, slopes may be from these; and numbers in all matrices at most."""
+their size, slopes may be from these."""
+_NUMBERS, _KEPT = 150_000_000, 30_000_000
+"""In all matrices, for a while, and in the J_k that are kept."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,13 @@ class Shares:
     Attributes
     ----------
     parts : the s_k, orthonormal, [W, K].
-    matrices : the J_kᵀ, [K, p, N].
+    matrices : the J_kᵀ, [K, p, N]; None if they are large.
     grams : J_kᵀJ_l of each pair and, if k and l differ, its transpose added, [P, p, p].
     pairs : the k and l.
     """
 
     parts: Array
-    matrices: Array
+    matrices: Array | None
     grams: Array
     pairs: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 
@@ -51,16 +53,21 @@ class Shares:
         first, pairs = columns(rows[0]), np.triu_indices(count)
         if len(pairs[0]) * len(first) ** 2 + count * first.size > _NUMBERS:
             return None
-        matrices = np.stack([first, *map(columns, rows[1:count])])
+        matrices = [first, *map(columns, rows[1:count])]
         both = (matrices[k] @ matrices[m].T for k, m in zip(*pairs, strict=True))
         grams = [g if k == m else g + g.T for k, m, g in zip(*pairs, both, strict=True)]
-        return cls(np.ascontiguousarray(rows[:count].T), matrices, np.stack(grams), pairs)
+        kept = np.stack(matrices) if count * first.size <= _KEPT else None
+        return cls(np.ascontiguousarray(rows[:count].T), kept, np.stack(grams), pairs)
 
     def theta(self, slopes: Any) -> tuple[Any, Any]:
         """Return θ: [B, K] of slopes, [B, W], and whether all of these are sums of the parts."""
         theta = slopes @ self.parts
         apart = tf.norm(slopes - tf.matmul(theta, self.parts, transpose_b=True), axis=1)
         return theta, tf.reduce_all(apart <= _APART * tf.norm(slopes, axis=1))
+
+    def columns(self, theta: Array) -> Array | None:
+        """Return Jᵀ: [p, N] for θ: [K], if the J_k are kept."""
+        return None if self.matrices is None else np.tensordot(theta, self.matrices, axes=1)
 
     def gram(self, theta: Any) -> Any:
         """Return JᵀJ: [B, p, p]."""

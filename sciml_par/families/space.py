@@ -47,7 +47,7 @@ _BY_ROWS = (
 
 @dataclass(frozen=True, eq=False)
 class OfInputs:
-    """The residual (u, *arrays, μ) -> r of a term, the unknowns being μ: [n, q], row by row."""
+    """The residual (u, *arrays, columns) -> r of a term, the unknowns being the columns: [n, q]."""
 
     inner: Callable[..., Any]
     inputs: Inputs
@@ -66,12 +66,12 @@ class OfFamily(System):
 
     shares: Shares | None = None
 
-    def share(self, vectors: Array) -> None:
-        """Find the matrices from these queries, μ: [L, q], if equations are linear (local)."""
+    def share(self, inputs: Inputs) -> None:
+        """Find the matrices, if equations are linear and their slopes few (local)."""
         rng, size = np.random.default_rng(_SEED), int(np.prod(self.model.coefficients.shape))
         slopes = []
-        for vector in vectors:
-            here = _with_equations(self, at(self.equations, vector))
+        for vector in inputs.draw(_SHARED, 0):
+            here = _with_equations(self, at(self.equations, inputs, vector))
             terms = here.linearized(rng.normal(size=size))
             slopes.append(_slopes(terms))
 
@@ -93,8 +93,8 @@ class OfFamily(System):
         if self.shares is not None:
             theta, whether = self.shares.theta(_slopes(terms)[None])
             if whether:
-                gram = np.array(self.shares.gram(theta)[0])
-                columns = np.tensordot(theta[0], self.shares.matrices, axes=1)
+                gram, columns = np.array(self.shares.gram(theta)[0]), self.shares.columns(theta[0])
+                columns = self.dense(terms) if columns is None else columns
                 return by_normal_equations(columns, flat(terms), gram=gram)
         return super().step(terms)
 
@@ -166,7 +166,7 @@ class Space:
         jets = [[rng.normal(size=z.shape) for z in of_term] for of_term in zero_jets(alone)]
         first, other = self.inputs.draw(2, 0)
         of_first, of_other, mixed = (
-            at(family, vectors).residuals(jets)
+            at(family, self.inputs, vectors).residuals(jets)
             for vectors in (first, other, np.stack([first, other]))
         )
         for known, a, b, both in zip(alone.residuals(jets), of_first, of_other, mixed, strict=True):
@@ -205,9 +205,8 @@ class Space:
 
     def share(self) -> None:
         """Compute what many queries have in common (local)."""
-        vectors = self.inputs.draw(_SHARED, 0)
         for system in (self.system, self.richer_system):
-            system.share(vectors)
+            system.share(self.inputs)
 
     def solve(self, vector: Array, begin: Array | None = None) -> Solved:
         """Solve for one μ: [q] by Gauss–Newton steps."""
@@ -218,7 +217,7 @@ class Space:
 
     def system_at(self, vector: Array) -> System:
         """Return the least-squares problem of one μ: [q]."""
-        return _with_equations(self.system, at(self.system.equations, vector))
+        return _with_equations(self.system, at(self.system.equations, self.inputs, vector))
 
     def solution(self, c: Array) -> Solution:
         """Return u with these coefficients, [p]."""
@@ -226,7 +225,7 @@ class Space:
 
     def error(self, c: Array, vector: Array) -> Array:
         """Return e of richer polynomials for u with coefficients c, [p_r]."""
-        seen = at(self.richer_system.equations, vector)
+        seen = at(self.richer_system.equations, self.inputs, vector)
         system = _with_equations(self.richer_system, seen)
         system.base = self.solution(c).jets(seen)
         nothing = np.zeros(int(np.prod(self.richer.coefficients.shape)))
@@ -234,7 +233,7 @@ class Space:
 
     def reliability(self, c: Array, e: Array, vector: Array) -> float:
         """Return the factor q by which e lowers the residual of u at points that none has seen."""
-        unseen = at(self.unseen_by_richer, vector)
+        unseen = at(self.unseen_by_richer, self.inputs, vector)
         jets = self.solution(c).jets(unseen)
         of_e = Solution(self.problem, (self.richer,), e).jets(unseen)
         together = [
@@ -273,9 +272,9 @@ def bound_problem(problem: Problem, inputs: Inputs) -> Problem:
     return ProblemChanges(None, [LeastSquares()]).weigh(known)
 
 
-def at(equations: Equations, vector: Array) -> Equations:
+def at(equations: Equations, inputs: Inputs, vector: Array) -> Equations:
     """Return the equations of a family for one μ: [q], or several in turn, [k, q] (local)."""
-    other, vectors = copy.copy(equations), np.atleast_2d(vector)
+    other, vectors = copy.copy(equations), inputs.to_rows(np.atleast_2d(vector)).numpy()
 
     def of_rows(rows: Rows) -> Rows:
         columns = tf.constant(np.resize(vectors, (rows.points, vectors.shape[1])))
