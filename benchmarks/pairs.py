@@ -78,7 +78,7 @@ def measured(pairs: int, seconds: float) -> dict[str, Any]:
 
 
 COLUMNS = {
-    "pairs": "pairs:6d",
+    "pairs": "pairs:<8d",
     "method": "method:<24",
     "processor": "processor:8.0f",
     "wall": "wall:6.0f",

@@ -1,4 +1,4 @@
-"""What was learned from pairs, and how wrong it is for pairs that were left out."""
+"""What is learned from pairs, and how wrong it is for pairs that are left out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par.families.regression import Regression
+from sciml_par.families.branch import Branch
 from sciml_par.networks.models.fno import FNO
+from sciml_par.training.optimizers.least_squares.on_host import threads
 
 Array = npt.NDArray[np.float64]
 
 KERNEL, FOURIER = "kernel regression", "Fourier neural operator"
 COVERAGE = 0.9
 _MANY, _SMALL, _ROUNDING = 256, 1e-3, 1e-5
+"""Inputs of one call of a network; the part of the usual size below which a size counts as that;
+and of an input, by which it may differ from all others and is not outside."""
+_LEFT, _MOST = 1e-5, 256
+"""Of the largest singular value, below which components are left out; and the most of them."""
+_COMPARED, _USED = 1_000, 3_000
+"""Pairs by which kernels are compared, and by which the best one is then fitted."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,8 @@ class Side:
         constant = deviation <= 1e-12 * np.abs(rows).max()
         deviation = np.where(constant, 1.0, deviation)
         usual = np.sqrt(np.mean(np.sum((rows / deviation) ** 2, axis=1)))
-        return cls(values.shape[1:], grid, rows.mean(axis=0), deviation, _SMALL * float(usual) or 1.0)
+        floor = _SMALL * float(usual) or 1.0
+        return cls(values.shape[1:], grid, rows.mean(axis=0), deviation, floor)
 
     def scaled(self, values: Array) -> Array:
         """Return functions in units of the deviations: [Q, …] -> [Q, *grid, c]."""
@@ -63,16 +71,76 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Components:
+    """The affine space of principal components: a mean, [N], and orthonormal axes, [r, N]."""
+
+    mean: Array
+    axes: Array
+
+    @classmethod
+    def of(cls, values: Array) -> Components:
+        """Return the components of functions: [S, …] of N values."""
+        rows = values.reshape(len(values), -1)
+        mean = rows.mean(axis=0)
+        _, size, axes = np.linalg.svd(rows - mean, full_matrices=False)
+        count = max(1, min(_MOST, int(np.sum(size > _LEFT * size[0]))))
+        return cls(mean, axes[:count])
+
+    def coordinates(self, values: Array) -> Array:
+        """Return coordinates of functions: [Q, …] -> [Q, r]."""
+        return np.asarray((values.reshape(len(values), -1) - self.mean) @ self.axes.T)
+
+    def functions(self, coordinates: Array) -> Array:
+        """Return functions of coordinates: [Q, r] -> [Q, N]."""
+        return np.asarray(self.mean + coordinates @ self.axes)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Kernel regression of the components of outputs on those of inputs, and its reach."""
+
+    inputs: Components
+    outputs: Components
+    branch: Branch
+
+    @classmethod
+    def of(cls, a: Array, u: Array) -> Regression:
+        """Fit outputs u: [S, …] to inputs a: [S, …]."""
+        a, u = a[:_USED], u[:_USED]
+        with threads(1):  # those of BLAS wait for each other by spinning, where cores are shared
+            inputs, outputs = Components.of(a), Components.of(u)
+            p, c = inputs.coordinates(a), outputs.coordinates(u)
+            choice = Branch(p[:_COMPARED], c[:_COMPARED]).choice
+            return cls(inputs, outputs, Branch(p, c, choice))
+
+    def __call__(self, a: Array) -> Array:
+        """Return outputs of inputs: [Q, …] -> [Q, M]."""
+        return self.outputs.functions(self.branch(self.inputs.coordinates(a)))
+
+    def distances(self, a: Array) -> Array:
+        """Return how far inputs: [Q, …] are from those that were fitted, [Q, 2].
+
+        The first is the distance to the nearest one in principal components, the second the size of
+        the rest.
+        """
+        p = self.inputs.coordinates(a)
+        squares = np.sum(p**2, axis=1)[:, None] + np.sum(self.branch.inputs**2, axis=1)
+        nearest = np.min(squares - 2 * p @ self.branch.inputs.T, axis=1)
+        rest = np.linalg.norm(a.reshape(len(a), -1) - self.inputs.functions(p), axis=1)
+        return np.stack([np.sqrt(np.maximum(nearest, 0.0)), rest], axis=1)
+
+
+@dataclass(frozen=True)
 class Judged:
     """What pairs left out tell.
 
     left_out : relative errors by method, [H] each.
-    radius : the part of an answer's size by which the truth differs from it at most, for 90 %.
+    radii : by method, the part of an answer's size by which 90 % of truths differ from it at most.
     limits : the largest distances from the data, [2].
     """
 
     left_out: dict[str, Array]
-    radius: float
+    radii: dict[str, float]
     limits: Array
 
     @cached_property
@@ -94,15 +162,10 @@ class Learned:
     def __call__(self, a: Array, method: str) -> Array:
         """Return the outputs of inputs by a method."""
         if method == KERNEL:
-            found = self.regression(a.reshape(len(a), -1))
-            return found.reshape(len(a), *self.outputs.grid, -1)
+            return self.regression(a).reshape(len(a), *self.outputs.grid, -1)
         assert self.model is not None
         parts = [a[k : k + _MANY] for k in range(0, len(a), _MANY)]
         return np.concatenate([np.asarray(self.model(part), np.float64) for part in parts])
-
-    def distances(self, a: Array) -> Array:
-        """Return how far inputs are from those that were fitted; see `Regression.distances`."""
-        return self.regression.distances(a.reshape(len(a), -1))
 
     def judged(self, a: Array, u: Array) -> Judged:
         """Judge the methods by pairs that were left out."""
@@ -113,8 +176,7 @@ class Learned:
             errors[method] = error / self.outputs.sizes(u)
             # The band is one of the answer, whose size is known, and not of the truth.
             scores = np.sort(error / self.outputs.sizes(found))
-            # This rank of H scores holds for 90 % of further ones (Vovk et al. 2005; "split").
+            # This rank of H scores holds for 90 % of further ones (split conformal prediction).
             radii[method] = float(scores[min(len(a), math.ceil(COVERAGE * (len(a) + 1))) - 1])
         least = _ROUNDING * np.linalg.norm(a) / math.sqrt(len(a))
-        judged = Judged(errors, 0.0, np.maximum(self.distances(a).max(axis=0), least))
-        return Judged(errors, radii[judged.method], judged.limits)
+        return Judged(errors, radii, np.maximum(self.regression.distances(a).max(axis=0), least))

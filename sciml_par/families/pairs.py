@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ class Pairs:
     >>> from sciml_par.families import Pairs
     >>> waves = np.random.default_rng(0).normal(size=[100, 64])
     >>> Pairs(waves, np.cumsum(waves, axis=1))
-    Pairs(100: 64 points -> 64 points)
+    Pairs(100: [64] -> [64])
     """
 
     @by_name
@@ -98,13 +97,8 @@ class Pairs:
         return len(self.inputs)
 
     def __repr__(self) -> str:
-        return f"Pairs({len(self):,}: {self.shapes})"
-
-    @property
-    def shapes(self) -> str:
-        """The points and components of inputs and outputs, in words."""
-        sides = ((self.inputs, self.input_grid), (self.outputs, self.output_grid))
-        return " -> ".join(_described(values.shape[1:], grid) for values, grid in sides)
+        inputs, outputs = (list(values.shape[1:]) for values in (self.inputs, self.outputs))
+        return f"Pairs({len(self):,}: {inputs} -> {outputs})"
 
 
 def checked_values(where: str, name: str, values: Any) -> Array:
@@ -154,12 +148,6 @@ def _axes(x: Any, shape: tuple[int, ...]) -> tuple[Array, ...]:
 
 def _grid(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[:-1] if len(shape) > 1 and shape[-1] <= _COMPONENTS else shape
-
-
-def _described(shape: tuple[int, ...], grid: tuple[int, ...]) -> str:
-    count = math.prod(shape[len(grid) :])
-    more = "" if count == 1 else f", {count} components"
-    return f"{' × '.join(map(str, grid))} points{more}"
 
 
 def _arrays(file: Path, names: tuple[str, str]) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from sciml_par._files import checked_path, write_whole
 from sciml_par._other_names import by_name
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.families.branch import Branch
-from sciml_par.families.learned import Judged, Learned, Side
+from sciml_par.families.learned import Components, Judged, Learned, Regression, Side
 from sciml_par.families.pairs import checked_values
-from sciml_par.families.regression import Components, Regression
 from sciml_par.networks.models.fno import FNO
 from sciml_par.parallel.groups.world import current_world
 
@@ -98,16 +97,16 @@ class PairsOperator:
                 f"{list(values.shape)}."
             )
         scaled = inputs.scaled(values[None] if single else values)
-        outside: Any = (learned.distances(scaled) > self._judged.limits).any(axis=1)
+        outside: Any = (learned.regression.distances(scaled) > self._judged.limits).any(axis=1)
         if outside.any():
-            said = "the input" if single else f"{np.sum(outside)} of {len(outside)} inputs"
+            said = "the input is" if single else f"{np.sum(outside)} of {len(outside)} inputs are"
             warnings.warn(
                 f"operator: {said} outside of the data: no band holds there.",
                 ResultWarning,
                 stacklevel=2,
             )
         found = learned(scaled, self.method)
-        relative = np.where(outside, math.nan, self._judged.radius)
+        relative = np.where(outside, math.nan, self._judged.radii[self.method])
         band = (relative * outputs.sizes(found))[:, None] * outputs.deviation
         band = band[:, 0] if outputs.shape == outputs.grid else band
         many: list[Any] = [outputs.restored(found), band, relative, outside]
@@ -137,8 +136,7 @@ class PairsOperator:
             "pairs": self.pairs,
             "sides": {name: (side.shape, side.grid, side.floor) for name, side in sides.items()},
             "choice": branch.choice,
-            "radius": judged.radius,
-            "methods": list(judged.left_out),
+            "radii": judged.radii,
             "model": model and model.get_config(),
         }
         arrays: dict[str, Any] = {
@@ -198,10 +196,10 @@ class PairsOperator:
         model = FNO.from_config(about["model"]) if about["model"] else None
         if model:
             model.set_weights([arrays[f"weights_{k}"] for k in range(len(model.weights))])
-        left_out = dict(zip(about["methods"], arrays["left_out"], strict=True))
+        left_out = dict(zip(about["radii"], arrays["left_out"], strict=True))
         regression = Regression(components[0], components[1], branch)
         learned = Learned(sides[0], sides[1], regression, model)
-        return cls(learned, Judged(left_out, about["radius"], arrays["limits"]), about["pairs"])
+        return cls(learned, Judged(left_out, about["radii"], arrays["limits"]), about["pairs"])
 
     def __repr__(self) -> str:
         sides = (self._learned.inputs, self._learned.outputs)
@@ -214,5 +212,5 @@ class PairsOperator:
         for method, errors in self.left_out.items():
             said = f"mean {np.mean(errors):.1e}, largest {errors.max():.1e}"
             lines.append(f"  {method:<28}{said}")
-        band = f"{self._judged.radius:.1e} of the answer's size, for the whole function in L2"
-        return "\n".join([*lines, f"  {'90 % band':<28}{band}"])
+        radius = f"{self._judged.radii[self.method]:.1e} of the answer's size"
+        return "\n".join([*lines, f"  {'90 % band':<28}{radius}, for the whole function in L2"])
