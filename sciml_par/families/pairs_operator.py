@@ -20,6 +20,7 @@ from sciml_par.families.learned import Components, Judged, Learned, Regression, 
 from sciml_par.families.pairs import checked_values
 from sciml_par.networks.models.fno import FNO
 from sciml_par.parallel.groups.world import current_world
+from sciml_par.training.optimizers.least_squares.on_host import threads
 
 Array = npt.NDArray[np.float64]
 
@@ -186,7 +187,9 @@ class PairsOperator:
 
     @classmethod
     def _restored(cls, about: dict[str, Any], arrays: dict[str, Any]) -> PairsOperator:
-        branch = Branch(arrays["coordinates_a"], arrays["coordinates_u"], tuple(about["choice"]))
+        coordinates = arrays["coordinates_a"], arrays["coordinates_u"]
+        with threads(1):  # as when it was fitted, or other digits come
+            branch = Branch(*coordinates, tuple(about["choice"]))
         components, sides = [], []
         for name in "au":
             shape, grid, floor = about["sides"][name]

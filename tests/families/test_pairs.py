@@ -145,7 +145,7 @@ def test_functions_of_two_coordinates_and_grids_of_their_own() -> None:
     assert relative(quiet(operator, a).mean, 2 * a).max() < 1e-3
     flux = learn(Pairs(a, a.sum(axis=1)), seconds=1.0, progress=False)
     assert list(flux.left_out) == ["kernel regression"]
-    np.testing.assert_allclose(quiet(flux, a[0]).mean, a[0].sum(axis=0), atol=1e-3)
+    np.testing.assert_allclose(quiet(flux, a[0]).mean, a[0].sum(axis=0), rtol=0, atol=0.02)
 
 
 @SERIAL
