@@ -22,6 +22,8 @@ _MANY, _SMALL, _ROUNDING = 256, 1e-3, 1e-5
 and of an input, by which it may differ from all others and is not outside."""
 _LEFT, _MOST = 1e-5, 256
 """Of the largest singular value, below which components are left out; and the most of them."""
+_MARGIN = 1.5
+"""Times the largest distance between neighbours, beyond which an input is outside."""
 _COMPARED, _USED = 1_000, 3_000
 """Pairs by which kernels are compared, and by which the best one is then fitted."""
 
@@ -124,10 +126,19 @@ class Regression:
         the rest.
         """
         p = self.inputs.coordinates(a)
-        squares = np.sum(p**2, axis=1)[:, None] + np.sum(self.branch.inputs**2, axis=1)
-        nearest = np.min(squares - 2 * p @ self.branch.inputs.T, axis=1)
         rest = np.linalg.norm(a.reshape(len(a), -1) - self.inputs.functions(p), axis=1)
-        return np.stack([np.sqrt(np.maximum(nearest, 0.0)), rest], axis=1)
+        return np.stack([np.sqrt(self._squares(p).min(axis=1)), rest], axis=1)
+
+    def spacing(self) -> float:
+        """Return the largest distance of a fitted input to the nearest other one."""
+        squares = self._squares(self.branch.inputs)
+        np.fill_diagonal(squares, np.inf)
+        return float(np.sqrt(squares.min(axis=1).max()))
+
+    def _squares(self, p: Array) -> Array:
+        fitted = self.branch.inputs
+        squares = np.sum(p**2, axis=1)[:, None] + np.sum(fitted**2, axis=1) - 2 * p @ fitted.T
+        return np.maximum(squares, 0.0)
 
 
 @dataclass(frozen=True)
@@ -178,5 +189,7 @@ class Learned:
             scores = np.sort(error / self.outputs.sizes(found))
             # This rank of H scores holds for 90 % of further ones (split conformal prediction).
             radii[method] = float(scores[min(len(a), math.ceil(COVERAGE * (len(a) + 1))) - 1])
-        least = _ROUNDING * np.linalg.norm(a) / math.sqrt(len(a))
+        # Fitted inputs are as far from the others as new ones from all, but have nearly no rest.
+        rounding = _ROUNDING * np.linalg.norm(a) / math.sqrt(len(a))
+        least = np.array([_MARGIN * self.regression.spacing(), rounding])
         return Judged(errors, radii, np.maximum(self.regression.distances(a).max(axis=0), least))

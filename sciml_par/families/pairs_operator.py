@@ -84,9 +84,9 @@ class PairsOperator:
         Warns
         -----
         ResultWarning
-            An input is outside of the data: farther from the nearest one of the training, or from
-            what these span, than any pair left out. Of H pairs left out, about two in H + 1 further
-            ones are so by chance.
+            An input is outside of the data: in principal components one and a half times as far
+            from the nearest one as any of these from the others; or it differs from what they span
+            by more than any pair left out, as one in H + 1 does by chance if H are left out.
         """
         learned, inputs, outputs = self._learned, self._learned.inputs, self._learned.outputs
         values = checked_values("operator", "the input", a)
