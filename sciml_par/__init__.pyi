@@ -9,6 +9,8 @@ from . import results as results
 from . import training as training
 from .families.learn import learn as learn
 from .families.operator import Operator as Operator
+from .families.pairs import Pairs as Pairs
+from .families.pairs_operator import PairsOperator as PairsOperator
 from .parallel.groups.world import rank as rank
 from .parallel.groups.world import size as size
 from .parallel.startup.init import init as init

@@ -19,9 +19,8 @@ from sciml_par._tensorflow import IS_OURS, quiet_start
 
 _REGISTER = "keras.src.saving.object_registration"
 REGISTERED = {
-    "networks": (
-        "FourierFeatures MLP ModifiedMLP PeriodicEmbedding PirateNet Polynomials RandomFeatures"
-    ),
+    "networks": "DeepONet FNO FourierFeatures MLP ModifiedMLP PeriodicEmbedding PirateNet "
+    "Polynomials RandomFeatures",
     "networks.keras.corrected": "Corrected",
     "networks.keras.in_slabs": "InSlabs Moved",
     "networks.keras.windowed_model": "WindowedModel",

@@ -18,8 +18,10 @@ from sciml_par._other_names import by_name
 from sciml_par._terminal import console
 from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.families.basis import Basis, error_functions_of, functions_of
+from sciml_par.families.from_pairs import learn_pairs
 from sciml_par.families.inputs import Inputs
 from sciml_par.families.operator import Operator, Unseen
+from sciml_par.families.pairs import Pairs
 from sciml_par.families.space import Space, bound_problem
 from sciml_par.parallel.groups.world import World, current_world
 from sciml_par.problems.conditions.observations import Observations
@@ -48,13 +50,13 @@ so many are to be below the ones by the basis of errors, or these are multiplied
 
 @by_name
 def learn(
-    problem: Problem,
+    problem: Problem | Pairs,
     *,
     tolerance: float = 1e-5,
     seconds: float = 120.0,
     seed: int = 0,
     progress: bool = True,
-) -> Operator:
+) -> Any:
     """Solve a family of problems, so that each query is answered in milliseconds (collective).
 
     The unknowns of the problem are the inputs μ: an `Unknown` with bounds or a prior, or an
@@ -67,15 +69,16 @@ def learn(
     Parameters
     ----------
     problem : with unknowns; on a domain of up to three dimensions, with equations. The same on all
-        ranks.
-    tolerance : the relative L2 error that answers are to have, dimensionless.
-    seconds : of wall time, after which no further queries are solved.
-    seed : of the queries that are drawn.
+        ranks. Or `Pairs` of functions without an equation, of which a tenth is left out: the better
+        of a kernel regression of principal components and a Fourier neural operator is returned.
+    tolerance : the relative L2 error that answers are to have, dimensionless; not for `Pairs`.
+    seconds : of wall time, after which no further queries are solved, or a network is not trained.
+    seed : of the queries that are drawn, the pairs left out, and the weights of a network.
     progress : show a line for each step on rank 0.
 
     Returns
     -------
-    The `Operator`, the same on all ranks.
+    The `Operator`, or of `Pairs` a `PairsOperator`, the same on all ranks.
 
     Raises
     ------
@@ -106,6 +109,8 @@ def learn(
     >>> u.error.relative < 1e-5
     True
     """
+    if isinstance(problem, Pairs):
+        return learn_pairs(problem, seconds=seconds, seed=seed, progress=progress)
     world = current_world()
     inputs = world.communicator.attempt(lambda: _check(problem, tolerance, seconds))
     given = f"tolerance={tolerance!r}, {seconds=}, {seed=}"
@@ -123,7 +128,7 @@ def learn(
 
 def _check(problem: Any, tolerance: Any, seconds: Any) -> Inputs:
     if not isinstance(problem, Problem):
-        raise InputError(f"learn: expected a Problem; got {problem!r}.")
+        raise InputError(f"learn: expected a Problem or Pairs; got {problem!r}.")
     for name, value in (("tolerance", tolerance), ("seconds", seconds)):
         if not is_positive(value):
             raise InputError(f"learn: {name} must be a number > 0; got {value!r}.")

@@ -6,6 +6,8 @@ from .keras.windows import Windows as Windows
 from .layers.activation import ACTIVATIONS as ACTIVATIONS
 from .layers.activation import Activation as Activation
 from .layers.activation import activation_named as activation_named
+from .models.deeponet import DeepONet as DeepONet
+from .models.fno import FNO as FNO
 from .models.fourier_features import FourierFeatures as FourierFeatures
 from .models.mlp import MLP as MLP
 from .models.modified_mlp import ModifiedMLP as ModifiedMLP

@@ -15,16 +15,16 @@ LINES = {
     "algebra": 281,
     "assembly": 1_170,
     "evaluation": 3_167,
-    "families": 2_437,
+    "families": 3_197,
     "horovod": 3_799,
     "info": 578,
-    "networks": 5_272,
+    "networks": 5_511,
     "parallel": 13_583,
     "problems": 13_439,
     "programs": 813,
     "results": 5_329,
     "training": 24_869,
-    "other modules": 1_580,
+    "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
