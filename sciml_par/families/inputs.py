@@ -421,6 +421,18 @@ class Inputs:
         """Return arrays of numbers, and of functions their values at the nodes."""
         return {n: part.as_values(vectors[:, self.places[n]]) for n, part in self.parts.items()}
 
+    def by_values(self, slopes: Array, vector: Array) -> dict[str, Array]:
+        """Return derivatives by μ: [n, m, q] as those by inputs as they are given."""
+        found = {}
+        for name, part in self.parts.items():
+            by_part = slopes[..., self.places[name]]
+            if isinstance(part, NumberInput):
+                found[name] = by_part if part.unknown.shape else by_part[..., 0]
+            else:  # with the prior in the logarithm, k = mean exp(g)
+                k = part.as_values(vector[None, self.places[name]])[0]
+                found[name] = by_part / k if part.prior.log else by_part
+        return found
+
     def one(self, vector: Array) -> dict[str, Any]:
         """Return the inputs of one query as they are given."""
         found = {n: v[0] for n, v in self.as_values(vector[None]).items()}

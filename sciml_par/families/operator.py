@@ -105,6 +105,35 @@ class Operator:
         vectors, _ = self._basis.space.inputs.vectors(inputs)
         return self._values_at(self._basis.start(vectors), x)
 
+    @by_name
+    def gradient(self, x: Any, **inputs: Any) -> dict[str, Array]:
+        """Return ∂u/∂μ of level 1 at x, by each input of one query (local).
+
+            ∂u/∂μ = Σ_j ψ_j(x) ∂a_j/∂μ        ∂a/∂μ = −J⁺ ∂r/∂μ
+
+        Parameters
+        ----------
+        x : [n, d].
+        **inputs : as of a call.
+
+        Returns
+        -------
+        By name: [n, m] for a number, [n, m, k] for an array of k numbers in their order, and [n, m,
+        K] for a function, by its values at `nodes(name)`. Without errors.
+
+        Raises
+        ------
+        InputError
+            These are inputs of several queries.
+        """
+        family, basis = self._basis.space.inputs, self._basis
+        vectors, single = family.vectors(inputs)
+        if not single:
+            raise InputError("operator.gradient: expected the inputs of one query; got several.")
+        slopes = basis.reduced.by_inputs(basis.solve(vectors)[0], vectors)[0]
+        found = np.moveaxis(self._values_at(slopes.T, x), 0, 2)
+        return family.by_values(found, vectors[0])
+
     def _values_at(self, a: Array, x: Any) -> Array:
         """Return u for coordinates a: [Q, r] at x: [n, d] -> [Q, n, m]."""
         points = as_points(x, self._problem.domain.dimension)

@@ -102,6 +102,22 @@ def test_a_quantity_has_its_error(operator: Operator) -> None:
 
 
 @pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+def test_derivatives_by_inputs_are_those_of_the_solution(
+    operator: Operator, with_function: Operator
+) -> None:
+    k, h = 3.0, 1e-6
+    true = (exact(X, k + h) - exact(X, k - h)) / (2 * h)
+    assert relative(operator.gradient(X, k=k)["k"], true) < 1e-4
+    f = np.cos(with_function.nodes("f")[:, 0])
+    by = with_function.gradient(X, c=1.0, f=f)
+    changed, before = (with_function(c=1.0, f=f + s * np.eye(len(f))[2])(X) for s in (0.05, -0.05))
+    assert by["c"].shape == X.shape and by["f"].shape == (*X.shape, len(f))
+    assert relative(by["f"][..., 2], (changed - before) / 0.1) < 1e-6
+    with pytest.raises(InputError, match="one query"):
+        operator.gradient(X, k=[1.0, 2.0])
+
+
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 @pytest.mark.parametrize("tolerance", [1e-5, 1e-9, 1e-12])
 def test_an_answer_climbs_until_it_meets_its_tolerance(
     operator: Operator, tolerance: float
@@ -162,6 +178,13 @@ def test_a_function_is_an_input(with_function: Operator) -> None:
     nodes = with_function.nodes("f")
     same = with_function(c=c, f=np.sin(frequency * nodes[:, 0]))
     np.testing.assert_allclose(same(X), answer(X), rtol=0, atol=1e-12)
+
+
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+def test_no_level_is_climbed_where_only_nodes_are_too_few(with_function: Operator) -> None:
+    with pytest.warns(ResultWarning, match="differs from what its values at nodes tell"):
+        answer = with_function(c=1.0, f=lambda x: tf.sin(3.0 * x), tolerance=1e-13)
+    assert answer.level == 1 and answer.error.relative > 1e-13
 
 
 @pytest.mark.ranks(most=1, reason="the same on any number of ranks")
