@@ -153,13 +153,7 @@ class Robin(ValuedCondition):
         weight: float | None = None,
     ) -> None:
         super().__init__(
-            value,
-            component=component,
-            on=on,
-            where=where,
-            points=points,
-            name=name,
-            weight=weight,
+            value, component=component, on=on, where=where, points=points, name=name, weight=weight
         )
         for factor, given in (("alpha", alpha), ("beta", beta)):
             if callable(given) or isinstance(given, str):
@@ -234,13 +228,7 @@ class Traction(ValuedCondition):
                 f"pressure lambda x, normals: {-float(value):g} * normals."
             )
         super().__init__(
-            value,
-            component=component,
-            on=on,
-            where=where,
-            points=points,
-            name=name,
-            weight=weight,
+            value, component=component, on=on, where=where, points=points, name=name, weight=weight
         )
         object.__setattr__(self, "material", material)
 

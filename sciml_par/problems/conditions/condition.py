@@ -303,12 +303,7 @@ class Condition(ByName):
         return x[chosen], normals[chosen]
 
     def draw(
-        self,
-        domain: Domain,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
+        self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return candidates for points of the condition, and normals (local)."""
         if not self.on_boundary:

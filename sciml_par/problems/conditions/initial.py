@@ -132,12 +132,7 @@ class Initial(ValuedCondition):
         return arrays
 
     def draw(
-        self,
-        domain: Domain,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
+        self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """See `Condition`."""
         return domain.initial(n, method=method, rng=rng)

@@ -20,12 +20,7 @@ from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
 from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.robust import LOSSES
-from sciml_par.problems.conditions.selection import (
-    Component,
-    Components,
-    as_components,
-    select,
-)
+from sciml_par.problems.conditions.selection import Component, Components, as_components, select
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 

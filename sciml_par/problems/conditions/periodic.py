@@ -117,12 +117,7 @@ class Periodic(FrozenCondition):
         return arrays
 
     def draw(
-        self,
-        domain: Domain,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
+        self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """See `Condition`."""
         name = domain.names[axis_number(self.axis, domain, "Periodic")]

@@ -22,12 +22,7 @@ from sciml_par.problems.conditions.condition import (
     On,
     Predicate,
 )
-from sciml_par.problems.conditions.selection import (
-    Component,
-    Components,
-    as_components,
-    select,
-)
+from sciml_par.problems.conditions.selection import Component, Components, as_components, select
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.operators.arguments import FieldLike

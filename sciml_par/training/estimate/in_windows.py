@@ -109,12 +109,7 @@ def corrected_in_windows(
 
 
 def _prepared(
-    setup: MemberSetup,
-    richer: dict[str, Any],
-    trained: Any,
-    *,
-    seed: int,
-    world: World,
+    setup: MemberSetup, richer: dict[str, Any], trained: Any, *, seed: int, world: World
 ) -> tuple[Stack, Batch, Batch]:
     """Return a network for a correction, its points, and points that it does not see."""
     networks: Any = import_module("sciml_par.networks")

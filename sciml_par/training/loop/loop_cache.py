@@ -24,10 +24,7 @@ _MOST = 8  # computations; a training may have one for each of its phases, whole
 
 
 def loop_for(
-    stack: Stack,
-    optimizer: Optimizer,
-    group: Communicator,
-    strategy: LossWeights | None = None,
+    stack: Stack, optimizer: Optimizer, group: Communicator, strategy: LossWeights | None = None
 ) -> Loop:
     """Return the loop of a stack, with the programs of loops of the same computation before it.
 

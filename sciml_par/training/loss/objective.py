@@ -32,10 +32,7 @@ _COMPILED = ("values", "gradient")
 
 
 def jacobians_of(
-    problem: Problem,
-    network: Network,
-    layout: ParameterLayout,
-    band: WindowBand | None = None,
+    problem: Problem, network: Network, layout: ParameterLayout, band: WindowBand | None = None
 ) -> list[JacobianOfTerm]:
     """Return the Jacobian of each term of a problem's loss; with `band`, by windows."""
     given = (layout, partial(field_of, problem, network))

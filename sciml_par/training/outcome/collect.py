@@ -43,9 +43,7 @@ def sample_for_figures(points: FloatArray, ranks: int) -> FloatArray:
 
 
 def collect(
-    found: Sequence[Member],
-    communicator: Communicator,
-    problem_of: Callable[[int], Problem],
+    found: Sequence[Member], communicator: Communicator, problem_of: Callable[[int], Problem]
 ) -> tuple[Member, ...]:
     """Return the members of all ranks, each with what its ranks contributed (collective).
 

@@ -30,12 +30,7 @@ from sciml_par.training.points.point_sets import (
     with_data,
 )
 from sciml_par.training.points.points import INTERIOR, Points
-from sciml_par.training.points.sources.part import (
-    Part,
-    make_part,
-    remarks_on_rounding,
-    weights_of,
-)
+from sciml_par.training.points.sources.part import Part, make_part, remarks_on_rounding, weights_of
 from sciml_par.training.points.sources.pool import Pool, Share
 
 

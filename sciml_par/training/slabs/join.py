@@ -63,10 +63,7 @@ def joined(
     (member,) = found.members
     parts = [each.members[0] for each in results]
     return replace(
-        found,
-        members=(_of_all(member, parts, slabs),),
-        arguments=texts_of(given),
-        resample=None,
+        found, members=(_of_all(member, parts, slabs),), arguments=texts_of(given), resample=None
     )
 
 

@@ -42,10 +42,7 @@ class Chain:
     """
 
     def __init__(
-        self,
-        diagonals: list[Array],
-        couplings: list[Array],
-        sides: Mapping[int, Sequence[Array]],
+        self, diagonals: list[Array], couplings: list[Array], sides: Mapping[int, Sequence[Array]]
     ) -> None:
         self._lower: list[Array] = []
         self._next: list[Array] = []

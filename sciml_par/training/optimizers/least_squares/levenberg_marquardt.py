@@ -202,9 +202,7 @@ class LevenbergMarquardt(Optimizer):
         (end,) = tf.while_loop(unfinished, lambda trials: (trial(trials),), (begin,))
         after = State(
             tf.where(
-                end.accepted,
-                tf.maximum(end.damping, _LEAST_DAMPING * self.damping),
-                state.damping,
+                end.accepted, tf.maximum(end.damping, _LEAST_DAMPING * self.damping), state.damping
             ),
             norms,
             tf.norm(end.change, axis=1),
