@@ -10,7 +10,16 @@ import pytest
 
 from sciml_par.errors import InputError
 from sciml_par.networks import RandomFeatures
-from sciml_par.problems import Dirichlet, Interface, Interval, Neumann, Problem, Residual, laplacian
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Interface,
+    Interval,
+    Neumann,
+    Problem,
+    Residual,
+    laplacian,
+)
 from sciml_par.training import LeastSquares, solve, train
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
@@ -89,3 +98,39 @@ def test_an_equation_counts_where_it_holds() -> None:
     for where in ({"upper": inner}, {"inner": 3}, [inner]):
         with pytest.raises(InputError, match="where must be a dictionary of functions"):
             wall(where=where)
+
+
+def test_strata_in_units_of_soils_are_determined() -> None:
+    """Pascals beside permeabilities of 1e-14 and 1e-11 m², in 50 m by 10 m, of which clay has 4 m.
+
+    p = cos qx times a sinh qy below, and top cosh q(y - 10) + b sinh q(y - 10) above.
+    """
+    clay, sand, q, top = 1e-14, 1e-11, np.pi / 50, 2e4
+    low, high = (lambda x: x[:, 1] < 4), (lambda x: x[:, 1] > 4)
+    (s, c), (z, w) = ((np.sinh(q * y), np.cosh(q * y)) for y in (4, -6))
+    a, b = np.linalg.solve([[s, -z], [clay * c, -sand * w]], [top * w, sand * top * z])
+    sides = ("left", "right")
+    problem = Problem(
+        Box([0, 0], [50, 10]),
+        [
+            Residual(lambda p, x: clay / 1e-3 * laplacian(p["clay"], x), where=low),
+            Residual(lambda p, x: sand / 1e-3 * laplacian(p["sand"], x), where=high),
+        ],
+        outputs=("clay", "sand"),
+        where={"clay": low, "sand": high},
+        conditions=[
+            Dirichlet(0.0, component="clay", on="bottom"),
+            Dirichlet(lambda x: top * np.cos(q * x[:, :1]), component="sand", on="top"),
+            Neumann(0.0, component="clay", on=sides, where=low),
+            Neumann(0.0, component="sand", on=sides, where=high),
+            Interface("clay", "sand", at=("y", 4.0), k_left=clay, k_right=sand),
+        ],
+    )
+    result = by_polynomials(problem, tolerance=1e-4)
+    x = problem.domain.sample(500, seed=1)
+    y = q * x[:, 1:]
+    above = top * np.cosh(y - 10 * q) + b * np.sinh(y - 10 * q)
+    exact = np.cos(q * x[:, :1]) * np.hstack([a * np.sinh(y), above]) * problem.means(x)
+    true = np.linalg.norm(result.predict(x).mean * problem.means(x) - exact)
+    assert true <= 3 * result.error.relative * np.linalg.norm(exact) < 1e-4 * top
+    assert result.error.undetermined == ()

@@ -36,7 +36,8 @@ class Interface(FrozenCondition):
 
     A field with a kink or a jump at a known surface has two smooth components, one for the left
     side and one for the right side. Each satisfies an equation on its side, and this condition
-    joins them. n is the unit normal from left to right. The two residuals together are [k, 2c].
+    joins them. n is the unit normal from left to right. The two residuals together are [k, 2c], the
+    second divided by a usual flux in units in which that is far larger or smaller than u.
 
     Parameters
     ----------
@@ -132,12 +133,7 @@ class Interface(FrozenCondition):
         return super().on_slab(whole, slab)
 
     def draw(
-        self,
-        domain: Domain,
-        n: int,
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
+        self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return points on the plane, and the normal (local)."""
         axis, position = self._plane(domain)
@@ -155,19 +151,22 @@ class Interface(FrozenCondition):
         return InputError(f"Interface: where selects none of the {tried} points of the plane")
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Return points, normals and both jumps: [k, 1] each (local)."""
-        count = (len(arrays[0]), 1)
-        return (*arrays, np.full(count, self.jump), np.full(count, self.flux_jump))
+        """Return points, normals, both jumps, and what fluxes are divided by: [k, 1] (local)."""
+        count, k = (len(arrays[0]), 1), max(abs(self.k_left), abs(self.k_right))
+        usual = k * np.linalg.norm(arrays[1] / domain.extent, axis=1, keepdims=True)
+        # In units in which fluxes are far larger or smaller than u, one row would hide the other.
+        size = np.where((usual > 1e3) | (usual > 0) & (usual < 1e-3), usual, 1.0)
+        return (*arrays, np.full(count, self.jump), np.full(count, self.flux_jump), size)
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Compute u_r − u_l − jump, then k_r ∂u_r/∂n − k_l ∂u_l/∂n − flux_jump: [k, 2c] (local)."""
-        x, normals, jump, flux_jump = arrays
+        x, normals, jump, flux_jump, size = arrays
         values, slopes = u(x), normal_derivative(u, x, normals)
         left, right = self.component_left, self.component_right
         step = select(values, right, "Interface") - select(values, left, "Interface")
         flux = self.k_right * select(slopes, right, "Interface")
         flux -= self.k_left * select(slopes, left, "Interface")
-        return tf.concat([step - jump, flux - flux_jump], axis=1)
+        return tf.concat([step - jump, (flux - flux_jump) / size], axis=1)
 
     def _plane(self, domain: Domain) -> tuple[int, float]:
         axis, position = axis_number(self.at[0], domain, "Interface"), self.at[1]

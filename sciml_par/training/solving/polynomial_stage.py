@@ -44,7 +44,7 @@ _LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
 """Points at which solutions are judged, and with all columns' values there, also of errors."""
 MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
-_FREE_POINTS, _FOR_SIZES, _MOST_GAUSS = 150, 500, 64
+_FREE_POINTS, _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 150, 500, 64, 0.1
 _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 _ENTER = (
@@ -327,17 +327,19 @@ class PolynomialSolver:
             return None
         model, before = self.on_box(degree, box=problem.box_of_inputs), stage.steps.c.size
         points = PointsOfTerms(problem, self._points.seed, self._points.asked)
-        # Between scattered points, the residual of a function that is nearly free could be hidden.
+        x = problem.domain.sample(2 * max(_FREE_POINTS, model.width), seed=0, method="sobol")
+        means = problem.means(x)
+        # Between scattered points, or few in a part, the residual of a nearly free function hides.
+        along = math.ceil((degree + 3) / max(_LEAST_PART, float(means.mean(axis=0).min())))
         at = (
-            points.in_cells(model.cells, (degree + 3,) * self._d)
+            points.in_cells(model.cells, (along,) * self._d)
             if self._d <= MOST_DIMENSIONS
             else points.scattered(int(_POINTS_PER_COLUMN * model.width), draw=OF_SOLUTION[0])
         )
         system = System(at, model, stage.solution.jets(at))
         both = Solution.of(problem, stage.model, model, p=stage.steps.p)
         factor = system.triangle(system.linearized(both.theta[before:]))
-        x = problem.domain.sample(2 * max(_FREE_POINTS, model.width), seed=0, method="sobol")
-        means, u, values = problem.means(x), both(x), system.values(x)
+        u, values = both(x), system.values(x)
 
         def changes(columns: Array) -> Array:
             if problem.ansatz is None and problem.output_ranges is None:

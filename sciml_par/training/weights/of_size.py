@@ -114,7 +114,7 @@ def _values_and_changes(problem: Problem) -> tuple[Array, Array]:
     """Return the least and the largest value that conditions ask for, [m, 2], and changes, [m].
 
     The values are those of conditions that are linear in one component alone; the changes of a
-    component, what the sources of equations that are linear in it, or else the others, cause.
+    component, what the sources of equations that are linear in it, or else all terms, cause.
     """
     m = problem.outputs
     equations, conditions = evaluated_terms(problem)
@@ -125,11 +125,13 @@ def _values_and_changes(problem: Problem) -> tuple[Array, Array]:
         for j in np.flatnonzero(sizes == 0.0) if again else range(m):
             others = np.where(np.arange(m) == j, 0.0, sizes)
             waves = [(others + size * np.eye(m)[j], 0.0, middles) for size in (0.0, 1.0, 2.0)]
-            for each in equations:
+            for each in [*equations, *conditions] if again else equations:
                 r, *changed = residuals_at(problem, *each, waves)
                 size, change = map(_root_mean_square, (r, _linear_change(r, *changed)))
                 factors = size[change > 0.0] / change[change > 0.0]
-                changes[j] = max([changes[j], *factors[np.isfinite(factors)]])
+                found = sorted(factors[np.isfinite(factors)])
+                # Where components meet, their values and their fluxes each allow for no more.
+                changes[j] = max([changes[j], *(found if each[2] else found[:1])])
     return values, changes
 
 
