@@ -47,6 +47,22 @@ def _equation(w: Any, t: Any) -> Any:
     return derivative(w, t, "t") - tf.concat(rates, axis=1)
 
 
+def test_an_error_is_known_where_no_residual_is_at_zero() -> None:
+    """Speed and mass of a rocket, of which 1 % is left."""
+
+    def equation(y: Any, t: Any) -> Any:
+        thrust = 5 / y(t)[:, 1:]
+        return derivative(y, t, "t") - tf.concat([thrust, 0 * thrust - 0.198], axis=1)
+
+    problem = Problem(Time(0, 5), equation, conditions=[Initial((0.0, 1.0))], outputs=("v", "m"))
+    result, t = solve(problem, tolerance=1e-6, progress=False), np.linspace(0, 5, 300)[:, None]
+    assert isinstance(result.networks[0].cells, Slabs)
+    mass = 1 - 0.198 * t
+    exact = np.hstack([-5 / 0.198 * np.log(mass), mass])
+    true = np.linalg.norm(result.predict(t).mean - exact) / np.linalg.norm(exact)
+    assert true <= 3 * result.error.relative < 1e-5
+
+
 @pytest.mark.ranks(most=2, reason="more ranks show nothing else")
 def test_predators_over_some_periods(tmp_path: Path) -> None:
     problem = Problem(Time(0, 30), _equation, conditions=[Initial((10.0, 5.0))], outputs=("x", "y"))

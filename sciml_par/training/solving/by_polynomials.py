@@ -322,7 +322,7 @@ class _Climb:
                 if self._d == 1 and ladder.left() > 0:
                     ladder.note(_EVER_SHORTER)
                 return
-            error = self._keep_march(marching)
+            error = self._keep_march(marching, before)
             late = ladder.decided(marching.loosened or ladder.left() <= 0)
             if ladder.met or late or not (error.known or self._d == 1):
                 return
@@ -330,10 +330,10 @@ class _Climb:
             share = ladder.tolerance / error.relative if error.known else _IF_NOT_KNOWN**-2
             target *= _TIGHTER * share
 
-    def _keep_march(self, marching: March) -> ErrorEstimate:
+    def _keep_march(self, marching: March, before: Stage) -> ErrorEstimate:
         """Keep the solution of a march with its error (collective)."""
         ladder = self.ladder
-        model, u, values, report, error = self._alike(partial(self._judged_march, marching))
+        model, u, values, report, error = self._alike(partial(self._judged_march, marching, before))
         agreed = report.squares, report.judged, error.without_field()
         squares, judged, of_all = ladder.world.communicator.broadcast_object(agreed)
         report = replace(report, squares=squares, judged=judged)
@@ -344,23 +344,23 @@ class _Climb:
         ladder.keep("polynomials, slabs", marching.text, result)
         return error
 
-    def _judged_march(self, marching: March) -> tuple[Any, Solution, Array, Report, ErrorEstimate]:
+    def _judged_march(self, marching: March, before: Stage) -> tuple[Any, ...]:
         """Return the model, u, its values, how it was found and its error (local)."""
         began, solver = time.perf_counter(), self.solver
         (model, richer), (x, inside) = marching.joined(), self.ladder.at
         u, both = Solution.of(self.problem, model), Solution.of(self.problem, model, richer)
         unseen = solver.everywhere
         judged, residuals, loss = solver.judged(u, unseen)
+        if not math.isfinite(judged.zero_loss):  # as where the equation is singular at u = 0
+            judged = replace(judged, zero_loss=before.judged.zero_loss)
         squares = np.stack([solver.squares_of_zero(unseen, b""), squares_of(residuals)])
         start = np.concatenate([u.theta, np.zeros(richer.coefficients.shape).ravel()])
         after = solver.loss_of(unseen, both.jets(unseen), NONE)
-        last = LastStep(np.zeros_like(start), 1.0)
-        corrected = Corrected(both, start, loss, after, judged.zero_loss, last)
+        corrected = Corrected(both, start, loss, after, judged.zero_loss, LastStep(0 * start, 1.0))
         values = u(x)
         prediction = Prediction("prediction", x, values, inside=inside)
         of = [corrected], self.problem, prediction, began, solver.free
-        converges = fall_of(loss, after) > CONVERGES
-        error = estimate_by(*of, converges=converges, opened=solver.opened)
+        error = estimate_by(*of, converges=fall_of(loss, after) > CONVERGES, opened=solver.opened)
         report = Report(unseen, squares, marching.steps, judged, marching.seconds)
         return model, u, values, report, error
 
