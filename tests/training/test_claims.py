@@ -16,6 +16,7 @@ from sciml_par.problems import (
     Box,
     Dirichlet,
     Initial,
+    IntegralCondition,
     Interval,
     Neumann,
     Observations,
@@ -138,6 +139,15 @@ def bar(u: Any, x: Any) -> Any:
         pytest.param(
             Problem(
                 ROD,
+                lambda u, x: derivative(u, x, "t") - 0.1 * derivative(u, x, "x", "x"),
+                conditions=[Initial(sine), Dirichlet(0.0, on="left")],
+            ),
+            "x = 1",
+            id="slow diffusion",
+        ),
+        pytest.param(
+            Problem(
+                ROD,
                 bar,
                 outputs=2,
                 conditions=[
@@ -164,7 +174,7 @@ def bar(u: Any, x: Any) -> Any:
         ),
     ],
 )
-def test_a_side_at_which_waves_enter_takes_a_condition(problem: Problem, side: str) -> None:
+def test_a_side_at_which_something_enters_takes_a_condition(problem: Problem, side: str) -> None:
     """Polynomials continue what is known there, and no other function is as smooth."""
     error = solved(problem).error
     assert not error.known and f"into the domain at {side}, where" in error.reason
@@ -181,6 +191,18 @@ def test_a_side_at_which_waves_enter_takes_a_condition(problem: Problem, side: s
                 exact=lambda x: x[:, :1] * np.exp(-x[:, 1:]),
             ),
             id="nothing enters",
+        ),
+        pytest.param(
+            Problem(
+                ROD,
+                lambda u, x: (
+                    x[:, :1] * (derivative(u, x, "t") - 0.1 * derivative(u, x, "x", "x"))
+                    - 0.2 * derivative(u, x, "x")
+                ),
+                conditions=[Initial(lambda x: np.sinc(x[:, :1])), Dirichlet(0.0, on="right")],
+                exact=lambda x: np.sinc(x[:, :1]) * np.exp(-0.1 * np.pi**2 * x[:, 1:]),
+            ),
+            id="heat in a ball",
         ),
         pytest.param(
             Problem(
@@ -260,6 +282,18 @@ def test_a_rough_claim_counts_what_its_correction_does_not_see() -> None:
     )
     result = solved(problem, tolerance=1e-4)
     assert result.relative_l2_error <= 3 * result.error.relative < 3e-4
+
+
+def test_a_claim_counts_what_the_points_of_an_integral_miss() -> None:
+    """Of 32 on this line, few lie in the bell."""
+    problem = Problem(
+        Interval(-15, 15),
+        lambda u, x: derivative(u, x, 0) + 2 * x * u(x),
+        conditions=[IntegralCondition(lambda u, x: u(x), 1.0)],
+        exact=lambda x: np.exp(-(x**2)) / np.sqrt(np.pi),
+    )
+    result = solved(problem, tolerance=0.1)
+    assert 1e-3 < result.relative_l2_error <= 3 * result.error.relative < 0.3
 
 
 def test_data_that_contradict_the_equation_have_their_share_in_the_error() -> None:

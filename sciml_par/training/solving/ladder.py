@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from sciml_par._tensorflow import import_module
+from sciml_par._tensorflow import import_module, tf
 from sciml_par._terminal import console, prints_to_terminal
 from sciml_par._text import one_line
 from sciml_par.errors import InputError, ResultWarning, TrainingError
@@ -25,6 +25,7 @@ from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import SIGNALS, Member
+from sciml_par.results.predict import kept_weights
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.by_correction import ROUNDING
@@ -209,10 +210,26 @@ class Ladder:
 
     def keep(self, method: str, size: str, result: Result) -> None:
         """Show a result, and keep it if it is the best (collective)."""
-        result, self.useful = self._judged_everywhere(result), True
+        result, self.useful = self._with_integrals(self._judged_everywhere(result)), True
         self.say(method, size, result.members[0].validation_loss, text_of(result.error))
         if self.decided(self.best is None or _better(result, self.best)):
             self.best = result
+
+    def _with_integrals(self, result: Result) -> Result:
+        """Add to an error what more points change of integrals, which it does not contain."""
+        (member,), error = result.members, result.error
+        of: list[Any] = [each for each in self.problem.conditions if each.kind == "integral"]
+        if not of or not error.known:
+            return result
+        u = member.field.with_weights(tf.constant(weights := kept_weights(member)))
+        at = u, self.problem.domain, weights.dtype
+        share = self.world.communicator.on_root(lambda: max(each.missed(*at) for each in of))
+        if not share > error.relative:
+            return result
+        sizes = np.sqrt(np.mean(member.prediction.u**2, axis=0))
+        all_of = error.relative + share, error.absolute + share * sizes
+        error = replace(error, relative=all_of[0], absolute=all_of[1], own_error=1.0)
+        return replace(result, members=(replace(member, error=error),))
 
     def _judged_everywhere(self, result: Result) -> Result:
         """Return a result, of an unknown error if residuals are hidden between its points."""

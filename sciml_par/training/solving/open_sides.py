@@ -1,12 +1,13 @@
-"""Whether waves enter a domain through a side that has fewer conditions than there are waves.
+"""Whether a domain is entered through a side that has fewer conditions than solutions come in.
 
-Polynomials continue what is known into the part of the domain that such waves reach, and so do not
+Polynomials continue what is known into the part of the domain that these reach, and so may not
 show that it is free. On a side, frozen coefficients leave of the linearized equations
 
     P(κ) v = 0    for v e^{st + κn + iω·y}, n along the inward normal, s > 0 large.
 
 Each root κ of det P with Re κ < 0 is a solution that comes in and takes one condition (Kreiss 1970,
-Comm. Pure Appl. Math. 23, 277). It is a wave of the speed s/|κ| if κ is proportional to s.
+Comm. Pure Appl. Math. 23, 277). It is a wave of the speed s/|κ| if κ is proportional to s, and
+spreads, as by diffusion, if κ is proportional to a root of s.
 """
 
 from __future__ import annotations
@@ -98,11 +99,13 @@ def _symbol(rows: OfPoint, s: float, *, axis: int, sign: int, extent: Array) -> 
 
 
 def _waves_are_free(symbol: Callable[..., Array], point: OfPoint, conditions: OfPoint) -> bool:
-    """Return whether a side has fewer conditions than solutions that come in, some being waves."""
+    """Return whether a side has fewer conditions than solutions that come in, some in a time."""
     once, twice = _incoming(symbol(point, _S)), _incoming(symbol(point, 2 * _S))
-    if len(once) != len(twice):
-        return False
-    if not any(np.abs(twice - root).min() <= _SAME * abs(root) for root in once):
+    # κ/s of a wave stays the same; (s/D)^(1/n) reaches as far as its inverse at s = 1.
+    powers = 1 - 1 / np.arange(1, HIGHEST + 1)[:, None, None]
+    near = np.abs(2**powers * twice[:, None] - once) <= _SAME * np.abs(once)
+    near &= np.abs(once) * _S**powers < 1 / _SLOWEST
+    if len(once) != len(twice) or not near.any():
         return False
     if not conditions:
         return True
