@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,6 +124,31 @@ def duffing(y: Any, t: Any, m: Any) -> list[Any]:
     return [y[1], 0.3 * m.cos(1.2 * t) - 0.2 * y[1] + y[0] - y[0] ** 3]
 
 
+def decay(y: Any, t: Any, m: Any) -> list[Any]:
+    """From radium-226 to lead-210: atoms and days, half-lives from 164 µs to 1,600 years."""
+    lives = 584_400.0, 3.8235, 3.098 / 1440, 26.8 / 1440, 19.9 / 1440, 164e-6 / 86_400, 8_109.0
+    fall = [np.log(2) / life * n for life, n in zip(lives, y, strict=True)]
+    return [-fall[0], *(gain - loss for gain, loss in pairwise(fall))]
+
+
+def enzyme(y: Any, t: Any, m: Any) -> list[Any]:
+    """A substrate, an enzyme, the two together, and the product: nM and hours."""
+    bound, back, made = 3.6 * y[0] * y[1], 360 * y[2], 360 * y[2]
+    return [back - bound, back + made - bound, bound - back - made, made]
+
+
+def tank(y: Any, t: Any, m: Any) -> list[Any]:
+    """3 m of water drain through a hole of 5 cm², and then the tank is empty: seconds."""
+    return [-0.6 * 5e-4 / 1.5 * m.sqrt(2 * 9.81 * m.maximum(y[0], 0.0))]
+
+
+def rocket(y: Any, t: Any, m: Any) -> list[Any]:
+    """Height, speed and mass: 40 s of thrust, drag in thinner and thinner air."""
+    burns = m.where(t < 40, 0 * t + 1.0, 0 * t)
+    drag = 0.5 * 1.225 * m.exp(-y[0] / 8500) * 0.5 * 0.07 * y[1] * m.abs(y[1])
+    return [y[1], (20e3 * burns - drag) / y[2] - 9.81, -10 * burns]
+
+
 SYSTEMS = {
     "lotka-volterra": System(predators, (10.0, 5.0), 100.0),
     "lorenz": System(lorenz, (1.0, 1.0, 1.0), 10.0),
@@ -139,6 +165,10 @@ SYSTEMS = {
     "batch": System(batch, (1000.0, 0.0, 290.0), 3600.0),
     "rectifier": System(rectifier, (0.0,), 0.1, stiff=True),
     "duffing": System(duffing, (1.0, 0.0), 50.0),
+    "decay": System(decay, (2.66e15, *[0.0] * 6), 30.0, stiff=True),
+    "enzyme": System(enzyme, (2000.0, 10.0, 0.0, 0.0), 2.0, stiff=True),
+    "tank": System(tank, (3.0,), 5400.0),
+    "rocket": System(rocket, (0.0, 0.0, 600.0), 120.0),
 }
 
 
