@@ -29,8 +29,9 @@ _DECADES = 10.0
 _TAILS, _FAR, _VARIANCE, _LEAST_SHARE = 1e-3, 4.0, 1e-8, 1e-6
 """What is cut off a prior where numbers are drawn; deviations from which an input is far; and the
 shares of the variance of a process that its modes may lack."""
-_CLOSE, _NEAR = 1e-20, 1e-9
-"""ρ² below which a kernel's derivative is that at zero; and how far bounds are exceeded at most."""
+_CLOSE, _NEAR, _JITTER = 1e-20, 1e-9, 1e-13
+"""ρ² below which a kernel's derivative is that at zero; how far bounds are exceeded at most; and
+what the diagonal of C has more, by which functions would miss their values at the nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +197,7 @@ class FunctionInput:
         self.name, self.placed, self.prior = name, placed, prior
         self.nodes = grid_of(placed, prior)
         self.mean = mean_of(placed, prior, self.nodes)
-        covariance = prior.covariance(self.nodes)
+        covariance = prior.covariance(self.nodes, jitter=_JITTER)
         self._root = np.linalg.cholesky(covariance)
         variances, modes = np.linalg.eigh(covariance)
         kept = variances > _VARIANCE * variances[-1]

@@ -209,11 +209,11 @@ class Smooth(ByName):
             kind = "positive number" if self.log else "number"
             raise InputError(f"Smooth: mean must be a {kind} or a function, got {self.mean!r}.")
 
-    def covariance(self, z: FloatArray) -> FloatArray:
+    def covariance(self, z: FloatArray, *, jitter: float = JITTER) -> FloatArray:
         """Return C of k, or of log k, at points z: [n, e] -> [n, n] (local)."""
         scaled = z / np.asarray(self.length)
         r = np.sqrt(5 * np.sum((scaled[:, None] - scaled[None]) ** 2, axis=-1))
-        c: FloatArray = (1 + r + r**2 / 3) * np.exp(-r) + JITTER * np.eye(len(z))
+        c: FloatArray = (1 + r + r**2 / 3) * np.exp(-r) + jitter * np.eye(len(z))
         return self.amplitude**2 * c
 
     def residual(self, value: Tensor, mean: Tensor) -> Tensor:
