@@ -284,6 +284,20 @@ def _energy_level(start: float) -> Problem:
     )
 
 
+def test_no_warning_of_numpy_where_slopes_are_infinite():
+    """u′ = √u with u(0) = 0 has u = 0 as a solution, where ∂√u/∂u is infinite."""
+    problem = Problem(
+        Time(0, 2),
+        lambda u, x: derivative(u, x, 0) - tf.sqrt(u(x)),
+        conditions=[Initial(0.0)],
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = solve(problem, tolerance=1e-3, seconds=5, progress=False)
+    assert not result.error.known
+    assert {warning.category for warning in caught} <= {ResultWarning}
+
+
 def test_an_unknown_stays_near_its_start_until_u_suits_it():
     result = solve(_energy_level(18.0), tolerance=1e-6, progress=False)
     np.testing.assert_allclose(result.unknowns["E"].mean, 2 * np.pi**2, rtol=1e-6)

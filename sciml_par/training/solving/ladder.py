@@ -226,9 +226,8 @@ class Ladder:
         share = self.world.communicator.on_root(lambda: max(each.missed(*at) for each in of))
         if not share > error.relative:
             return result
-        sizes = np.sqrt(np.mean(member.prediction.u**2, axis=0))
-        all_of = error.relative + share, error.absolute + share * sizes
-        error = replace(error, relative=all_of[0], absolute=all_of[1], own_error=1.0)
+        absolute = error.absolute + share * np.sqrt(np.mean(member.prediction.u**2, axis=0))
+        error = replace(error, relative=error.relative + share, absolute=absolute, own_error=1.0)
         return replace(result, members=(replace(member, error=error),))
 
     def _judged_everywhere(self, result: Result) -> Result:

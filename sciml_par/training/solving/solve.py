@@ -133,6 +133,7 @@ def solve(
     return ladder.end(why)
 
 
+@np.errstate(all="ignore")  # what is not finite is judged where it matters
 def _climbed(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
     why = _stage("polynomials")(ladder)
