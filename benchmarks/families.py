@@ -2,7 +2,8 @@
 
     python benchmarks/families.py [NAME ...] [--tolerance 1e-5] [--queries 100]
 
-A line for each family: seconds of the processor for `learn`; true relative errors of regression
+A line for each family: seconds of the processor for `learn`, and for `solve` of a query at the same
+tolerance; after how many queries the family pays; true relative errors of regression
 (level 0) and of the reduced basis (level 1), median and largest; milliseconds of a query with its
 error, alone and among all at once; for how many the error is said to be known; and estimated over
 true error, 5 % to 95 % of these, and the least. References are Chebyshev collocation, of evolutions
@@ -223,8 +224,14 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
         for k, answer in enumerate(found):
             error = np.linalg.norm(root * (answer(grid)[:, 0] - exact[k])) / sizes[k]
             false += answer.error.relative <= t and error > 3 * t
+    began = time.process_time()
+    for each in one[:3]:
+        sp.solve(problem.with_values(each), tolerance=tolerance, progress=False)
+    solved = (time.process_time() - began) / 3
     return {
         "offline": offline,
+        "solve": solved,
+        "pays": offline / max(solved - together, 1e-9),
         "level0": np.median(level0),
         "level1": np.median(true),
         "worst": true.max(),
@@ -241,6 +248,8 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
 COLUMNS = {
     "family": "name:<12",
     "learn": "offline:7.1f",
+    "solve": "solve:7.2f",
+    "pays": "pays:6.0f",
     "level 0": "level0:9.1e",
     "level 1": "level1:9.1e",
     "largest": "worst:9.1e",
