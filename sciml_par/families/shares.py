@@ -46,6 +46,8 @@ class Shares:
 
         columns : gives Jᵀ: [p, N] of a part, [W].
         """
+        if not np.isfinite(slopes).all():  # as of a root of what is negative
+            return None
         _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
         count = int(np.count_nonzero(sizes > _PART * sizes[0]))
         if not 0 < count <= _MOST:

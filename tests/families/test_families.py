@@ -150,6 +150,18 @@ def test_a_nonlinear_family_with_a_condition_that_takes_its_input() -> None:
 
 
 @pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+def test_an_equation_that_is_not_finite_for_every_u() -> None:
+    """√(u + 0.1), for u = k x (1 − x)."""
+
+    def equation(u: Any, x: Any, *, k: Any) -> Any:
+        known = k * x * (1 - x)
+        return laplacian(u, x) + tf.sqrt(u(x) + 0.1) + 2 * k - tf.sqrt(known + 0.1)
+
+    answer = learn(one_number(equation, 0.5, 2.0), tolerance=1e-4, progress=False)(k=1.2)
+    assert relative(answer(X), 1.2 * X * (1 - X)) < 1e-4
+
+
+@pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 @pytest.mark.parametrize("term", [lambda u, x: 40 * x * u, lambda u, x: 1e4 * u**3])
 def test_a_term_that_no_drawn_query_has_is_not_left_out(term: Any) -> None:
     """Above the queries that `learn` draws, u″ = k² u − 1 gains a term, linear or not."""
