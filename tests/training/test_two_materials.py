@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.networks import RandomFeatures
 from sciml_par.problems import (
     Box,
@@ -21,6 +21,7 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.training import LeastSquares, solve, train
+from sciml_par.training.solving.cell_points import PointsOfTerms
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 WALL, HEAT = 0.4, 3.0
@@ -134,3 +135,36 @@ def test_strata_in_units_of_soils_are_determined() -> None:
     true = np.linalg.norm(result.predict(x).mean * problem.means(x) - exact)
     assert true <= 3 * result.error.relative * np.linalg.norm(exact) < 1e-4 * top
     assert result.error.undetermined == ()
+
+
+def test_a_thin_part_in_three_dimensions_does_not_take_all_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenth of the volume, which ten times as many points along each axis would resolve."""
+    thin, thick = (lambda x: x[:, 2] < 0.1), (lambda x: x[:, 2] > 0.1)
+    problem = Problem(
+        Box([0, 0, 0], [1, 1, 1]),
+        [
+            Residual(lambda u, x: laplacian(u["thin"], x), where=thin),
+            Residual(lambda u, x: laplacian(u["thick"], x), where=thick),
+        ],
+        outputs=("thin", "thick"),
+        where={"thin": thin, "thick": thick},
+        conditions=[
+            Dirichlet(1.0, component="thin", on="z=lower"),
+            Dirichlet(0.0, component="thick", on="z=upper"),
+            Interface("thin", "thick", at=("z", 0.1), k_left=0.1, k_right=1.0),
+        ],
+    )
+    counts, in_cells = list[int](), PointsOfTerms.in_cells
+
+    def counted(points: Any, cells: Any, along: Any, **options: Any) -> Any:
+        counts.append(int(np.prod(along)))
+        if counts[-1] > 100_000:
+            raise TrainingError("too many points")
+        return in_cells(points, cells, along, **options)
+
+    monkeypatch.setattr(PointsOfTerms, "in_cells", counted)
+    with pytest.warns(ResultWarning):
+        solve(problem, tolerance=1e-9, seconds=4, progress=False)
+    assert max(counts) <= 100_000

@@ -330,12 +330,12 @@ class PolynomialSolver:
         x = problem.domain.sample(2 * max(_FREE_POINTS, model.width), seed=0, method="sobol")
         means = problem.means(x)
         # Between scattered points, or few in a part, the residual of a nearly free function hides.
-        along = math.ceil((degree + 3) / max(_LEAST_PART, float(means.mean(axis=0).min())))
-        at = (
-            points.in_cells(model.cells, (along,) * self._d)
-            if self._d <= MOST_DIMENSIONS
-            else points.scattered(int(_POINTS_PER_COLUMN * model.width), draw=OF_SOLUTION[0])
-        )
+        part, most = means.mean(axis=0).min(), (_NUMBERS_UNSEEN[1] / model.width) ** (1 / self._d)
+        along = max(degree + 3, math.ceil(min((degree + 3) / max(part, _LEAST_PART), most)))
+        if self._d <= MOST_DIMENSIONS:
+            at = points.in_cells(model.cells, (along,) * self._d)
+        else:
+            at = points.scattered(int(_POINTS_PER_COLUMN * model.width), draw=OF_SOLUTION[0])
         system = System(at, model, stage.solution.jets(at))
         both = Solution.of(problem, stage.model, model, p=stage.steps.p)
         factor = system.triangle(system.linearized(both.theta[before:]))
