@@ -79,7 +79,7 @@ _ATTRIBUTES = {
     "weights={…})",
     "fit train": "use train(problem, steps=…), which returns the result",
     "solve": "use solve(problem), a function of sciml_par",
-    "predict": "train and solve return a result, which predicts: train(problem).predict(x)",
+    "predict": "what predicts is train(problem).predict(x), or operator(…) and its answer",
     "losses loss_history losshistory": "result.history[0] has the losses of the first member",
     "model network net": "use result.networks[0]",
     "field derivative gradient": _HERE["operator"],
@@ -113,7 +113,7 @@ _CLASSES = {
     "grad Gradient": "use derivative(u, x, 'x') of sciml_par.problems",
 }
 _CHOSEN_BY_SOLVE = ("network", "points", "optimizer", "steps", "weights", "phases", "stop")
-_SOLVE = "solve chooses network, points, optimizer and steps; train(problem, …) takes them"
+_SOLVE = "{} chooses network, points, optimizer and steps; train(problem, …) takes them"
 _SIZES = "; the sizes of layers are MLP(inputs, outputs, width=20, depth=3)"
 
 
@@ -211,6 +211,6 @@ def _check(what: str, signature: inspect.Signature, args: Any, kwargs: Any) -> N
         raise InputError(f"{what}: {fault}; {called}{_SIZES if sizes else ''}.")
     near = difflib.get_close_matches(other, list(signature.parameters), n=1)
     advice = _ADVICE.get(other) or (f"did you mean {near[0]}=?" if near else called)
-    if what == "solve" and (other in _ADVICE or other in _CHOSEN_BY_SOLVE):
-        advice = _SOLVE
+    if what in ("solve", "learn") and (other in _ADVICE or other in _CHOSEN_BY_SOLVE):
+        advice = _SOLVE.format(what)
     raise InputError(f"{what}: there is no argument {other!r}; {advice}.")

@@ -269,8 +269,8 @@ class _Learning:
             _, relative, q = self.agreed(basis.quick(a, vectors))
             found.append(relative)
         checked = np.flatnonzero(q >= KNOWN)[:_CHECKED]
-        whole = partial(_whole_error, basis, a[checked], vectors[checked])
-        larger = np.array(self.each(whole, len(checked))) / found[1][checked]
+        whole, of = basis.space.relative_error, [(a[k] @ basis.v, vectors[k]) for k in checked]
+        larger = np.array(self.each(lambda k: whole(*of[k]), len(of))) / found[1][checked]
         factor = float(np.quantile(larger, _MOST_OF)) if len(checked) else 1.0
         factor = max(1.0, factor)
         found = [factor * relative for relative in found]
@@ -292,11 +292,6 @@ class _Learning:
 def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> Array:
     """Return the coefficients of one query, [p]."""
     return space.solve(vectors[k], None if begins is None else begins[k]).c.ravel()
-
-
-def _whole_error(basis: Basis, a: Array, vectors: Array, k: int) -> float:
-    """Return the relative error of level 1 by all richer polynomials."""
-    return basis.space.relative_error(a[k] @ basis.v, vectors[k])
 
 
 def _error_of(space: Space, vectors: Array, k: int) -> float:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import is_positive
 from sciml_par._files import checked_path, write_whole
-from sciml_par._other_names import by_name
+from sciml_par._other_names import OtherAttributes, by_name
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.families.answers import Answer, Answers, as_points
 from sciml_par.families.basis import Basis
@@ -50,7 +50,7 @@ class Unseen:
     """By which errors of level 1 are multiplied, as the whole richer space found larger ones."""
 
 
-class Operator:
+class Operator(OtherAttributes):
     """The solutions of a family, as `learn` returns them: call it with the inputs of a query.
 
         u = operator(D=0.02, f=lambda x: np.sin(3 * x))
@@ -124,12 +124,15 @@ class Operator:
         Raises
         ------
         InputError
-            These are inputs of several queries.
+            These are inputs of several queries, or outside of the family's range.
         """
         family, basis = self._basis.space.inputs, self._basis
         vectors, single = family.vectors(inputs)
         if not single:
             raise InputError("operator.gradient: expected the inputs of one query; got several.")
+        outside, names = family.outside(vectors)
+        if outside.any():
+            raise InputError(f"operator.gradient: {names} is outside of the range of the family.")
         slopes = basis.reduced.by_inputs(basis.solve(vectors)[0], vectors)[0]
         found = np.moveaxis(self._values_at(slopes.T, x), 0, 2)
         return family.by_values(found, vectors[0])

@@ -79,6 +79,8 @@ class Pairs:
             The file cannot be read, or lacks a name.
         """
         file = checked_path(path, "Pairs.from_file")
+        if not file.is_file():
+            raise InputError(f"Pairs.from_file: there is no file {file}.")
         try:
             arrays = _arrays(file, (inputs, outputs))
         except InputError:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._files import checked_path, write_whole
-from sciml_par._other_names import by_name
+from sciml_par._other_names import OtherAttributes, by_name
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.families.branch import Branch
 from sciml_par.families.learned import Components, Judged, Learned, Regression, Side
@@ -53,7 +53,7 @@ class PairsAnswer:
         return f"PairsAnswer({said}{f'; 90 % band of {inside[0]:.1e}' if len(inside) else ''})"
 
 
-class PairsOperator:
+class PairsOperator(OtherAttributes):
     """An operator from functions to functions, as `learn` returns it for `Pairs`.
 
         answer = operator(a)      # answer.mean, answer.band, answer.outside

@@ -327,8 +327,7 @@ class Reduced:
 
     def _steps(self, a: Any, inputs: Any) -> tuple[Any, Any]:
         if self.step.linear:
-            d, left = self.step(tf.zeros_like(a), inputs)
-            return d, left
+            return self.step(tf.zeros_like(a), inputs)
 
         def step(k: Any, a: Any, size: Any) -> tuple[Any, Any, Any]:
             d, _ = self.step(a, inputs)

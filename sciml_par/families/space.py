@@ -210,10 +210,8 @@ class Space:
 
     def solve(self, vector: Array, begin: Array | None = None) -> Solved:
         """Solve for one μ: [q] by Gauss–Newton steps."""
-        system = self.system_at(vector)
-        if begin is None:
-            begin = np.zeros(self.columns)
-        return gauss_newton(system, begin, steps=_STEPS)
+        begin = np.zeros(self.columns) if begin is None else begin
+        return gauss_newton(self.system_at(vector), begin, steps=_STEPS)
 
     def system_at(self, vector: Array) -> System:
         """Return the least-squares problem of one μ: [q]."""

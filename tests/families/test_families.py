@@ -115,6 +115,10 @@ def test_derivatives_by_inputs_are_those_of_the_solution(
     assert relative(by["f"][..., 2], (changed - before) / 0.1) < 1e-6
     with pytest.raises(InputError, match="one query"):
         operator.gradient(X, k=[1.0, 2.0])
+    with pytest.raises(InputError, match="outside of the range"):
+        operator.gradient(X, k=50.0)
+    with pytest.raises(AttributeError, match="what predicts is"):
+        operator.predict(X)
 
 
 @pytest.mark.ranks(most=1, reason="the same on any number of ranks")

@@ -238,7 +238,7 @@ def test_files_are_read(kind: str, tmp_path: Path) -> None:
 
 @SERIAL
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="there is no file"):
         Pairs.from_file(tmp_path / "nothing.mat")
     (tmp_path / "text.npz").write_text("a, u")
     with pytest.raises(InputError, match="cannot read"):

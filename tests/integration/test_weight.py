@@ -15,7 +15,7 @@ LINES = {
     "algebra": 281,
     "assembly": 1_170,
     "evaluation": 3_167,
-    "families": 3_241,
+    "families": 3_238,
     "horovod": 3_799,
     "info": 578,
     "networks": 5_511,
