@@ -191,7 +191,41 @@ def loaded() -> Family:
     return Family(problem, solve, x[:, None], weights_of(x))
 
 
-FAMILIES = {f.__name__: f for f in (helmholtz, transport, cooling, loaded)}
+def reaction() -> Family:
+    """u_t = 0.01 u_xx + 0.01 u² + f(x) from 0, of which corners say 0 and f: u is rough there."""
+    x, d = chebyshev(64)
+    times = np.linspace(0, 1, 51)
+    grid = np.stack([g.ravel() for g in np.meshgrid(x, times, indexing="ij")], axis=1)
+    second = (d @ d)[1:-1, 1:-1]
+
+    def equation(u: Any, x: Any, *, f: Any) -> Any:
+        diffusion = 0.01 * derivative(u, x, "x", "x")
+        return derivative(u, x, "t") - diffusion - 0.01 * u(x) ** 2 - f(x)
+
+    def solve(f: Any) -> Any:
+        values = np.asarray(f(tf.constant(x[1:-1, None])))[:, 0]
+
+        def rates(_: float, u: Any) -> Any:
+            return 0.01 * second @ u + 0.01 * u**2 + values
+
+        def jacobian(_: float, u: Any) -> Any:
+            return 0.01 * second + np.diag(0.02 * u)
+
+        u = np.zeros((len(x), len(times)))
+        of = rates, (0, 1), u[1:-1, 0], "Radau", times
+        u[1:-1] = solve_ivp(*of, jac=jacobian, rtol=1e-9, atol=1e-11).y
+        return u.ravel()
+
+    problem = Problem(
+        Interval(0, 1) * Time(0, 1),
+        equation,
+        conditions=[Initial(0.0), Dirichlet(0.0, on=["left", "right"])],
+        unknowns={"f": UnknownFunction(0.0, of="x", prior=Smooth(length=0.2, amplitude=1.0))},
+    )
+    return Family(problem, solve, grid, np.kron(weights_of(x), weights_of(times)))
+
+
+FAMILIES = {f.__name__: f for f in (helmholtz, transport, cooling, loaded, reaction)}
 
 
 def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:

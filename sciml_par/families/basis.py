@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par.families.branch import Branch
-from sciml_par.families.reduced import Columns, QuickError, Reduced, RowsInBasis, Step
-from sciml_par.families.space import Space
+from sciml_par.families.reduced import QuickError, Reduced, Step
+from sciml_par.families.space import JUDGING, Space
 
 Array = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
-_TAIL, _MOST, _MOST_ERRORS = 1e-2, 150, 60
-"""Of the tolerance, the part of solutions that modes may lack, so little since equations weigh fine
-structures, and what the basis lacks of these is mistaken for others; and modes at most."""
+_TAIL, _MOST, _MOST_ERRORS = 5e-2, 150, 60
+"""Of the tolerance, the part of solutions that modes may lack; and modes at most."""
 _TAIL_OF_ERRORS = 1e-3
-_POINTS, _ON_CONDITIONS, _UNSEEN = 5, 2, 3
-"""Points for each function of a basis: of equations, of conditions, and unseen ones."""
+_ROWS = 3
+"""Rows of least squares for each function of a basis."""
 _PROBE, _PROBED, _DRAWN = 1e-9, 8, 32
 """The rounding by which linear residuals are told, and at how many queries; and how many tell
 whether their slopes are few fixed ones."""
@@ -52,7 +49,7 @@ class Basis:
     @classmethod
     def with_functions(cls, space: Space, v: Array, vectors: Array, a: Array) -> Basis:
         """Return the basis with known functions, and coordinates a: [S, r] of queries."""
-        rows = _rows(space, [(space.model, v)], _POINTS * len(v), _ON_CONDITIONS * len(v))
+        rows = space.rows(space.system, [(space.model, v)], _ROWS * len(v))
         probe, q = a[:_PROBED] + _PROBE, vectors[:_PROBED]
         r = [np.asarray(rows.residuals(k * probe, q)) for k in (0.0, 1.0, 2.0)]
         linear = np.abs(r[2] - 2 * r[1] + r[0]).max() <= _PROBE * np.abs(r[2]).max()
@@ -65,7 +62,8 @@ class Basis:
         """Return the basis with known functions of errors, [r_e, p_r]."""
         space, n = self.space, len(self.v) + len(errors)
         both = [(space.model, self.v), (space.richer, errors)]
-        seen, unseen = (_rows(space, both, k * n, _ON_CONDITIONS * n) for k in (_POINTS, _UNSEEN))
+        seen = space.rows(space.richer_system, both, _ROWS * n)
+        unseen = space.rows(space.judging, both, JUDGING)
         values = np.hstack([space.values_of(self.v), space.values_of_errors(errors)])
         gram = values.T @ values / len(space.x)
         linear = space.inputs.draw(_DRAWN, 0) if self.reduced.step.linear else None
@@ -101,18 +99,3 @@ def _modes(values: Array, c: Array, tail: float, most: int) -> Array:
     tails = np.sqrt(np.cumsum(s[::-1] ** 2)[::-1] / len(c))
     r = int(np.clip(np.count_nonzero(tails > tail), 1, min(most, len(s))))
     return np.asarray((wt[:r] / np.maximum(s[:r, None], tiny)) @ (c / sizes[:, None]))
-
-
-def _rows(space: Space, basis: Columns, most: int, on_conditions: int) -> RowsInBasis:
-    """Return rows at a Gauss grid of about so many points, and some points of conditions.
-
-    Random points would not do: what the basis lacks would be mistaken for what it has.
-    """
-    d = space.problem.domain.dimension
-    equations = space.equations(math.ceil(most ** (1 / d)) + 1)
-    chosen, count = list[Integers](), len(equations.problem.residuals)
-    for number, rows in enumerate(equations.rows):
-        n = rows.points if number < count else min(rows.points, on_conditions)
-        places = np.random.default_rng(number).permutation(rows.points)[:n]
-        chosen.append(np.sort(places))
-    return RowsInBasis(space.problem, equations, space.inputs.to_rows, chosen, basis)

@@ -133,7 +133,7 @@ def _rows_of(term: Term, basis: Basis) -> RowsInBasis:
     terms = family_terms([term], space.inputs)
     equations = Equations(space.problem, [(*arrays, inputs)], [np.ones(n)], {}, terms=terms)
     to_rows, functions = space.inputs.to_rows, [(space.model, basis.v)]
-    return RowsInBasis(space.problem, equations, to_rows, [np.arange(n)], functions)
+    return RowsInBasis(space.problem, equations, to_rows, functions)
 
 
 def minimized(

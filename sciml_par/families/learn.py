@@ -41,8 +41,8 @@ _FALL = 1.5
 _POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
 """Queries among which the next ones are chosen; solved at first and in each round; and rounds."""
 _LOSS = 3.0
-"""Times what solved queries leave of their rows, from which a query wants to be solved."""
-_OF_ERRORS, _UNSEEN, _ENOUGH, _CHECKED, _MOST_OF = 64, 128, 0.5, 32, 0.95
+"""Times the residual error of solved queries, from which a query wants to be solved."""
+_OF_ERRORS, _UNSEEN, _ENOUGH, _CHECKED, _MOST_OF = 64, 128, 0.5, 16, 0.95
 """Queries whose errors are solved for; unseen ones, by which the operator is judged; the share of
 these that is to meet the tolerance; and how many have an error by all richer polynomials, of which
 so many are to be below the ones by the basis of errors, or these are multiplied."""
@@ -220,6 +220,7 @@ class _Learning:
                 "learn: no polynomials solve the queries: the equations are not finite somewhere, "
                 "or Gauss–Newton steps from u = 0 do not converge."
             )
+        self.goal = max(best, self.tolerance)  # a basis cannot be better than its space
         return chosen
 
     def _errors(self, space: Space, vectors: Array) -> Array:
@@ -234,18 +235,18 @@ class _Learning:
         while True:
             solved = np.isfinite(c).all(axis=1)
             vectors = pool[taken][solved]
-            functions = self.agreed(functions_of(space, c[solved], self.tolerance))
+            functions = self.agreed(functions_of(space, c[solved], self.goal))
             basis = Basis.with_functions(space, functions[0], vectors, functions[1])
             a, left = self.agreed(basis.solve(pool))
-            indicator = left / np.maximum(np.linalg.norm(a, axis=1), np.finfo(np.float64).tiny)
-            usual = np.median(indicator[np.array(taken)[solved]])
-            order = np.argsort(-indicator)
+            errors = left / np.maximum(np.linalg.norm(a, axis=1), np.finfo(np.float64).tiny)
+            usual = float(np.median(errors[np.array(taken)[solved]]))
+            order = np.argsort(-errors)
             order = order[~np.isin(order, taken)]
-            worst = float(indicator[order[0]] / usual)
+            worst = float(errors[order[0]])
             said = f"{len(basis.v)} of {len(taken)} solutions"
-            self.say("basis", said, f"residual × {worst:.1f}")
+            self.say("basis", said, f"{worst:.1e}")
             rounds = (len(taken) - _FIRST) // _FURTHER
-            if worst <= _LOSS or rounds >= _ROUNDS or self.late():
+            if worst <= max(_LOSS * usual, _SHARE * self.goal) or rounds >= _ROUNDS or self.late():
                 return vectors, basis
             further = order[:_FURTHER].tolist()
             begins = a[further] @ basis.v

@@ -29,7 +29,7 @@ Columns = Sequence[tuple[Any, Array]]
 """Functions of a basis: polynomials, and their coefficients in the rows of an array, [r, p]."""
 
 _SHIFT = 1e-13
-_STEPS, _CONVERGED = 8, 1e-9
+_STEPS, _CONVERGED, _FALL = 12, 1e-9, 0.2
 _ROUNDING, _SURELY = 1e-12, 1e3
 """A residual, relative to that of u = 0, at rounding, and q for it."""
 _NUMBERS = 4_000_000
@@ -57,8 +57,8 @@ class RowsInBasis:
     problem : without unknowns.
     equations : of a family, whose last arrays are the inputs.
     to_rows : makes these of μ.
-    chosen : the places of the points that are kept of each term.
     basis : the functions ψ_j.
+    weights : T: [s, N], by which rows are multiplied; see `DualNorm`.
     """
 
     def __init__(
@@ -66,22 +66,14 @@ class RowsInBasis:
         problem: Problem,
         equations: Equations,
         to_rows: Callable[[Any], Any],
-        chosen: Sequence[Any],
         basis: Columns,
+        weights: Array | None = None,
     ) -> None:
         self.problem, self.terms, self._to_rows = problem, list[Term](), to_rows
-        for rows, places in zip(equations.rows, chosen, strict=True):
-            scale = np.sqrt(rows.points / max(len(places), 1))
-            kept = replace(
-                rows,
-                arrays=tuple(tf.gather(each, places) for each in rows.arrays),
-                factors=rows.factors[places] * scale,
-                requests=tuple(
-                    Request(request.x[places], request.operators) for request in rows.requests
-                ),
-            )
-            jets = np.concatenate([_jets(basis, request) for request in kept.requests], axis=1)
-            self.terms.append(Term(kept, tf.constant(jets), len(places)))
+        self._weights = None if weights is None else tf.constant(weights)
+        for rows in equations.rows:
+            jets = np.concatenate([_jets(basis, request) for request in rows.requests], axis=1)
+            self.terms.append(Term(rows, tf.constant(jets), rows.points))
 
     @property
     def count(self) -> int:
@@ -107,7 +99,14 @@ class RowsInBasis:
             residuals.append(tf.reshape(tf.reshape(r, [many, term.n, -1]) * factors, [many, -1]))
             if slopes:
                 of_terms.append(_stacked(of_totals, term.n) * factors[..., None])
-        return tf.concat(residuals, axis=1), of_terms
+        return self._weighed(tf.concat(residuals, axis=1)), of_terms
+
+    def _weighed(self, rows: Any) -> Any:
+        """Return T times rows, [B, N, …] -> [B, s, …]."""
+        if self._weights is None:
+            return rows
+        found = tf.tensordot(rows, self._weights, [[1], [1]])
+        return found if len(rows.shape) == 2 else tf.transpose(found, [0, 2, 1])
 
     def jacobian(self, slopes: Sequence[Any]) -> Any:
         """Return J: [B, N, r]."""
@@ -117,7 +116,7 @@ class RowsInBasis:
             rows = tf.reshape(tf.transpose(s, [1, 0, 2, 3]), [n, -1, p]) @ term.jets
             rows = tf.transpose(tf.reshape(rows, [n, -1, k, rows.shape[2]]), [1, 0, 2, 3])
             parts.append(tf.reshape(rows, [-1, n * k, rows.shape[3]]))
-        return tf.concat(parts, axis=1)
+        return self._weighed(tf.concat(parts, axis=1))
 
     def by_inputs(self, a: Any, inputs: Any) -> Any:
         """Return the derivatives of all rows by the inputs, [B, N, q]."""
@@ -132,7 +131,7 @@ class RowsInBasis:
             slopes = [tape.gradient(t, columns, unconnected_gradients="zero") for t in totals]
             stacked = tf.reshape(tf.stack(slopes, axis=1), [many, term.n, -1, q])
             found.append(tf.reshape(stacked * factors[..., None], [many, -1, q]))
-        by_rows = tf.concat(found, axis=1)
+        by_rows = self._weighed(tf.concat(found, axis=1))
         return tf.reshape(self._to_rows(tf.reshape(by_rows, [-1, q])), tf.shape(by_rows))
 
     def _at(self, term: Term, a: Any, columns: Any, slopes: bool) -> tuple[Any, Any, Any]:
@@ -233,41 +232,40 @@ class Step:
 
     def __call__(self, a: Any, inputs: Any) -> tuple[Any, Any]:
         """Return d: [B, r], and what is left of linear rows, √Σ (r(a) + J d)²: [B]."""
+
+        def by_jacobian() -> tuple[Any, Any]:
+            r, j = self.rows.linearized(a, inputs)
+            d = least_squares(j)(r)
+            return d, tf.norm(r + tf.linalg.matvec(j, d), axis=1)
+
         if self._sums is None:
-            return self._by_jacobian(a, inputs)
+            return by_jacobian()
         zero, theta, whether = self._sums.at(inputs)
         shares = self._sums.shares
 
         def by_shares() -> tuple[Any, Any]:
             r = zero + shares.times(theta, a)
-            d = _solved(
+            d = _solver(
                 shares.gram(theta),
                 lambda d: shares.times(theta, d),
                 lambda v: shares.transposed(theta, v),
-                r,
-            )
+            )(r)
             return d, tf.norm(r + shares.times(theta, d), axis=1)
 
-        return tf.cond(whether, by_shares, lambda: self._by_jacobian(a, inputs))
-
-    def _by_jacobian(self, a: Any, inputs: Any) -> tuple[Any, Any]:
-        r, j = self.rows.linearized(a, inputs)
-        d = least_squares(j, r)
-        return d, tf.norm(r + tf.linalg.matvec(j, d), axis=1)
+        return tf.cond(whether, by_shares, by_jacobian)
 
 
-def least_squares(j: Any, r: Any) -> Any:
-    """Return argmin_d |J d + r|: J [B, N, r], r [B, N] -> [B, r]."""
-    return _solved(
+def least_squares(j: Any) -> Callable[[Any], Any]:
+    """Return r: [B, N] -> argmin_d |J d + r|: [B, r] for J: [B, N, r]."""
+    return _solver(
         tf.matmul(j, j, transpose_a=True),
         lambda d: tf.linalg.matvec(j, d),
         lambda v: tf.linalg.matvec(j, v, transpose_a=True),
-        r,
     )
 
 
-def _solved(gram: Any, times: Any, transposed: Any, r: Any) -> Any:
-    """Return argmin_d |J d + r| by the normal equations: JᵀJ [B, r, r], r [B, N] -> [B, r].
+def _solver(gram: Any, times: Any, transposed: Any) -> Callable[[Any], Any]:
+    """Return r: [B, N] -> argmin_d |J d + r| by the normal equations with JᵀJ: [B, r, r].
 
     times, transposed : d -> J d and v -> Jᵀ v.
     """
@@ -279,9 +277,12 @@ def _solved(gram: Any, times: Any, transposed: Any, r: Any) -> Any:
         right = transposed(left) / scale
         return -tf.linalg.cholesky_solve(factor, right[..., None])[..., 0] / scale
 
-    d = from_residuals(r)
-    # Once more, which recovers the digits that the shift and the square have cost.
-    return d + from_residuals(r + times(d))
+    def solve(r: Any) -> Any:
+        d = from_residuals(r)
+        # Once more, which recovers the digits that the shift and the square have cost.
+        return d + from_residuals(r + times(d))
+
+    return solve
 
 
 def _compiled(function: Callable[..., Any], *sizes: int) -> Any:
@@ -329,22 +330,35 @@ class Reduced:
         if self.step.linear:
             return self.step(tf.zeros_like(a), inputs)
 
-        def step(k: Any, a: Any, size: Any) -> tuple[Any, Any, Any]:
-            d, _ = self.step(a, inputs)
-            moved = tf.norm(d, axis=1) / (tf.norm(a + d, axis=1) + 1e-300)
-            return k + 1, a + d, tf.reduce_max(moved)
+        rows, infinite = self.step.rows, tf.constant(np.inf, tf.float64)
 
-        _, a, _ = tf.while_loop(
-            lambda k, a, size: tf.logical_and(k < _STEPS, size > _CONVERGED),
-            step,
-            (0, a, tf.constant(np.inf, tf.float64)),
-        )
-        return a, tf.norm(self.step.rows.residuals(a, inputs), axis=1)
+        def unfinished(k: Any, a: Any, size: Any) -> Any:
+            return tf.logical_and(k < _STEPS, size > _CONVERGED)
+
+        def newton(k: Any, a: Any, size: Any) -> Any:
+            """Make steps with one J, as long as they become smaller fast."""
+            r, j = rows.linearized(a, inputs)
+            solve = least_squares(j)
+
+            def moved(a: Any, r: Any) -> tuple[Any, Any]:
+                d = solve(r)
+                return a + d, tf.reduce_max(tf.norm(d, axis=1) / (tf.norm(a + d, axis=1) + 1e-300))
+
+            def falling(k: Any, a: Any, size: Any, former: Any) -> Any:
+                return tf.logical_and(unfinished(k, a, size), size < _FALL * former)
+
+            def step(k: Any, a: Any, size: Any, _: Any) -> tuple[Any, Any, Any, Any]:
+                return k + 1, *moved(a, rows.residuals(a, inputs)), size
+
+            return tf.while_loop(falling, step, (k + 1, *moved(a, r), infinite))[:3]
+
+        _, a, _ = tf.while_loop(unfinished, newton, (0, a, infinite))
+        return a, tf.norm(rows.residuals(a, inputs), axis=1)
 
     def _by_inputs(self, a: Any, inputs: Any) -> Any:
         _, j = self.step.rows.linearized(a, inputs)
         columns = tf.unstack(self.step.rows.by_inputs(a, inputs), inputs.shape[1], axis=2)
-        return tf.stack([least_squares(j, each) for each in columns], axis=2)
+        return tf.stack(list(map(least_squares(j), columns)), axis=2)
 
 
 class QuickError:

@@ -19,7 +19,9 @@ from sciml_par.assembly.equations import Asked, Equations, Linearized, NotByJets
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, flat, gauss_newton
 from sciml_par.errors import InputError
+from sciml_par.families.dual import DualNorm
 from sciml_par.families.inputs import Inputs
+from sciml_par.families.reduced import Columns, RowsInBasis
 from sciml_par.families.shares import Shares
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
@@ -29,6 +31,7 @@ from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
 
 Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 _STEPS = 20
 _RICHER, _MORE = 1.3, 4
@@ -37,8 +40,8 @@ _SEED, _SAMPLE = 5, 600
 """Points of the domain at which functions are compared."""
 _SHARED = 12
 """Queries that tell whether slopes are sums of few parts."""
-_POINTS_MORE = 3
-"""Points along an axis, more than the degree; unseen ones are others by as many more."""
+_POINTS_MORE, JUDGING = 3, 64
+"""Points along an axis, more than the degree; and rows by which errors are judged."""
 _BY_ROWS = (
     "learn: residuals get each unknown with a row for each point, D: [n, 1], or c[i]: [n, 1] of an "
     "array; write D * laplacian(u, x), nothing that needs a single number."
@@ -122,10 +125,15 @@ class Space:
         self._networks: Any = import_module("sciml_par.networks")
         self.model = self._polynomials(degree)
         self.system = OfFamily(self.equations(degree + _POINTS_MORE), self.model)
-        higher = max(degree + _MORE, math.ceil(_RICHER * degree))
-        self.richer = self._polynomials(higher)
-        self.richer_system = OfFamily(self.equations(higher + _POINTS_MORE), self.richer)
-        self.unseen_by_richer = self.equations(higher + 2 * _POINTS_MORE)
+        self.richer = self._polynomials(_higher(degree))
+        self.richer_system = OfFamily(self.equations(_higher(degree) + _POINTS_MORE), self.richer)
+        self._norms = dict[int, DualNorm]()
+
+    @cached_property
+    def judging(self) -> OfFamily:
+        """Polynomials richer than the richer ones, at points that none has seen."""
+        degree = _higher(_higher(self.degree))
+        return OfFamily(self.equations(degree + _POINTS_MORE), self._polynomials(degree))
 
     def _polynomials(self, degree: int) -> Any:
         """Return polynomials on the box."""
@@ -223,22 +231,63 @@ class Space:
 
     def error(self, c: Array, vector: Array) -> Array:
         """Return e of richer polynomials for u with coefficients c, [p_r]."""
-        seen = at(self.richer_system.equations, self.inputs, vector)
-        system = _with_equations(self.richer_system, seen)
-        system.base = self.solution(c).jets(seen)
-        nothing = np.zeros(int(np.prod(self.richer.coefficients.shape)))
-        return -system.step(system.linearized(nothing))[0]
+        system, terms = self._about(self.richer_system, self.solution(c), vector)
+        return -system.step(terms)[0]
+
+    def _about(
+        self, system: OfFamily, u: Solution, vector: Array
+    ) -> tuple[OfFamily, list[Linearized]]:
+        """Return the problem of what is added to u for one μ: [q], linearized."""
+        other = _with_equations(system, at(system.equations, self.inputs, vector))
+        other.base = u.jets(other.equations)
+        return other, other.linearized(np.zeros(int(np.prod(system.model.coefficients.shape))))
 
     def reliability(self, c: Array, e: Array, vector: Array) -> float:
-        """Return the factor q by which e lowers the residual of u at points that none has seen."""
-        unseen = at(self.unseen_by_richer, self.inputs, vector)
-        jets = self.solution(c).jets(unseen)
+        """Return the factor q by which e lowers what richer polynomials still find."""
+        unseen = at(self.judging.equations, self.inputs, vector)
+        jets, t = self.solution(c).jets(unseen), self._judged_rows
         of_e = Solution(self.problem, (self.richer,), e).jets(unseen)
         together = [
             [a + b for a, b in zip(*pair, strict=True)] for pair in zip(jets, of_e, strict=True)
         ]
-        before, after = (sum(np.sum(r**2) for r in unseen.residuals(z)) for z in (jets, together))
-        return float(np.sqrt(before / max(after, np.finfo(np.float64).tiny)))
+        before, after = (
+            np.linalg.norm(t @ np.concatenate([r.ravel() for r in unseen.residuals(z)]))
+            for z in (jets, together)
+        )
+        return float(before / max(after, np.finfo(np.float64).tiny))
+
+    def rows(self, system: OfFamily, basis: Columns, count: int) -> RowsInBasis:
+        """Return so many rows of a basis whose sum of squares is that of the error (local)."""
+        equations, begin, places = system.equations, 0, list[Integers]()
+        if id(system) not in self._norms:
+            self._norms[id(system)] = self._norm(system)
+        t = self._norms[id(system)].weights(count)
+        for rows in equations.rows:  # one after another has components, a basis points
+            k, n = rows.asked.components, rows.points
+            places.append(begin + np.arange(k * n).reshape(k, n).T.ravel())
+            begin += k * n
+        t = t[:, np.concatenate(places)]
+        return RowsInBasis(self.problem, equations, self.inputs.to_rows, basis, t)
+
+    def _norm(self, system: OfFamily) -> DualNorm:
+        """Return the norm of residuals at the points of a system, at the anchor."""
+        vector, solution = self.anchor
+        here, terms = self._about(system, solution, vector)
+        x = here.equations.rows[0].requests[0].x
+        w = here.equations.rows[0].factors
+        w = w * np.sqrt(len(self.x)) / np.linalg.norm(w)
+        values = (self.problem.means(x) * w[:, None]).reshape(-1, 1) * here.values(x)
+        return DualNorm(here.dense(terms), values)
+
+    @cached_property
+    def anchor(self) -> tuple[Array, Solution]:
+        """A query in the middle of the family, and its solution."""
+        vector, _ = self.inputs.of_coordinates(np.zeros(self.inputs.degrees))
+        return vector, self.solution(self.solve(vector).c.ravel())
+
+    @cached_property
+    def _judged_rows(self) -> Array:
+        return self._norm(self.judging).weights(JUDGING)
 
     def values_of(self, c: Array) -> Array:
         """Return u at the points x for rows of coefficients: [S, p] -> [n m, S]."""
@@ -257,6 +306,11 @@ class Space:
         of_e = self.values_of_errors(self.error(c, vector)[None])[:, 0]
         size = np.linalg.norm(self.values_of(c[None])[:, 0] + of_e)
         return float(np.linalg.norm(of_e) / max(size, np.finfo(np.float64).tiny))
+
+
+def _higher(degree: int) -> int:
+    """Return the degree of richer polynomials."""
+    return max(degree + _MORE, math.ceil(_RICHER * degree))
 
 
 def family_terms(terms: Sequence[Term], inputs: Inputs) -> list[Term]:
