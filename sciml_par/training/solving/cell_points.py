@@ -88,7 +88,9 @@ class PointsOfTerms:
             given = self._given(condition)
             arrays = term.points(_CANDIDATES) if given else None
             if arrays is None:
-                drawn = self._on_surfaces(k, condition, cells, most, draw)
+                # Windows of several cells need more, where those of two sizes overlap.
+                gauss = along if even and len(low) == 1 else ()
+                drawn = self._on_surfaces(k, condition, cells, gauss, most, draw)
                 drawn = drawn or self._thinned(k, condition, cells, most, draw)
                 x, normals, shares, of_points = drawn
                 arrays = condition.completed((x, normals), self.problem.domain)
@@ -117,12 +119,19 @@ class PointsOfTerms:
             n = min(8 * n, _CANDIDATES)
 
     def _on_surfaces(
-        self, k: int, condition: Any, cells: Cells, most: int, draw: int
+        self,
+        k: int,
+        condition: Any,
+        cells: Cells,
+        along: tuple[int, ...],
+        most: int,
+        draw: int,
     ) -> tuple[Array, Array, Array, Integers] | None:
         """Project points of each cell onto the surfaces of a condition; None if there are others.
 
         Cells of any size have so many points, normals, shares of the measure, and cells. A surface
         takes V / Σ_i |n_i| h_i of a cell with sides h if all points are projected into the cell.
+        A whole side has Gauss' points, if their numbers along the axes are given.
         """
         domain = self.problem.domain
         if domain.dimension == 1 or not condition.on_boundary:
@@ -142,7 +151,8 @@ class PointsOfTerms:
         # Triangles and clouds of points know no formula, and are slow to project onto.
         if not known.all() or None in levels:
             return None
-        unit = qmc.Sobol(domain.dimension, rng=rng).random(1 << (most - 1).bit_length())
+        sobol = qmc.Sobol(domain.dimension, rng=rng).random(1 << (most - 1).bit_length())
+        scattered = sobol, np.full(len(sobol), 1 / len(sobol))
         low, high = cells.corners()
         found = []
         for surface, of_it in zip(surfaces, levels, strict=True):
@@ -153,21 +163,28 @@ class PointsOfTerms:
             )
             for number in np.flatnonzero((away <= far) | curved):
                 a, b = low[number], high[number]
-                from_x = a + (b - a) * unit
-                at = surface.project(from_x)
-                margin = 1e-9 * (b - a) + 1e-15 * domain.extent
-                inside = at.kept & np.all((at.x >= a - margin) & (at.x <= b + margin), axis=1)
-                # Beyond an end of a face, points are projected onto the end alone.
-                off = from_x - at.x
-                off -= np.sum(off * at.normals, axis=1, keepdims=True) * at.normals
-                inside &= curved | np.all(np.abs(off) <= 1e-6 * (b - a), axis=1)
-                x, normals = at.x[inside], at.normals[inside]
-                holds = condition.holds_at(x, domain, normals) if len(x) else inside[:0]
-                x, normals = x[holds], normals[holds]
+                onto = np.abs(surface.project((a + b)[None] / 2).normals[0])
+                flat = along and not curved and onto.max() > 1 - 1e-12
+                rules = [_gauss(along, int(onto.argmax())), scattered] if flat else [scattered]
+                for rule in rules:
+                    from_x = a + (b - a) * rule[0]
+                    at = surface.project(from_x)
+                    margin = 1e-9 * (b - a) + 1e-15 * domain.extent
+                    inside = at.kept & np.all((at.x >= a - margin) & (at.x <= b + margin), axis=1)
+                    # Beyond an end of a face, points are projected onto the end alone.
+                    off = from_x - at.x
+                    off -= np.sum(off * at.normals, axis=1, keepdims=True) * at.normals
+                    inside &= curved | np.all(np.abs(off) <= 1e-6 * (b - a), axis=1)
+                    if inside.any():
+                        of = at.x[inside], domain, at.normals[inside]
+                        inside[inside] = condition.holds_at(*of)
+                    if inside.all():
+                        break
+                x, normals, shares = at.x[inside], at.normals[inside], rule[1][inside]
                 h = (b - a) / domain.extent
                 across = np.abs(normals * domain.extent)
                 across /= np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)
-                shares = np.prod(h) / (across @ h) / len(unit)
+                shares = np.prod(h) / (across @ h) * shares
                 found.append((x, normals, shares, np.full(len(x), number)))
         x, normals, shares, of_points = (np.concatenate(each) for each in zip(*found, strict=True))
         return x, normals, shares / shares.sum(), of_points
@@ -232,10 +249,8 @@ class PointsOfTerms:
     ) -> tuple[tuple[Array, Array], npt.NDArray[np.bool_]]:
         """Return points [K, n, d] and weights [K, n] of cells, and which lie in the domain."""
         if rng is None:
-            rules = [np.polynomial.legendre.leggauss(each) for each in along]
-            nodes, weights = zip(*rules, strict=True)
-            z = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, len(along))
-            w = np.prod(np.meshgrid(*weights, indexing="ij"), axis=0).ravel()
+            unit, w = _gauss(along)
+            z = 2 * unit - 1
         else:
             w = np.ones(math.prod(along))
             z = rng.uniform(-1, 1, (len(low), len(w), len(along)))
@@ -251,6 +266,15 @@ def outside(problem: Problem, cells: Cells, along: tuple[int, ...]) -> tuple[int
     finer = _times(along, _CUT[-1])
     _, inside = PointsOfTerms(problem, 0)._of_cells(*cells.corners(), finer, None)
     return tuple(int(k) for k in cells.kept[~inside.any(axis=1)])
+
+
+def _gauss(along: tuple[int, ...], across: int = -1) -> tuple[Array, Array]:
+    """Return Gauss' points of the unit cube, or halfway along one axis, and their shares."""
+    along = tuple(1 if i == across else n for i, n in enumerate(along))
+    nodes, weights = zip(*map(np.polynomial.legendre.leggauss, along), strict=True)
+    z = np.stack(np.meshgrid(*nodes, indexing="ij"), axis=-1).reshape(-1, len(along))
+    w = np.prod(np.meshgrid(*weights, indexing="ij"), axis=0).ravel()
+    return (1 + z) / 2, w / w.sum()
 
 
 def _times(along: tuple[int, ...], factor: float) -> tuple[int, ...]:
