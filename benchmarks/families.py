@@ -34,6 +34,7 @@ from sciml_par.problems import (
     Unknown,
     UnknownFunction,
     derivative,
+    gradient,
     laplacian,
 )
 
@@ -225,7 +226,33 @@ def reaction() -> Family:
     return Family(problem, solve, grid, np.kron(weights_of(x), weights_of(times)))
 
 
-FAMILIES = {f.__name__: f for f in (helmholtz, transport, cooling, loaded, reaction)}
+def darcy() -> Family:
+    """−div(a ∇u) = 1 with log a drawn, of deviation 1: a differs by a factor of 25 in a field."""
+
+    def equation(u: Any, x: Any, *, a: Any) -> Any:
+        return laplacian(u, x) + (tf.reduce_sum(gradient(a, x) * gradient(u, x), 1, True) + 1) / a(
+            x
+        )
+
+    def coefficients(x: Any, a: Any) -> tuple[Any, ...]:
+        points = tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(points)
+            values = a(points)
+        slopes = np.asarray(tape.gradient(values, points) / values)
+        return 1.0, -slopes[:, 0], -slopes[:, 1], 0.0, 1 / np.asarray(values)[:, 0]
+
+    prior = Smooth(length=0.3, amplitude=1.0, log=True)
+    problem = Problem(
+        SQUARE,
+        equation,
+        conditions=[Dirichlet(0.0)],
+        unknowns={"a": UnknownFunction(1.0, lower=0.0, prior=prior)},
+    )
+    return Family(problem, *on_square(coefficients))
+
+
+FAMILIES = {f.__name__: f for f in (helmholtz, transport, cooling, loaded, reaction, darcy)}
 
 
 def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:

@@ -42,10 +42,9 @@ _POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
 """Queries among which the next ones are chosen; solved at first and in each round; and rounds."""
 _LOSS = 3.0
 """Times the residual error of solved queries, from which a query wants to be solved."""
-_OF_ERRORS, _UNSEEN, _ENOUGH, _CHECKED, _MOST_OF = 64, 128, 0.5, 16, 0.95
-"""Queries whose errors are solved for; unseen ones, by which the operator is judged; the share of
-these that is to meet the tolerance; and how many have an error by all richer polynomials, of which
-so many are to be below the ones by the basis of errors, or these are multiplied."""
+_OF_ERRORS, _UNSEEN, _ENOUGH = 64, 128, 0.5
+"""Queries whose errors are solved for; unseen ones, by which the operator is judged; and the share
+of these that is to meet the tolerance."""
 
 
 @by_name
@@ -269,12 +268,6 @@ class _Learning:
         for a in (basis.start(vectors), basis.solve(vectors)[0]):
             _, relative, q = self.agreed(basis.quick(a, vectors))
             found.append(relative)
-        checked = np.flatnonzero(q >= KNOWN)[:_CHECKED]
-        whole, of = basis.space.relative_error, [(a[k] @ basis.v, vectors[k]) for k in checked]
-        larger = np.array(self.each(lambda k: whole(*of[k]), len(of))) / found[1][checked]
-        factor = float(np.quantile(larger, _MOST_OF)) if len(checked) else 1.0
-        factor = max(1.0, factor)
-        found = [factor * relative for relative in found]
         known = found[1][q >= KNOWN]
         said = f"{np.median(known):.1e}, at most {known.max():.1e}" if len(known) else "not known"
         self.say("unseen", f"{len(vectors)} queries, known for {len(known)}", said)
@@ -287,7 +280,7 @@ class _Learning:
                 ResultWarning,
                 stacklevel=4,
             )
-        return Unseen(found[0], found[1], q, factor)
+        return Unseen(found[0], found[1], q)
 
 
 def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> Array:

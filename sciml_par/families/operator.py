@@ -34,8 +34,8 @@ Array = npt.NDArray[np.float64]
 
 _CAUTION, _FILE, _OWN_SEEDS, _FLOOR = 3.0, "operator.npz", 1000, 1e-14
 _ROUGH = (
-    "with more polynomials the residual at unseen points falls by a factor of {:.1f} only: the "
-    "space is too small for this query, or as exact as it can be."
+    "the estimate lowers the error that polynomials of a higher degree find by a factor of {:.1f} "
+    "only: the space is too small for this query, or as exact as it can be."
 )
 
 
@@ -46,8 +46,6 @@ class Unseen:
     by_regression: Array
     by_basis: Array
     reliability: Array
-    factor: float = 1.0
-    """By which errors of level 1 are multiplied, as the whole richer space found larger ones."""
 
 
 class Operator(OtherAttributes):
@@ -203,7 +201,7 @@ class Operator(OtherAttributes):
         assert basis.quick is not None
         a, _ = basis.solve(vectors)
         _, relative, q = basis.quick(a, vectors)
-        relative = np.maximum(self.unseen.factor * relative, _FLOOR) + own
+        relative = np.maximum(relative, _FLOOR) + own
         relative = np.where((q >= KNOWN) & ~outside, relative, math.nan)
 
         def single(number: int) -> Answer:
@@ -281,13 +279,11 @@ class Operator(OtherAttributes):
         (c, more, errors), (u, e) = parts, at_points
         e = e.reshape(-1, m)
         size = max(float(np.linalg.norm(u + e.ravel())), np.finfo(np.float64).tiny)
-        factor = self.unseen.factor if level == 1 else 1.0
-        relative = max(factor * float(np.linalg.norm(e)) / size, _FLOOR) + own
+        relative = max(float(np.linalg.norm(e)) / size, _FLOOR) + own
         seconds = time.perf_counter() - began
         if q >= KNOWN:
-            absolute = factor * np.sqrt(np.mean(e**2, axis=0))
-            own_error = max(_CAUTION / q, factor - 1)
-            error = ErrorEstimate(relative, absolute, q, own_error=own_error, seconds=seconds)
+            absolute = np.sqrt(np.mean(e**2, axis=0))
+            error = ErrorEstimate(relative, absolute, q, own_error=_CAUTION / q, seconds=seconds)
         else:
             error = ErrorEstimate.not_known(m, _ROUGH.format(q), reliability=q, seconds=seconds)
         of = (space.model, space.richer), c, np.concatenate([more, errors])
@@ -356,7 +352,6 @@ class Operator(OtherAttributes):
         about = {
             "tolerance": self.tolerance,
             "degree": basis.space.degree,
-            "factor": unseen.factor,
             "branch": basis.branch.choice,
             "problem": basis.space.described,
         }
@@ -401,14 +396,8 @@ class Operator(OtherAttributes):
             space, arrays["basis"], arrays["queries"], arrays["coordinates"]
         )
         basis = basis.with_error_functions(arrays["errors"])
-        regression, of_basis, reliability = arrays["unseen"]
-        return cls(
-            problem,
-            basis,
-            about["tolerance"],
-            arrays["queries"],
-            Unseen(regression, of_basis, reliability, about["factor"]),
-        )
+        unseen = Unseen(*arrays["unseen"])
+        return cls(problem, basis, about["tolerance"], arrays["queries"], unseen)
 
     def __repr__(self) -> str:
         space, unseen = self._basis.space, self.unseen

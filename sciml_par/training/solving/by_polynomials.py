@@ -66,13 +66,14 @@ from sciml_par.training.weights.of_noise import statistical_terms
 Array = npt.NDArray[np.float64]
 T = TypeVar("T")
 
-_DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18)}
+_DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18, 22)}
 _DEGREES_OTHERWISE = (3, 4, 6, 8, 10, 12)
 _MOST_COLUMNS = 4_000
-_FALL, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 5.0, 4
-"""A stage after which the residual at unseen points has not fallen by the first factor is the last,
-but not before the polynomials can resolve some oscillations. By the second factor it must have
-fallen for an estimate of the error to be made, whose residual will hardly fall by more."""
+_FALL, _ORDER, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 2.5, 5.0, 4
+"""A stage after which the residual at unseen points has not fallen by the first factor is in vain.
+On the box it is the last if it has not fallen as this power of the degree, but not before the
+polynomials can resolve some oscillations. By the next factor it must have fallen for an estimate of
+the error to be made, whose residual will hardly fall by more."""
 _NEAR, _IF_NOT_KNOWN, _USEFUL_WITH_NOISE = 2.0, 10.0, 0.5
 """Times the tolerance, of the foreseen error of which an estimate is made; by how much less it must
 be after one that was not known; and as `USEFUL`, of a residual that contains errors of data."""
@@ -220,13 +221,15 @@ class _Climb:
             if best is None and not (determined or self._finds_open(stage)):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
-            fall = math.inf if best is None else _fall(best, stage)
+            fall, enough = math.inf, _FALL
+            if best is not None:
+                fall, enough = _fall(best, stage), (degree / best.degree) ** _ORDER
             exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             if self._met(stage, best, certain=exact):
                 return stage
             best = stage if best is None or fall > 1.0 else best
             few = number >= _LEAST_STAGES and self._d <= MOST_DIMENSIONS
-            if ladder.decided(exact or few and fall < _FALL):
+            if ladder.decided(exact or few and fall < enough):
                 break
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)

@@ -24,6 +24,7 @@ _CANDIDATES = 40_000
 """Points that are drawn for a condition in cells, of which each cell keeps as many as it needs,
 where surfaces of the domain do not tell its points."""
 _SAME_DIRECTION = 0.9
+_DENSER = 1, 2, 3
 _CUT, _INSIDE = (1.25, 1.6, 2.0), 1.2
 """So many times the points along each axis has a cell that the boundary cuts: the first number with
 which so many times the points of a whole cell lie inside, or the last."""
@@ -48,13 +49,21 @@ class PointsOfTerms:
     seed: int
     asked: dict[str, Asked] = field(default_factory=dict)
 
-    def scattered(self, interior: int, draw: int) -> Equations:
-        """Use Sobol's points, and half as many for each condition, all of equal weight (local).
+    def scattered(self, interior: int, draw: int, *, dense: bool = False) -> Equations:
+        """Use Sobol's points, and half as many for each condition (local).
 
         draw : others for each number.
+        dense : in up to three dimensions interior points are denser at the sides of the box, by
+            which they weigh less: with even ones, polynomials of high degrees fit these and
+            oscillate at the sides (Cohen, Migliorati 2017, SMAI J. Comput. Math. 3).
         """
+        found = list[tuple[Any, Array]]()
         x = self.problem.domain.sample(interior, seed=self.seed + 2 * draw, method="sobol")
-        found = [(residual.payload(x), self._even(x, term)) for residual, term in self._equations]
+        shares = np.full(len(x), 1 / len(x))
+        if dense:
+            x, shares = self._denser(interior, draw) or (x, shares)
+        for residual, term in self._equations:
+            found.append((residual.payload(x), np.sqrt(term.weight * shares)))
         for k, (condition, term) in enumerate(self._conditions):
             n = max(interior // 2, 100)
             arrays = (
@@ -100,6 +109,21 @@ class PointsOfTerms:
             found.append((arrays, factors))
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
+
+    def _denser(self, n: int, draw: int) -> tuple[Array, Array] | None:
+        """Return n points of the density Π 1/√(z − z²) on the unit cube, and their shares.
+
+        None in more dimensions, and in a small part of the box.
+        """
+        domain, d = self.problem.domain, self.problem.domain.dimension
+        if d not in _DENSER:
+            return None
+        sobol = qmc.Sobol(d, rng=np.random.default_rng((self.seed, draw)))
+        angles = np.pi * sobol.random_base2(2 + max(n - 1, 1).bit_length())
+        x = domain.lower + (domain.upper - domain.lower) * np.sin(angles / 2) ** 2
+        inside = np.flatnonzero(domain._within(x))[:n]
+        shares = np.prod(np.sin(angles[inside]), axis=1)
+        return (x[inside], shares / shares.sum()) if len(inside) == n else None
 
     def _given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""

@@ -35,9 +35,8 @@ MOST_DIMENSIONS = 3
 _INTERACTING = 2
 """In more dimensions, products have at most so many variables, as in an analysis of variance;
 residuals at unseen points tell whether this suits the solution."""
-_POINTS_PER_COLUMN, _ON_LINE, _MOST_STEPS = 2.5, 0.5, 15
-"""Points for each column; and, on a line, for each square of the degree, with which even points
-resolve what polynomials do at the ends."""
+_POINTS_PER_COLUMN, _MOST_STEPS = 2.5, 15
+"""Points for each column; and Gauss–Newton steps."""
 _OF_CELL = 3.4
 """Points of a cell for each of its columns; along an axis there are more than its degrees."""
 _LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
@@ -260,15 +259,15 @@ class PolynomialSolver:
         numbers = _NUMBERS_UNSEEN[draws == OF_ERROR]
         many = min(_MOST_UNSEEN, numbers // model.width)
         if math.prod(model.cells.shape) == 1:
-            on_line = (self._d == 1) * _ON_LINE * degree**2
-            count = int(max(_POINTS_PER_COLUMN * model.width, on_line))
+            count = int(_POINTS_PER_COLUMN * model.width)
             counts = count, max(count // 2, many if draws == OF_ERROR else _LEAST_UNSEEN)
             if draws == OF_SOLUTION:
                 return [
-                    self._points.scattered(counts[0], draw=draws[0]),
+                    self._points.scattered(counts[0], draw=draws[0], dense=True),
                     self._scattered(counts[1]),
                 ]
-            return list(map(self._points.scattered, counts, draws))
+            pairs = zip(counts, draws, (True, False), strict=True)
+            return [self._points.scattered(n, k, dense=dense) for n, k, dense in pairs]
         along = max(degree, int((many / len(model.cells.kept)) ** (1 / self._d)))
         even = along <= _MOST_GAUSS and (draws == OF_SOLUTION or not self.smooth)
         return [
