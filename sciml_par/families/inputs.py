@@ -360,7 +360,6 @@ class Inputs:
         pairs = zip(self.parts, zip(ends[:-1], ends[1:], strict=True), strict=True)
         self.places = {name: slice(int(a), int(b)) for name, (a, b) in pairs}
         self.size = int(ends[-1])
-        self.degrees = sum(part.degrees for part in self.parts.values())
         self.names = names_of_numbers(numbers)
 
     def draw(self, n: int, seed: int) -> Array:

@@ -33,9 +33,9 @@ from sciml_par.training.preparation.description import first_difference
 Array = npt.NDArray[np.float64]
 
 _DEGREES = {1: (12, 20, 32, 48, 64, 96), 2: (10, 15, 20, 26, 32), 3: (4, 7, 10, 12, 15)}
-_CANDIDATES, _FEW, _SHARE = 12, 4, 0.3
-"""Queries at which spaces are compared, at first and the worst of them; and the part of the
-tolerance for the error of a space."""
+_CANDIDATES, _FEW, _SHARE, _BELOW = 12, 4, 0.3, 0.1
+"""Queries at which spaces are compared, at first and the worst of them; the part of the tolerance
+for the error of a space; and the part of this error, if it is larger, that is asked of a basis."""
 _FALL = 1.5
 """The fall of the largest error, of which two degrees in a row may fall short."""
 _POOL, _FIRST, _FURTHER, _ROUNDS = 1024, 48, 48, 8
@@ -219,7 +219,7 @@ class _Learning:
                 "learn: no polynomials solve the queries: the equations are not finite somewhere, "
                 "or Gauss–Newton steps from u = 0 do not converge."
             )
-        self.goal = max(best, self.tolerance)  # a basis cannot be better than its space
+        self.goal = max(_BELOW * best, self.tolerance)  # a basis is no better than its space
         return chosen
 
     def _errors(self, space: Space, vectors: Array) -> Array:

@@ -18,7 +18,7 @@ from sciml_par.algebra.dense import by_normal_equations
 from sciml_par.assembly.equations import Asked, Equations, Linearized, NotByJetsError, Rows
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, flat, gauss_newton
-from sciml_par.errors import InputError
+from sciml_par.errors import InputError, TrainingError
 from sciml_par.families.dual import DualNorm
 from sciml_par.families.inputs import Inputs
 from sciml_par.families.reduced import Columns, RowsInBasis
@@ -38,8 +38,8 @@ _RICHER, _MORE = 1.3, 4
 """The degree of the richer space: so many times as high, and higher by so much at least."""
 _SEED, _SAMPLE = 5, 600
 """Points of the domain at which functions are compared."""
-_SHARED = 12
-"""Queries that tell whether slopes are sums of few parts."""
+_SHARED, _ANCHORS = 12, 5
+"""Queries that tell whether slopes are sums of few parts; and those of which one gives a norm."""
 _POINTS_MORE, JUDGING = 3, 64
 """Points along an axis, more than the degree; and rows by which errors are judged."""
 _BY_ROWS = (
@@ -269,21 +269,30 @@ class Space:
         t = t[:, np.concatenate(places)]
         return RowsInBasis(self.problem, equations, self.inputs.to_rows, basis, t)
 
-    def _norm(self, system: OfFamily) -> DualNorm:
-        """Return the norm of residuals at the points of a system, at the anchor."""
-        vector, solution = self.anchor
+    def _norm(self, system: OfFamily, anchor: tuple[Array, Solution] | None = None) -> DualNorm:
+        """Return the norm of residuals at the points of a system, at a query."""
+        vector, solution = self.anchor if anchor is None else anchor
         here, terms = self._about(system, solution, vector)
-        x = here.equations.rows[0].requests[0].x
-        w = here.equations.rows[0].factors
+        x, w = here.equations.rows[0].requests[0].x, here.equations.rows[0].factors
         w = w * np.sqrt(len(self.x)) / np.linalg.norm(w)
         values = (self.problem.means(x) * w[:, None]).reshape(-1, 1) * here.values(x)
         return DualNorm(here.dense(terms), values)
 
     @cached_property
     def anchor(self) -> tuple[Array, Solution]:
-        """A query in the middle of the family, and its solution."""
-        vector, _ = self.inputs.of_coordinates(np.zeros(self.inputs.degrees))
-        return vector, self.solution(self.solve(vector).c.ravel())
+        """A query and its solution, whose norm of residuals is the median of some.
+
+        At a resonance, as the middle of the family may be, it would see one function alone.
+        """
+        anchors, sizes = list[tuple[Array, Solution]](), list[float]()
+        for vector in self.inputs.draw(_ANCHORS, _SEED):
+            c = self.solve(vector).c.ravel()
+            if np.isfinite(c).all():
+                anchors.append((vector, self.solution(c)))
+                sizes.append(float(np.linalg.norm(self._norm(self.system, anchors[-1]).weights(8))))
+        if not anchors:
+            raise TrainingError("learn: Gauss–Newton steps from u = 0 do not converge.")
+        return anchors[int(np.argsort(sizes)[len(sizes) // 2])]
 
     @cached_property
     def _judged_rows(self) -> Array:

@@ -17,10 +17,12 @@ from sciml_par.parallel import current_world
 from sciml_par.problems import (
     Condition,
     Dirichlet,
+    Initial,
     Interval,
     Observations,
     Problem,
     Smooth,
+    Time,
     Unknown,
     UnknownFunction,
     derivative,
@@ -436,6 +438,46 @@ def of_shape(u: Any, x: Any, *, k: Any) -> Any:
 def test_an_equation_that_is_not_pointwise_is_refused(equation: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         learn(one_number(equation), progress=False)
+
+
+def test_a_rough_solution_is_answered_as_well_as_polynomials_have_it() -> None:
+    """At the corners u = 0 and u_t = f differ; the sum of squares of residuals is theirs alone."""
+    prior = Smooth(length=0.3, amplitude=1.0)
+    problem = Problem(
+        LINE * Time(0, 1),
+        lambda u, x, *, f: derivative(u, x, "t") - 0.01 * derivative(u, x, "x", "x") - f(x),
+        conditions=[Initial(0.0), Dirichlet(0.0, on=["left", "right"])],
+        unknowns={"f": UnknownFunction(0.0, of="x", prior=prior)},
+    )
+    operator = learn(problem, tolerance=2e-2, progress=False)
+    drawn = operator.draw(8, seed=1)
+    x, n = problem.domain.sample(500, seed=1), np.arange(1, 300) * np.pi
+    z = (np.arange(2000)[:, None] + 0.5) / 2000
+    modes = (1 - np.exp(-0.01 * n**2 * x[:, 1:])) / (0.01 * n**2) * np.sin(n * x[:, :1])
+    answers = operator(**drawn)
+    u = answers.predict(x)[..., 0]
+    errors = [
+        relative(found, modes @ (np.sin(z * n).T @ np.asarray(f(z))[:, 0] / 1000))
+        for f, found in zip(drawn["f"], u, strict=True)
+    ]
+    assert max(errors) < 6e-3
+    ratio = answers.relative / errors
+    assert np.isfinite(ratio).sum() >= 4
+    assert np.nanmin(ratio) > 0.5 and np.nanmax(ratio) < 2
+
+
+def test_a_resonance_in_the_middle_of_the_family() -> None:
+    problem = one_number(
+        lambda u, x, *, k: laplacian(u, x) + k**2 * u(x) + 1.0, 1.0, 2 * np.pi - 1.0
+    )
+    operator = learn(problem, tolerance=1e-6, progress=False)
+    k = np.array([1.5, np.pi + 1e-2, 4.0])
+    answers = operator(k=k)
+    errors = [
+        relative(u, exact(X, 1j * each).real) for u, each in zip(answers.predict(X), k, strict=True)
+    ]
+    assert max(errors) < 1e-6
+    assert np.min(answers.relative / errors) > 0.5 and np.max(answers.relative / errors) < 2
 
 
 @pytest.mark.ranks(most=1, reason="one rank warns for all")
