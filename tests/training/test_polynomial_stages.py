@@ -105,6 +105,23 @@ def test_a_smooth_solution(tmp_path: Any) -> None:
 
 
 @two
+def test_a_high_degree_does_not_oscillate_at_the_sides() -> None:
+    """Between even points it did, and four times as many functions in windows took over."""
+
+    def waves(x: Any) -> Any:
+        return tf.sin(16 * x[:, :1] + 9.6 * x[:, 1:])
+
+    problem = Problem(
+        Box([0, 0], [1, 1]),
+        lambda u, x: laplacian(u, x) + 1.36 * 16**2 * waves(x),
+        conditions=[Dirichlet(waves)],
+        exact=waves,
+    )
+    result = solve(problem, tolerance=1e-6, progress=False)
+    check(result, 1e-6)
+    assert result.networks[0].coefficients.shape == (1, 351, 1)
+
+
 def test_a_layer_is_found_by_windows() -> None:
     def layer(x: Any) -> Any:
         return np.tanh((x - 0.3) / 0.01)
