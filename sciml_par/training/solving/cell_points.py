@@ -24,7 +24,8 @@ _CANDIDATES = 40_000
 """Points that are drawn for a condition in cells, of which each cell keeps as many as it needs,
 where surfaces of the domain do not tell its points."""
 _SAME_DIRECTION = 0.9
-_DENSER = 1, 2, 3
+_DENSER, _BESIDE = (1, 2, 3), 0.25
+"""Dimensions in which points are denser at the sides; and of angles, in units of those between."""
 _CUT, _INSIDE = (1.25, 1.6, 2.0), 1.2
 """So many times the points along each axis has a cell that the boundary cuts: the first number with
 which so many times the points of a whole cell lie inside, or the last."""
@@ -119,7 +120,9 @@ class PointsOfTerms:
         if d not in _DENSER:
             return None
         sobol = qmc.Sobol(d, rng=np.random.default_rng((self.seed, draw)))
-        angles = np.pi * sobol.random_base2(2 + max(n - 1, 1).bit_length())
+        beside = _BESIDE * n ** (-1 / d)  # not at the sides, where equations may be singular
+        z = beside + (1 - 2 * beside) * sobol.random_base2(2 + max(n - 1, 1).bit_length())
+        angles = np.pi * z
         x = domain.lower + (domain.upper - domain.lower) * np.sin(angles / 2) ** 2
         inside = np.flatnonzero(domain._within(x))[:n]
         shares = np.prod(np.sin(angles[inside]), axis=1)
