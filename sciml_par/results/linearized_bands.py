@@ -46,6 +46,8 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
     names = tuple(names_of_numbers(found.unknowns))
     numerical = _numerical(member, names)
     known = np.nan_to_num(numerical)[:, None]
+    values = member.unknown_values
+    true = dict(zip(values.names, values.true_numbers(), strict=True))
     return Uncertainty(
         method="linearized",
         level=level,
@@ -60,7 +62,7 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         chi_square=found.chi_square,
         degrees=found.rows - found.freedom,
         reach=found.quantile(level),
-        true=_true_numbers(member, names),
+        true=np.array([true.get(name) for name in names], np.float64),
         prediction=member.prediction,
         observations=member.observations,
         _bands=partial(_bands, member, level),
@@ -80,12 +82,6 @@ def _numerical(member: Member, names: tuple[str, ...]) -> FloatArray:
     given = [np.abs(np.ravel(each)) for each in error.unknowns.values()]
     numbers = np.concatenate([np.empty(0), *given])
     return numbers if len(numbers) == len(names) else np.full(len(names), math.nan)
-
-
-def _true_numbers(member: Member, names: tuple[str, ...]) -> FloatArray:
-    values = member.unknown_values
-    true = dict(zip(values.names, values.true_numbers(), strict=True))
-    return np.array([true.get(name) for name in names], np.float64)
 
 
 def changes_at(member: Member, steps: FloatArray, x: Any) -> tuple[FloatArray, FloatArray]:
