@@ -201,7 +201,10 @@ def _jets(
 ) -> Array:
     """Return the jets of w Π_i T_e(z_i), [Q, M, n]; with c: [M, m] of their sum, [Q, m, n]."""
     d, tables, inverse = len(at.tables), at.tables, at.inverse
-    grid = None if c is None or d > _FEW else _on_grid(exponents, c)
+    grid = None
+    if c is not None and d <= _FEW:  # coefficients among all exponents, [m, E_1, …, E_d]
+        grid = np.zeros((c.shape[1], *(1 + exponents.max(axis=0))))
+        grid[(slice(None), *exponents.T)] = c.T
 
     @cache  # of several operators
     def weighted(axes: Axes) -> Array:
@@ -225,13 +228,6 @@ def _jets(
         for axes, factor in operator:
             jet += factor * jet_of(axes)
     return jets
-
-
-def _on_grid(exponents: Integers, c: Array) -> Array:
-    """Return coefficients c: [M, m] at their places among all exponents, [m, E_1, …, E_d]."""
-    grid = np.zeros((c.shape[1], *(1 + exponents.max(axis=0))))
-    grid[(slice(None), *exponents.T)] = c.T
-    return grid
 
 
 def _sums(grid: Array, tables: Sequence[Array], axes: Axes) -> Array:

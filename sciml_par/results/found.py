@@ -130,17 +130,12 @@ class FoundFunction:
         return Predictor(self._members)
 
     def _predict(self, x: Any) -> EnsemblePrediction:
-        return self._predictor.predict(self._inputs_at(x), batch_size=None)
-
-    def _inputs_at(self, x: Any) -> Any:
-        """Return the coordinates that matter of points of the whole domain, [n, e]."""
         d, inputs = len(self._placed.coordinates), self._placed.inputs
         points = np.asarray(x)
-        if points.ndim != 2 or points.shape[1] != d or d == len(inputs):
-            return x
-        if self._placed.needs_solution:
-            return x
-        return points[:, self._placed.axes]
+        of_whole = points.ndim == 2 and points.shape[1] == d != len(inputs)
+        if of_whole and not self._placed.needs_solution:
+            x = points[:, self._placed.axes]
+        return self._predictor.predict(x, batch_size=None)
 
     def __repr__(self) -> str:
         of = f"function of {', '.join(self.inputs)}"

@@ -44,8 +44,14 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
     """Return intervals, covariance and bands of a member (local)."""
     found = member.linearized or Linearized.not_known(_NOTHING)
     names = tuple(names_of_numbers(found.unknowns))
-    numerical = _numerical(member, names)
+    error, numerical = member.error, np.full(len(names), math.nan)
+    if error is not None and error.known:  # of each number by the solution of the equation
+        given = [np.abs(np.ravel(each)) for each in error.unknowns.values()]
+        numbers = np.concatenate([np.empty(0), *given])
+        numerical = numbers if len(numbers) == len(names) else numerical
     known = np.nan_to_num(numerical)[:, None]
+    values = member.unknown_values
+    true = dict(zip(values.names, values.true_numbers(), strict=True))
     return Uncertainty(
         method="linearized",
         level=level,
@@ -60,7 +66,7 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         chi_square=found.chi_square,
         degrees=found.rows - found.freedom,
         reach=found.quantile(level),
-        true=_true_numbers(member, names),
+        true=np.array([true.get(name) for name in names], np.float64),
         prediction=member.prediction,
         observations=member.observations,
         _bands=partial(_bands, member, level),
@@ -70,22 +76,6 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
             for number, each in enumerate(member.functions)
         },
     )
-
-
-def _numerical(member: Member, names: tuple[str, ...]) -> FloatArray:
-    """Return the error of each number by the solution of the equation, NaN where not known."""
-    error = member.error
-    if error is None or not error.known:
-        return np.full(len(names), math.nan)
-    given = [np.abs(np.ravel(each)) for each in error.unknowns.values()]
-    numbers = np.concatenate([np.empty(0), *given])
-    return numbers if len(numbers) == len(names) else np.full(len(names), math.nan)
-
-
-def _true_numbers(member: Member, names: tuple[str, ...]) -> FloatArray:
-    values = member.unknown_values
-    true = dict(zip(values.names, values.true_numbers(), strict=True))
-    return np.array([true.get(name) for name in names], np.float64)
 
 
 def changes_at(member: Member, steps: FloatArray, x: Any) -> tuple[FloatArray, FloatArray]:

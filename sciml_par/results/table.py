@@ -95,7 +95,10 @@ def _fits(table: Table, width: int) -> bool:
 
 
 def _table(members: Sequence[Member], columns: Sequence[_Column], once: Sequence[str]) -> Table:
-    shown = _rows_shown(members)
+    shown = list(members)
+    if len(members) > _MOST_ROWS:  # the first ones and the first that did not finish
+        unsound = [member for member in members[_FIRST_ROWS:] if member.status != FINISHED]
+        shown = [*members[:_FIRST_ROWS], *unsound[: _MOST_ROWS - _FIRST_ROWS]]
     caption = list(once)
     if any(len(member.stacked_with) > 1 for member in members):
         caption.append("members that are one computation share its time")
@@ -119,14 +122,6 @@ def _table(members: Sequence[Member], columns: Sequence[_Column], once: Sequence
             extremes = [column.extreme(members, which) for column in columns[1:]]
             table.add_row(which.__name__, *extremes)
     return table
-
-
-def _rows_shown(members: Sequence[Member]) -> list[Member]:
-    """Return all members, or of many the first ones and the first that did not finish."""
-    if len(members) <= _MOST_ROWS:
-        return list(members)
-    unsound = [member for member in members[_FIRST_ROWS:] if member.status != FINISHED]
-    return [*members[:_FIRST_ROWS], *unsound[: _MOST_ROWS - _FIRST_ROWS]]
 
 
 def _columns(members: Sequence[Member]) -> list[_Column]:

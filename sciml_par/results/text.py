@@ -36,13 +36,17 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
     heading = (
         f"Result of mode {mode!r}: {what}, trained by {counted(len(ranks_of(members)), 'rank')}"
     )
+    losses, kept = _range(members, "kept_loss"), sorted({member.kept for member in members})
+    estimates = [member.error for member in members if member.error]
     entries = {
         "problem": _shown({member.problem: None for member in members if member.problem}),
         "ended": _counts_text(member.ended for member in members),
         "steps": _range(members, "steps", "{:,}"),
-        "loss": _loss_text(members),
+        "loss": f"{losses} ({' or '.join(kept)} weights)" if losses else "never finite",
         "rel. L2 error": _range(members, "on_own_domain.relative_l2_error"),
-        "estimated": _estimates_text(members),
+        "estimated": estimates[0].sentence
+        if len(members) == 1 and estimates
+        else _range_of((each.relative for each in estimates), "{:.2e}"),
         "unknowns": unknowns_text(members),
         "observations": fits_text(members),
         "time": f"{max(m.seconds_train for m in members):.2f} s, and "
@@ -51,13 +55,6 @@ def text_of(members: Sequence[Member], *, mode: str) -> str:
     lines = [f"  {name:<15}{text}" for name, text in entries.items() if text]
     lines.append("  See .print(), .predict(x), .history, .members, .using('last'), .save(folder).")
     return "\n".join([heading, *lines])
-
-
-def _estimates_text(members: Sequence[Member]) -> str:
-    estimates = [member.error for member in members if member.error]
-    if len(members) == 1 and estimates:
-        return estimates[0].sentence
-    return _range_of((each.relative for each in estimates), "{:.2e}")
 
 
 def unknowns_text(members: Sequence[Member]) -> str:
@@ -89,11 +86,6 @@ def sizes_text(sizes: Mapping[str, float]) -> str:
     """Return what residuals are divided by in the loss."""
     divided = listed([f"{name!r} by {size:.2g}" for name, size in sizes.items()])
     return f"the loss divides residuals by their sizes in the units of the problem, {divided}"
-
-
-def _loss_text(members: Sequence[Member]) -> str:
-    losses, kept = _range(members, "kept_loss"), sorted({member.kept for member in members})
-    return f"{losses} ({' or '.join(kept)} weights)" if losses else "never finite"
 
 
 def _counts_text(values: Iterable[str]) -> str:

@@ -11,7 +11,6 @@ from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World, current_world
 from sciml_par.results.result import Result
-from sciml_par.results.uncertainty import Uncertainty
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE
 from sciml_par.training.arguments.settings import BEST
@@ -23,7 +22,7 @@ from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.growth import GrowthWatcher, check_grow
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
-from sciml_par.training.outcome.outcome import Outcome, outcomes_of
+from sciml_par.training.outcome.outcome import outcomes_of
 from sciml_par.training.preparation.consistency import common_domain
 from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
@@ -157,21 +156,15 @@ def _result(
     found = with_uncertainties(
         found, ready, meeting.courses, outcomes, uncertainty, samples=samples
     )
+    resample = None
+    if ready.settings.mode == DATA:
+        theta = outcomes[0].best if ready.settings.keep == BEST else outcomes[0].last
+        resample = partial(resampled, Retraining(arguments, ready, theta, world))
     return Result(
         ready.settings.mode,
         collect(found, everyone, ready.problem_of),
         ready.networks,
         everyone,
         arguments=texts_of(arguments),
-        resample=_resampling(ready, outcomes, arguments, world),
+        resample=resample,
     )
-
-
-def _resampling(
-    ready: Preparation, outcomes: Sequence[Outcome], arguments: Arguments, world: World
-) -> Callable[..., Uncertainty] | None:
-    """Return what trains one model again, from where it is; None of an ensemble."""
-    if ready.settings.mode != DATA:
-        return None
-    theta = outcomes[0].best if ready.settings.keep == BEST else outcomes[0].last
-    return partial(resampled, Retraining(arguments, ready, theta, world))

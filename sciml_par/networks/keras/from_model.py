@@ -70,7 +70,9 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     if plain or isinstance(model, PropagatedModel) or _is_composed(model):
         return _network_of_ours(model, d, m, dtype)
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
-        return _network_by_hand(model)
+        variables = tuple(model.trainable_variables)
+        jet = getattr(model, "jet", None)
+        return Network(model, variables, model.apply, jet, (Same(model), len(variables)))
     if not isinstance(model, keras.Model):
         raise InputError(_not_a_model(model))
     return _network_of_keras(model, d, m, dtype)
@@ -122,12 +124,6 @@ def _key(model: Any) -> Any:
     frozen = [(i, v) for i, v in enumerate(model.variables) if id(v) not in trained]
     places, values = tuple(i for i, _ in frozen), _digest(tuple(np.asarray(v) for _, v in frozen))
     return (type(model), tuple(sorted(kept.items())), embedding, places, values)
-
-
-def _network_by_hand(model: Any) -> Network:
-    jet = getattr(model, "jet", None)
-    variables = tuple(model.trainable_variables)
-    return Network(model, variables, model.apply, jet, (Same(model), len(variables)))
 
 
 def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:

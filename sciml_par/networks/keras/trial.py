@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,9 @@ def trial(function: KerasFunction, d: int, dtype: str) -> tuple[Any, Any, Any]:
 
     The weights are near the model's, but none is zero, since zeros would hide most faults.
     """
-    parameters, x = _perturbed(function.model.trainable_variables), _points(d, dtype)
+    rng, x = np.random.default_rng(0), _points(d, dtype)
+    values = [np.asarray(v) for v in function.model.trainable_variables]
+    parameters = [tf.constant((v + 0.1 * rng.normal(size=v.shape)).astype(v.dtype)) for v in values]
     name, u = described(function.model), function(parameters, x)
     if u.shape.rank != 2 or u.shape[0] != _ROWS:
         raise InputError(
@@ -155,12 +157,6 @@ def _precision(name: str, found: str, dtype: str) -> str:
         f"{name} computes in {found}, but the training in {dtype}; {other}make its layers with "
         f"dtype={dtype!r}, or give a function that makes the model, which is called in {dtype}."
     )
-
-
-def _perturbed(variables: Sequence[Any]) -> list[Any]:
-    rng = np.random.default_rng(0)
-    values = [np.asarray(v) for v in variables]
-    return [tf.constant((v + 0.1 * rng.normal(size=v.shape)).astype(v.dtype)) for v in values]
 
 
 def _points(dimension: int, dtype: str) -> Any:

@@ -298,7 +298,12 @@ class _Judge:
 
     def _fault_of_weights(self, rows: Array, present: Array) -> str | None:
         first = int(present[0])
-        moved, norms = self._differences(rows[first, 1:], rows[present, 1:])
+        with np.errstate(all="ignore"):
+            ones, twos = rows[first, 1:].copy(), rows[present, 1:].copy()
+            ones[:, 0], twos[:, :, 0] = np.sqrt(ones[:, 0]), np.sqrt(twos[:, :, 0])
+            equal = (twos == ones) | (np.isnan(twos) & np.isnan(ones))
+            moved = np.where(equal, 0.0, np.abs(twos - ones))  # norms and sums
+        moved, norms = np.where(np.isfinite(moved), moved, np.finfo(np.float64).max), ones[:, 0]
         rms = np.sqrt(np.nansum(norms**2) / self._sizes.sum())
         limit = self._rounding * np.fmax(norms, np.sqrt(self._sizes) * rms)
         # A sum over random differences is about as long as their vector.
@@ -316,12 +321,3 @@ class _Judge:
             f"difference in {self._names[worst]} between rank {present[place]} and rank {first} is "
             f"at least {least:.1e}, where the norm is {norms[worst]:.1e}. {_REMEDY}"
         )
-
-    def _differences(self, sums: Array, others: Array) -> tuple[Array, Array]:
-        """Return how norms and sums differ, [P, variables, 3], and the norms, [variables]."""
-        with np.errstate(all="ignore"):
-            ones, twos = sums.copy(), others.copy()
-            ones[:, 0], twos[:, :, 0] = np.sqrt(sums[:, 0]), np.sqrt(others[:, :, 0])
-            equal = (twos == ones) | (np.isnan(twos) & np.isnan(ones))
-            moved = np.where(equal, 0.0, np.abs(twos - ones))
-        return np.where(np.isfinite(moved), moved, np.finfo(np.float64).max), ones[:, 0]

@@ -24,17 +24,13 @@ def compare(group: Group, signature: Signature, number: int) -> list[int]:
     compared = everyone[:, : _COMPARED.size]
     if (compared == compared[0]).all():
         return everyone[:, _COMPARED.size :].copy().view(np.int64)[:, 0].tolist()
-    raise group.mismatch_error(_explanation(group, signature))
-
-
-def _explanation(group: Group, signature: Signature) -> str:
-    """Return each rank's request, now or at the first collective at which they differed."""
+    # They differ now, or have at an earlier collective.
     asked = group.control.allgather((str(signature), group.progress.sequence))
     in_step = len({place for _, place in asked}) == 1
-    if not in_step or len({signature for signature, _ in asked}) > 1:
-        asked_for = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
-        return mismatch_message(group.name, dict(enumerate(asked_for)))
-    return _past_explanation(group)
+    if in_step and len({signature for signature, _ in asked}) == 1:
+        raise group.mismatch_error(_past_explanation(group))
+    asked_for = [w if in_step else f"{w}, its collective number {place}" for w, place in asked]
+    raise group.mismatch_error(mismatch_message(group.name, dict(enumerate(asked_for))))
 
 
 def _past_explanation(group: Group) -> str:

@@ -52,7 +52,13 @@ class NativeCode:
         announcing = self._code.address("announce_comparison")
         self.announce_comparison = function_at(announcing, 1, keeps_lock=True)
         self.settle = function_at(self._code.address("settle"), 0, keeps_lock=True)
-        self.spin_seconds = self._measured_spin()
+        spin = function_at(self._code.address("spin"), 1, keeps_lock=False)
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            spin(_PAUSES)
+            times.append(time.perf_counter() - began)
+        self.spin_seconds = min(times) / _PAUSES
         self._idle: list[Words] = []
 
     def set_entries(self, target: Job, entries: Mapping[Entry, int]) -> None:
@@ -91,15 +97,6 @@ class NativeCode:
         found = bool(self._job[Job.INTERRUPTED])
         self._job[Job.INTERRUPTED] = 0
         return found
-
-    def _measured_spin(self) -> float:
-        spin = function_at(self._code.address("spin"), 1, keeps_lock=False)
-        times = []
-        for _ in range(3):
-            began = time.perf_counter()
-            spin(_PAUSES)
-            times.append(time.perf_counter() - began)
-        return min(times) / _PAUSES
 
 
 @cache

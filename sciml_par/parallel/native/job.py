@@ -39,7 +39,8 @@ def settle_native(mpi: MPI.Comm, control: MPI.Comm, environment: Mapping[str, st
     """Decide together (collective)."""
     if control.Get_size() == 1:
         return NativeJob("there is one rank only", (0,), (False,))
-    everyone = control.allgather((_own_obstacle(environment), _host(mpi), _cores()))
+    own = frozenset(os.sched_getaffinity(0))
+    everyone = control.allgather((_own_obstacle(environment), _host(mpi), own))
     obstacles = [f"rank {r}: {why}" for r, (why, _, _) in enumerate(everyone) if why]
     alike = {why for why, _, _ in everyone}
     why = (alike.pop() if len(alike) == 1 else obstacles[0]) if obstacles else ""
@@ -89,7 +90,3 @@ def _host(mpi: MPI.Comm) -> int:
         return lowest
     finally:
         part.Free()
-
-
-def _cores() -> frozenset[int]:
-    return frozenset(os.sched_getaffinity(0))

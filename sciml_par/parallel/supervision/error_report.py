@@ -53,15 +53,24 @@ class FailureReporter:
         mine = Failed(key, text)
         self._mailbox.send(mine)
         deadline = time.monotonic() + _GRACE_SECONDS
-        while len(self._mailbox.failed) < self._communicator.size - 1:
+        size = self._communicator.size
+        while len(self._mailbox.failed) < size - 1:
             if time.monotonic() > deadline:
                 break
             self._mailbox.poll()
             time.sleep(0.01)
         failed = dict(sorted({**self._mailbox.failed, self._communicator.rank: mine}.items()))
-        everyone = len(failed) == self._communicator.size
+        everyone = len(failed) == size
         if self._communicator.rank == min(failed):
-            _print_reports(failed, self._communicator.size)
+            sys.stdout.flush()
+            keys = {rank: failure.key for rank, failure in failed.items()}
+            for ranks in ranks_by_text(keys).values():
+                said = failed[ranks[0]].text
+                if len(ranks) < size:
+                    host = f" on {socket.gethostname()}" if len(ranks) == 1 else ""
+                    write_error(f"{rank_list(ranks)} of {size}{host} failed; the job ends.\n{said}")
+                else:
+                    os.write(2, f"{said}\n".encode(errors="backslashreplace"))
         elif not everyone:
             time.sleep(_SECONDS_TO_REPORT)
         if not everyone:
@@ -79,14 +88,3 @@ class FailureReporter:
         if isinstance(ended, SystemExit) and kind.__name__ in _OF_FOREIGN_CODE:
             raise ended
         self.report(error, "".join(traceback.format_exception(kind, error, trace)).rstrip())
-
-
-def _print_reports(failed: dict[int, Failed], size: int) -> None:
-    sys.stdout.flush()
-    for ranks in ranks_by_text({rank: failure.key for rank, failure in failed.items()}).values():
-        text = failed[ranks[0]].text
-        if len(ranks) < size:
-            host = f" on {socket.gethostname()}" if len(ranks) == 1 else ""
-            write_error(f"{rank_list(ranks)} of {size}{host} failed; the job ends.\n{text}")
-        else:
-            os.write(2, f"{text}\n".encode(errors="backslashreplace"))

@@ -75,7 +75,14 @@ def _merged(parts: Sequence[Path], end_us: float) -> Iterator[Event]:
         if meeting.found == match["ranks"]:
             # Where ranks only receive from the root, they wait for nobody else.
             for_all = match["root"] is None or "agreed" in event["args"]
-            yield from _with_wait(event, meeting.last if for_all else meeting.root)
+            arrived = meeting.last if for_all else meeting.root
+            wait = round(min(max(arrived - event["ts"], 0.0), event["dur"]), 3)
+            transfer = round(event["dur"] - wait, 3)
+            event["args"] |= {"wait_us": wait, "transfer_us": transfer}
+            yield event
+            if wait > 0:
+                yield _inside(event, "wait", event["ts"], wait)
+            yield _inside(event, "transfer", round(event["ts"] + wait, 3), transfer)
         else:
             unmatched += 1
             event["args"]["unmatched"] = True
@@ -104,17 +111,6 @@ def _events(parts: Sequence[Path]) -> Iterator[Event]:
     for part in parts:
         with part.open("rb") as file:
             yield from (json.loads(each[:-2]) for each in file if each.endswith(b"},\n"))
-
-
-def _with_wait(event: Event, arrived: float) -> Iterator[Event]:
-    """Yield a collective with its wait, until the others have `arrived`, and its transfer."""
-    wait = round(min(max(arrived - event["ts"], 0.0), event["dur"]), 3)
-    transfer = round(event["dur"] - wait, 3)
-    event["args"] |= {"wait_us": wait, "transfer_us": transfer}
-    yield event
-    if wait > 0:
-        yield _inside(event, "wait", event["ts"], wait)
-    yield _inside(event, "transfer", round(event["ts"] + wait, 3), transfer)
 
 
 def _inside(event: Event, name: str, begin: float, duration: float) -> Event:

@@ -192,7 +192,15 @@ class Condition(ByName):
     @property
     def needs_normals(self) -> bool:
         """Whether the residual takes normals, so that its points may not lie on edges."""
-        return self.function is not None and _takes_normals(self.function)
+        if self.function is None:
+            return False
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError):
+            return False
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        needed = [p for p in parameters if p.kind in positional and p.default is p.empty]
+        return len(needed) >= 3
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """Return the condition with names resolved for a problem (local).
@@ -412,14 +420,3 @@ def _checked_own(points: Any, owner: str) -> int | Given | None:
     if not pair:
         return finite_array(points, what), None
     return finite_array(points[0], what), finite_array(points[1], f"{owner}: normals")
-
-
-def _takes_normals(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a third argument that has to be given."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [p for p in parameters if p.kind in positional and p.default is p.empty]
-    return len(needed) >= 3

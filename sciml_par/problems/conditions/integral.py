@@ -181,7 +181,13 @@ class IntegralCondition(Condition):
         number: Any = self.rule or self._usual_number(domain)
         if self.at is not None:
             axis = axis_number(self.at[0], domain, "IntegralCondition")
-            self._check_positions(domain, axis)
+            low, high = domain.lower[axis], domain.upper[axis]
+            for position in self.at[1]:
+                if not low <= position <= high:
+                    raise InputError(
+                        f"IntegralCondition: {domain.names[axis]} = {position} does not lie in "
+                        f"[{low}, {high}]"
+                    )
             rules = [at_position(domain, axis, float(p), number) for p in self.at[1]]
             return np.stack([x for x, _ in rules]), np.stack([w for _, w in rules])
         if self.on is None:
@@ -189,16 +195,6 @@ class IntegralCondition(Condition):
         else:
             x, weights = over_faces(domain, self.on, number)
         return x[None], weights[None]
-
-    def _check_positions(self, domain: Domain, axis: int) -> None:
-        assert self.at is not None
-        low, high = domain.lower[axis], domain.upper[axis]
-        for position in self.at[1]:
-            if not low <= position <= high:
-                raise InputError(
-                    f"IntegralCondition: {domain.names[axis]} = {position} does not lie in "
-                    f"[{low}, {high}]"
-                )
 
     def _values(self, count: int) -> FloatArray:
         what = "IntegralCondition: value"

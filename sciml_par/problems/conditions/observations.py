@@ -317,7 +317,10 @@ class Observations(Condition):
         """Return σ: [n, c]."""
         if isinstance(noise, str):
             _one_of(noise, (UNKNOWN,), "noise")
-            return np.broadcast_to(_start_of(self.u), self.u.shape).copy()
+            spread, size = self.u.std(axis=0), np.abs(self.u).max(axis=0)
+            spread = np.where(spread > 0, spread, size)
+            start = _SHARE * np.where(spread > 0, spread, 1.0)
+            return np.broadcast_to(start, self.u.shape).copy()
         array = finite_array(noise, "Observations: noise")
         rows = len(self.u)
         if array.shape == (rows, rows) and self.u.shape[1] == 1 and rows > 1:
@@ -382,13 +385,6 @@ def _rows_of(holdout: Any, count: int, *, coupled: bool) -> npt.NDArray[np.bool_
             f"{'train on' if rows.all() else 'hold out'}."
         )
     return rows
-
-
-def _start_of(u: FloatArray) -> FloatArray:
-    """Return the deviation at which an unknown one starts, [c]."""
-    spread, size = u.std(axis=0), np.abs(u).max(axis=0)
-    spread = np.where(spread > 0, spread, size)
-    return _SHARE * np.where(spread > 0, spread, 1.0)
 
 
 def _one_of(word: Any, known: tuple[str, ...], what: str) -> str:

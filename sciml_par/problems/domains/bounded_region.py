@@ -137,7 +137,13 @@ class BoundedRegion(Region):
         if name != GRID and self.dimension > 1:
             rng = checked_generator(rng, what)
         count = 1 if self.dimension == 1 else checked_integer(n, f"{what}: n", least=1)
-        counts = _counts(count, self._sizes(surfaces), name)
+        sizes = self._sizes(surfaces)
+        if not np.all(np.isfinite(sizes)):
+            sizes = np.ones_like(sizes)
+        if name == GRID:
+            counts = np.maximum(1, np.round(count * sizes / sizes.sum())).astype(np.int64)
+        else:
+            counts = allotted(count, sizes)
         found = [s.points(int(k), name, rng) for s, k in zip(surfaces, counts, strict=True)]
         x, normals = (np.concatenate(each) for each in zip(*found, strict=True))
         return x, normals
@@ -251,12 +257,3 @@ def _listed(names: Sequence[str]) -> str:
     """Return the names, or the first of many."""
     more = f", … ({len(names)} in all)" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _counts(n: int, measures: FloatArray, method: str) -> npt.NDArray[np.int64]:
-    """Return the number of points of each part of the boundary, in proportion to its measure."""
-    if not np.all(np.isfinite(measures)):
-        measures = np.ones_like(measures)
-    if method == GRID:
-        return np.maximum(1, np.round(n * measures / measures.sum())).astype(np.int64)
-    return allotted(n, measures)

@@ -212,7 +212,14 @@ class Box(BoxBoundary):
         """
         count = checked_integer(parts, "split: parts", least=1)
         axis = int(np.argmax(self.extent))
-        self._check_thickness(count, axis)
+        extent = self.extent[axis]
+        scale = max(abs(self.lower[axis]), abs(self.upper[axis]), extent)
+        thinnest = 16 * float(np.finfo(np.float32).eps) * scale
+        if count > 1 and extent / count < thinnest:
+            raise InputError(
+                f"split: {count} parts of {self} would be too thin to hold distinct points in "
+                f"single precision; at most {max(1, math.floor(extent / thinnest))} make sense"
+            )
         cuts = np.linspace(self.lower[axis], self.upper[axis], count + 1)
         slabs = []
         for low, high in zip(cuts[:-1], cuts[1:], strict=True):
@@ -220,16 +227,6 @@ class Box(BoxBoundary):
             lower[axis], upper[axis] = low, high
             slabs.append(self.with_bounds(lower, upper))
         return tuple(slabs)
-
-    def _check_thickness(self, parts: int, axis: int) -> None:
-        extent = self.extent[axis]
-        scale = max(abs(self.lower[axis]), abs(self.upper[axis]), extent)
-        thinnest = 16 * float(np.finfo(np.float32).eps) * scale
-        if parts > 1 and extent / parts < thinnest:
-            raise InputError(
-                f"split: {parts} parts of {self} would be too thin to hold distinct points in "
-                f"single precision; at most {max(1, math.floor(extent / thinnest))} make sense"
-            )
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return np.asarray(np.all((self.lower - margin <= x) & (x <= self.upper + margin), axis=1))

@@ -257,7 +257,14 @@ class CombinedDomain(CombinedRegion, Domain):
         for other in (first, second):
             _check_operand(self.sign, first, other)
         super().__init__(first, second)
-        self._names = _common_names(first, second)
+        default = coordinate_names(first.dimension)
+        chosen = list(dict.fromkeys(d.names for d in (first, second) if d.names != default))
+        if len(chosen) > 1:
+            raise InputError(
+                f"domains that are combined must have coordinates of the same names; got "
+                f"{chosen[0]} and {chosen[1]}"
+            )
+        self._names = chosen[0] if chosen else default
         self._operands = (first, second)
         if not np.all(self.lower < self.upper) or not self.volume > 0:
             raise InputError(f"{self} is empty: no points lie in it")
@@ -313,15 +320,3 @@ def _check_operand(sign: str, first: Domain, other: Any) -> None:
             f"{other} cannot be combined with another domain; select points with NumPy, as in "
             f"PointCloud(x[other.contains(x)])"
         )
-
-
-def _common_names(first: Domain, second: Domain) -> tuple[str, ...]:
-    """Return the names of both; those that were chosen where the others are the default ones."""
-    default = coordinate_names(first.dimension)
-    chosen = list(dict.fromkeys(d.names for d in (first, second) if d.names != default))
-    if len(chosen) > 1:
-        raise InputError(
-            f"domains that are combined must have coordinates of the same names; got {chosen[0]} "
-            f"and {chosen[1]}"
-        )
-    return chosen[0] if chosen else default

@@ -156,7 +156,10 @@ class _Composition:
     ) -> Function | None:
         d = int(x.shape[1])
         operators = [*(operator_of_matrix(matrix) for matrix in second), *higher]
-        shifts = _parts_of(d, operators)
+        # The γ that matter to first derivatives and to these operators: parts of their axes.
+        whole = [(i,) for i in range(d)] + [axes for p in operators for axes, _ in p]
+        parts = {s for axes in whole for r in range(len(axes) + 1) for s in combinations(axes, r)}
+        shifts = sorted(parts, key=lambda axes: (len(axes), axes))
         known = {}
         for field, asked in self._asked:
             needed = {_product(q, axes) for q in asked for axes in shifts}
@@ -270,10 +273,3 @@ def _first(axis: int) -> Operator:
 def _product(operator: Operator, axes: Axes) -> Operator:
     """Return the operator times ∂^axes."""
     return operator_of(((*own, *axes), c) for own, c in operator)
-
-
-def _parts_of(d: int, operators: Iterable[Operator]) -> list[Axes]:
-    """Return the γ that matter to first derivatives and to these operators: parts of their axes."""
-    whole = [(i,) for i in range(d)] + [axes for p in operators for axes, _ in p]
-    found = {part for axes in whole for r in range(len(axes) + 1) for part in combinations(axes, r)}
-    return sorted(found, key=lambda axes: (len(axes), axes))

@@ -176,7 +176,11 @@ class PlacedFunction:
                 lz.append(ly[:, each.component, :])
         pairs = [(a, b) for a in range(e) for b in range(a, e)] if len(second) else []
         seen = self._seen(tf.concat(z, axis=1), scaled)
-        v, slopes, curved = network.jet(seen, _of_pairs(pairs, e))
+        of_pairs = np.zeros((len(pairs), e, e))  # the coefficients of ∂²/∂z_a∂z_b for each pair
+        for k, (a, b) in enumerate(pairs):
+            of_pairs[k, a, b] += 0.5
+            of_pairs[k, b, a] += 0.5
+        v, slopes, curved = network.jet(seen, of_pairs)
         dv = tf.add_n([slopes[:, :, a, None] * dz[a][:, None, :] for a in range(e)])
         if not pairs:
             return v, dv, v[:, :, None][..., :0]
@@ -271,15 +275,6 @@ def _depends_on_a_vector(x: Tensor) -> bool:
 
 def _column(values: Tensor, component: Any) -> Tensor:
     return values[:, component : component + 1]
-
-
-def _of_pairs(pairs: Sequence[tuple[int, int]], e: int) -> Coefficients:
-    """Return coefficients of ∂²/∂z_a∂z_b for each pair: [K, e, e]."""
-    matrices = np.zeros((len(pairs), e, e))
-    for k, (a, b) in enumerate(pairs):
-        matrices[k, a, b] += 0.5
-        matrices[k, b, a] += 0.5
-    return matrices
 
 
 def _product(first: Tensor, other: Tensor, second: Coefficients) -> Tensor:

@@ -80,7 +80,10 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     if isinstance(part, PriorCondition):
         return WithUnknowns(part, (part.unknown,), (), unknowns)
     names = tuple(unknowns)
-    held = _functions_of(part)
+    held = dict(getattr(part, "__dict__", {}))
+    if is_dataclass(part):
+        held = {f.name: getattr(part, f.name) for f in fields(part)} | held
+    held = {attribute: value for attribute, value in held.items() if callable(value)}
     for attribute in part.known_functions:
         known = held.pop(attribute, None)
         for unknown in _named(_parameters(known), names) if callable(known) else ():
@@ -137,8 +140,10 @@ def named_by(function: Any, names: Names) -> Names:
     """Return which of these names a function takes as arguments; all, if it takes any."""
     parameters = _parameters(function)
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    while isinstance(function, partial):
+        function = function.func
     # Objects that can be called, such as Keras layers, take any argument and use none.
-    if any_name and _is_written_by_def(function):
+    if any_name and isinstance(function, FunctionType | MethodType):
         return names
     return _named(parameters, names)
 
@@ -148,25 +153,11 @@ def _named(parameters: Mapping[str, inspect.Parameter], names: Names) -> Names:
     return tuple(n for n in names if n in parameters and parameters[n].kind in by_name)
 
 
-def _is_written_by_def(function: Any) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    return isinstance(function, FunctionType | MethodType)
-
-
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):  # of functions that are not written in Python
         return {}
-
-
-def _functions_of(part: Any) -> dict[str, Any]:
-    """Return the functions that a part holds, by the names of its attributes."""
-    held = dict(getattr(part, "__dict__", {}))
-    if is_dataclass(part):
-        held = {f.name: getattr(part, f.name) for f in fields(part)} | held
-    return {name: value for name, value in held.items() if callable(value)}
 
 
 def _positional(part: Any, attribute: str) -> int | None:

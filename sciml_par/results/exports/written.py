@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -125,22 +124,18 @@ def _filled(sampler: Sampler, places: _Places, time: float | None) -> Any:
     """Return the meshio.Mesh with the columns at its points, at a time."""
     x = places.x
     at = x if time is None else np.concatenate([x, np.full([len(x), 1], time)], axis=1)
-    columns = _with_vectors(sampler.columns(at), sampler.quantities or {})
-    flat = np.zeros([len(x), 3])
-    flat[:, : x.shape[1]] = x
-    return places.meshio.Mesh(flat, places.cells, point_data=columns)
-
-
-def _with_vectors(columns: dict[str, Array], quantities: Iterable[str]) -> dict[str, Array]:
-    """Return the columns with one array [n, 3] for each quantity of two or three components."""
-    for name in quantities:
+    columns = sampler.columns(at)
+    # One array [n, 3] for each quantity of two or three components.
+    for name in sampler.quantities or {}:
         for end in ("", "_deviation", "_error"):
             parts = [f"{name}_{j}{end}" for j in range(3) if f"{name}_{j}{end}" in columns]
             if len(parts) > 1 and f"{name}_3{end}" not in columns:
                 vector = np.zeros([len(columns[parts[0]]), 3])
                 vector[:, : len(parts)] = np.stack([columns.pop(p) for p in parts], axis=1)
                 columns[name + end] = vector
-    return columns
+    flat = np.zeros([len(x), 3])
+    flat[:, : x.shape[1]] = x
+    return places.meshio.Mesh(flat, places.cells, point_data=columns)
 
 
 def _axes(sampler: Sampler, grid: Any, last: str | None) -> dict[str, Array]:

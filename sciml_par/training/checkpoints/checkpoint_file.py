@@ -65,7 +65,15 @@ def from_bytes(raw: bytes, path: Path) -> Content:
     """Return the content of a file's bytes."""
     archive, comment = raw[:-_LENGTH], raw[-_LENGTH:]
     if not comment.startswith(_MARK):
-        raise InputError(_no_checkpoint_text(raw, path))
+        if not raw:
+            raise InputError(_damaged_text(path, "it is empty"))
+        if raw.startswith(_ZIP):
+            why = "its end is missing, or another program has written it"
+            raise InputError(_damaged_text(path, why))
+        raise InputError(
+            f"train: {path} is not a checkpoint of sciml_par. Name the folder of the training that "
+            f"continues, or move the file away to start anew."
+        )
     version, _, digest = comment[len(_MARK) :].partition(b", blake2b ")
     if version.isdigit() and int(version) > FORMAT:
         raise InputError(
@@ -124,17 +132,6 @@ def remove_drafts(folder: Path, name: str) -> None:
 
 def _digest(archive: bytes, version: int) -> str:
     return hashlib.blake2b(archive + b"%d" % version, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def _no_checkpoint_text(raw: bytes, path: Path) -> str:
-    if not raw:
-        return _damaged_text(path, "it is empty")
-    if raw.startswith(_ZIP):
-        return _damaged_text(path, "its end is missing, or another program has written it")
-    return (
-        f"train: {path} is not a checkpoint of sciml_par. Name the folder of the training that "
-        f"continues, or move the file away to start anew."
-    )
 
 
 def _damaged_text(path: Path, what: str) -> str:

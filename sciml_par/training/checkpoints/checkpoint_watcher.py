@@ -55,7 +55,11 @@ class CheckpointWatcher(Watcher):
         due = meeting.over or (moved and (multiple or course.finished))
         if not due or now == self._resumed or _lost(meeting):
             return None
-        terms = self._terms_of(meeting)
+        for i, each in enumerate(meeting.courses):
+            known = i in self._terms and self._terms[i][0] == each.step
+            if each.step > 0 and not known:  # collective
+                self._terms[i] = each.step, terms_of_now(each, self._take_apart)
+        terms = {i: of_course for i, (_, of_course) in self._terms.items()}
         if not self._writes or now == self._written:
             return None
         return self._write(meeting, now, terms)
@@ -64,14 +68,6 @@ class CheckpointWatcher(Watcher):
         """Write checkpoints of a training that continues with other points."""
         self._identity, self._take_apart = ready.identity, ready.take_apart
         self._terms.clear()
-
-    def _terms_of(self, meeting: Meeting) -> dict[int, FloatArray]:
-        """Return the terms at the weights of courses that have begun (collective)."""
-        for i, course in enumerate(meeting.courses):
-            known = i in self._terms and self._terms[i][0] == course.step
-            if course.step > 0 and not known:
-                self._terms[i] = course.step, terms_of_now(course, self._take_apart)
-        return {i: terms for i, (_, terms) in self._terms.items()}
 
     def report(self, world: Communicator) -> None:
         """Say on rank 0 which files could not be written at last, if any (collective)."""

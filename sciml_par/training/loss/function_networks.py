@@ -76,22 +76,13 @@ def _network_of(
         return made
     if not is_scaled(made):
         made = make(box=placed.box(scaled=False))
-    _begin_small(made)
-    return made
-
-
-def _begin_small(network: Network) -> None:
-    """Let a chain of layers begin close to zero, so that the function begins where it is to.
-
-    Measured: with whole initial weights, one of five trainings by Levenberg–Marquardt of the k(x)
-    of docs/inverse-problems.md ended at a k far away; with a tenth or a hundredth none of ten did.
-    """
-    if network.chain is None:
-        return
-    last = network.chain.layers[-1]
-    if isinstance(last.weight, int):
-        kernel = network.trainable_variables[last.weight]
+    # It begins close to zero, so that the function begins where it is to. Measured: with whole
+    # initial weights, one of five trainings by Levenberg–Marquardt of the k(x) of
+    # docs/inverse-problems.md ended at a k far away; with a tenth or a hundredth none of ten did.
+    if made.chain is not None and isinstance(last := made.chain.layers[-1].weight, int):
+        kernel = made.trainable_variables[last]
         kernel.assign(_SMALL * kernel)
+    return made
 
 
 def is_scaled(network: Network) -> bool:

@@ -124,7 +124,11 @@ class RecordedLayers:
         parts: list[list[Tensor]] = [[] for _ in layout.shapes]
         for place, products, windows in self.products(total, n, layout.frozen):
             if windows is not None:
-                products = _of_all_windows(products, windows, n, layout.shapes[place][0])
+                slots, count = windows.shape[0] // n, layout.shapes[place][0]
+                flat = tf.reshape(products, [-1, slots, n])
+                places = tf.reshape(windows, [slots, n])
+                chosen = tf.one_hot(places, count, axis=0, dtype=products.dtype)
+                products = tf.einsum("ksn,asn->kan", chosen, flat)  # by K windows from S
             parts[place].append(products)
         rows = [
             tf.reshape(tf.add_n(parts[i]), [-1, n])
@@ -207,14 +211,6 @@ class RecordedLayers:
             close = 1e3 * numbers.eps * tf.reduce_max(tf.abs(expected), axis=0)
             wrong.append(tf.reduce_any(tf.abs(scaled - expected) > close + 1e6 * numbers.tiny))
         return ~tf.reduce_any(tf.stack(wrong))
-
-
-def _of_all_windows(products: Tensor, windows: Tensor, n: int, count: int) -> Tensor:
-    """Return derivatives by the weights of K windows, [K, …, n], from those of S: [..., S n]."""
-    slots = windows.shape[0] // n
-    flat = tf.reshape(products, [-1, slots, n])
-    chosen = tf.one_hot(tf.reshape(windows, [slots, n]), count, axis=0, dtype=products.dtype)
-    return tf.einsum("ksn,asn->kan", chosen, flat)
 
 
 def _refuse_watched(x: Tensor) -> None:

@@ -82,7 +82,11 @@ class WindowJacobianOfTerm(JacobianOfTerm):
             ],
             axis=1,
         )
-        total = _sums_of_windows(slopes, windows, signs, n, expected.shape[0])
+        k, _, columns = slopes.shape
+        factors = tf.tile(tf.reshape(signs, [k, 1, n]), [1, 1, columns // n])
+        by_column = tf.transpose(tf.reduce_sum(slopes * factors, axis=0))  # [C, c]
+        # Σ_i s_i ∂r_i/∂θ by window, [K, c].
+        total = tf.math.unsorted_segment_sum(by_column, windows, expected.shape[0])
         right &= agree(slopes, total, expected)
         by_unknowns = tf.zeros([0, r.shape[0]], r.dtype)
         if sought:
@@ -94,11 +98,3 @@ class WindowJacobianOfTerm(JacobianOfTerm):
             f"LevenbergMarquardt: solver='windows' needs residuals at single points; the term "
             f"{self.term.name!r} {why}. Take solver='normal equations'."
         )
-
-
-def _sums_of_windows(slopes: Tensor, windows: Tensor, signs: Tensor, n: int, count: int) -> Tensor:
-    """Return Σ_i s_i ∂r_i/∂θ by window, [K, c], from slopes [k, c, C]."""
-    k, _, columns = slopes.shape
-    factors = tf.tile(tf.reshape(signs, [k, 1, n]), [1, 1, columns // n])
-    by_column = tf.transpose(tf.reduce_sum(slopes * factors, axis=0))  # [C, c]
-    return tf.math.unsorted_segment_sum(by_column, windows, count)

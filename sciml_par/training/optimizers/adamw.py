@@ -47,12 +47,8 @@ class AdamW(Adam):
     ) -> tuple[Tensor, Moments]:
         """See `FirstOrder`."""
         change, state = self._change(gradient, state, rate, number)
-        return parameters - rate * self.weight_decay * _decayed(layout, parameters) - change, state
-
-
-def _decayed(layout: ParameterLayout, parameters: Tensor) -> Tensor:
-    """Return θ with zeros for unknowns of the problem, whose values must not decay."""
-    if layout.size_of_unknowns == 0:
-        return parameters
-    of_network = [1.0] * layout.size_of_network + [0.0] * layout.size_of_unknowns
-    return tf.constant(of_network, parameters.dtype) * parameters
+        decayed = parameters
+        if layout.size_of_unknowns:  # values of the problem's unknowns must not decay
+            of_network = [1.0] * layout.size_of_network + [0.0] * layout.size_of_unknowns
+            decayed = tf.constant(of_network, parameters.dtype) * parameters
+        return parameters - rate * self.weight_decay * decayed - change, state

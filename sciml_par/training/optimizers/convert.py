@@ -39,21 +39,16 @@ def as_optimizer(value: Any) -> Optimizer:
     if isinstance(value, Optimizer):
         return value
     if isinstance(value, str):
-        return _of_name(value)
+        kind = _BY_NAME.get("".join(filter(str.isalnum, value.lower())))
+        if kind is None:
+            known = ", ".join(map(repr, ("auto", *_BY_NAME)))
+            raise InputError(f"optimizer: {_EXPECTED}, or one of {known}; got {value!r}.")
+        made: Optimizer = getattr(importlib.import_module("sciml_par.training"), kind)()
+        return made
     keras = sys.modules.get("keras")  # without which nobody can have made one
     if keras is not None and isinstance(value, keras.optimizers.Optimizer):
         return _of_keras(value, keras)
     raise InputError(f"optimizer: {_refusal(value)}")
-
-
-def _of_name(name: str) -> Optimizer:
-    """Return the optimizer of this name, in any spelling such as "L-BFGS", with its defaults."""
-    kind = _BY_NAME.get("".join(filter(str.isalnum, name.lower())))
-    if kind is None:
-        known = ", ".join(map(repr, ("auto", *_BY_NAME)))
-        raise InputError(f"optimizer: {_EXPECTED}, or one of {known}; got {name!r}.")
-    made: Optimizer = getattr(importlib.import_module("sciml_par.training"), kind)()
-    return made
 
 
 def _of_keras(optimizer: Any, keras: Any) -> Optimizer:

@@ -72,18 +72,14 @@ def collect(
         for member in _with_fields(others, found, of_ranks, problem_of):
             members[member.number] = member
     for member in found:
-        members[member.number] = _with_arrays_of(member, members[member.number])
+        # The numbers of its first rank, with all that this rank alone has.
+        elsewhere = vars(member.elsewhere())
+        own = {name: value for name, value in vars(member).items() if value is not elsewhere[name]}
+        members[member.number] = replace(members[member.number], **own)
     return tuple(
         replace(members[number], contributions=tuple(contributions[number]))
         for number in sorted(members)
     )
-
-
-def _with_arrays_of(member: Member, numbers: Member) -> Member:
-    """Return the numbers of its first rank with all that this rank alone has of a member."""
-    elsewhere = vars(member.elsewhere())
-    arrays = {name: v for name, v in vars(member).items() if v is not elsewhere[name]}
-    return replace(numbers, **arrays)
 
 
 def _without_fields(member: Member) -> Member:

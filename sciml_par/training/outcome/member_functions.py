@@ -45,11 +45,18 @@ def functions_found(
         weights = Weights(outcome.best[first:end], outcome.last[first:end])
         kept = weights.best if settings.keep == BEST else weights.last
         z, inside = _points(each, setup.problem.domain.names, prediction)
+        exact = None
+        if each.function.true is not None:
+            exact = np.full((len(z), 1), np.nan)
+            # It need not be known, or finite, anywhere else.
+            exact[inside] = values_at(
+                each.function.true, z[inside], what=each.true_text, columns=1, reads_variables=True
+            )
         seen = Prediction(
             "prediction",
             z,
             field.at(kept, z).astype(np.float64),
-            _true(each, z, inside),
+            exact,
             inside=inside,
             coordinates=each.names,
             fields=(each.name,),
@@ -97,16 +104,3 @@ def _range(values: FloatArray) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
     return (low, high) if low < high else (low - 0.5, low + 0.5)
-
-
-def _true(
-    placed: PlacedFunction, z: FloatArray, inside: npt.NDArray[np.bool_]
-) -> FloatArray | None:
-    if placed.function.true is None:
-        return None
-    found = np.full((len(z), 1), np.nan)
-    # It need not be known, or finite, anywhere else.
-    found[inside] = values_at(
-        placed.function.true, z[inside], what=placed.true_text, columns=1, reads_variables=True
-    )
-    return found

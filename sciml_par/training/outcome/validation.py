@@ -169,7 +169,11 @@ def _wanted(setup: MemberSetup, points: Any, members: int) -> Points:
     wanted, trained = Points.of(points), setup.feed.totals[0]
     given = wanted.interior
     if isinstance(given, np.ndarray):
-        midpoints = _midpoints(given)
+        from scipy.spatial import KDTree
+
+        others = np.unique(given, axis=0)
+        _, nearest = KDTree(others).query(others, k=2)
+        midpoints = np.unique((others + others[nearest[:, 1]]) / 2, axis=0)[:_MOST_POINTS]
         interior: Any = midpoints[domain.admits(midpoints)]
     else:
         most = max(_LEAST_POINTS, min(_MOST_POINTS, _MOST_OF_ALL_MEMBERS // members))
@@ -179,11 +183,3 @@ def _wanted(setup: MemberSetup, points: Any, members: int) -> Points:
     return wanted.with_changes(
         interior=interior, method="sobol", batch_size={}, resample_every=None, adapt=None
     )
-
-
-def _midpoints(points: FloatArray) -> FloatArray:
-    from scipy.spatial import KDTree
-
-    others = np.unique(points, axis=0)
-    _, nearest = KDTree(others).query(others, k=2)
-    return np.unique((others + others[nearest[:, 1]]) / 2, axis=0)[:_MOST_POINTS]

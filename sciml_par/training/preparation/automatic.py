@@ -69,8 +69,12 @@ def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tu
     elif first_order:
         phases = _one(Adam(), steps)
     else:
-        dense = parameters <= _MOST_WITH_A_MATRIX
-        phases = _adam_first(SSBroyden() if dense else LBFGS(), steps)
+        whole = _STEPS_WITH_ADAM if steps is None else steps
+        begin = int(whole) // 5 if isinstance(whole, Integral) else 0
+        optimizer = SSBroyden() if parameters <= _MOST_WITH_A_MATRIX else LBFGS()
+        phases = [(optimizer, whole)]
+        if begin > 0:  # a fifth of the steps by Adam
+            phases = [(Adam(), begin), (optimizer, whole - begin)]
     names = ", then ".join(type(optimizer).__name__ for optimizer, _ in phases)
     if against is None and precision != "float64":
         against = "precision='float64' allows smaller errors"
@@ -84,13 +88,6 @@ def choose(size: Size, precision: str, steps: Any, *, rates: bool = False) -> tu
 
 def _one(optimizer: Any, steps: Any) -> Pairs:
     return [(optimizer, optimizer.default_steps if steps is None else steps)]
-
-
-def _adam_first(optimizer: Any, steps: Any) -> Pairs:
-    """Return a fifth of the steps by Adam, and the rest by the other optimizer."""
-    whole = _STEPS_WITH_ADAM if steps is None else steps
-    begin = int(whole) // 5 if isinstance(whole, Integral) else 0
-    return [(Adam(), begin), (optimizer, whole - begin)] if begin > 0 else [(optimizer, whole)]
 
 
 def with_optimizer(given: Arguments, everyone: Communicator) -> tuple[Arguments, str | None]:

@@ -138,6 +138,9 @@ def describe_equations(problem: Problem, rows: Sequence[Rows], precision: str) -
 
 
 def _of_problem(problem: Problem, precision: str) -> Description:
+    digest, ansatz = digest_of_ansatz(problem, precision), text_of(problem.ansatz)
+    if digest is not None:
+        ansatz += f", a graph with the digest {digest.text}"
     return {
         "problem": repr(problem.name),
         "domain": repr(problem.domain),
@@ -145,7 +148,7 @@ def _of_problem(problem: Problem, precision: str) -> Description:
         "exact solution": text_of(None)
         if problem.exact is None
         else of_array(problem.exact(problem.domain.sample(5, seed=0))),
-        "ansatz": _of_ansatz(problem, precision),
+        "ansatz": ansatz,
         "input_scaling": text_of(problem.input_scaling),
         **({"output_ranges": repr(ranges)} if (ranges := problem.output_ranges) else {}),
         "names of the outputs": ", ".join(problem.output_names),
@@ -156,12 +159,6 @@ def _of_problem(problem: Problem, precision: str) -> Description:
             for name, placed in problem.unknown_functions.items()
         },
     }
-
-
-def _of_ansatz(problem: Problem, precision: str) -> str:
-    digest = digest_of_ansatz(problem, precision)
-    name = text_of(problem.ansatz)
-    return name if digest is None else f"{name}, a graph with the digest {digest.text}"
 
 
 def _of_terms(problem: Problem) -> Description:

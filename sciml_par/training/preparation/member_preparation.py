@@ -74,7 +74,10 @@ class MemberPreparation:
             ranks=self.group.size,
         )
         unknowns = initial_unknowns(problem.unknowns, seed)
-        factor = self._rate_factor(number)
+        factor = 1.0  # of the initial learning rate of the first phase's optimizer
+        if self.ensemble is not None and self.ensemble.learning_rates is not None:
+            rate = float(self.ensemble.learning_rates[number])
+            factor = rate / initial_rate(self.phases[0].optimizer)
         return described, MemberSetup(
             number, seed, problem, network, feed, factor, unknowns, traced, sizes
         )
@@ -102,10 +105,3 @@ class MemberPreparation:
             loss = TermsOfLoss.of([problem], feed.rows_of_ranks)
             check_strategy(self.strategy, loss, same_points=feed.same_points)
         return feed
-
-    def _rate_factor(self, number: int) -> float:
-        """Return the initial learning rate as a multiple of that of the first phase's optimizer."""
-        if self.ensemble is None or self.ensemble.learning_rates is None:
-            return 1.0
-        optimizer = self.phases[0].optimizer
-        return float(self.ensemble.learning_rates[number]) / initial_rate(optimizer)

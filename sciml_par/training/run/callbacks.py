@@ -171,7 +171,14 @@ def _as_callback(value: Any) -> Callback:
     kind = value if isinstance(value, type) else type(value)
     of_keras = [k for k in kind.__mro__ if k.__module__.split(".")[0] in ("keras", "tf_keras")]
     if of_keras:
-        raise InputError(_keras_text(kind, of_keras))
+        instead = next((_INSTEAD[k.__name__] for k in of_keras if k.__name__ in _INSTEAD), None)
+        if instead is None:
+            instead = "make a class from sciml_par.training.Callback, whose on_chunk_end(progress) "
+            instead += "is called between chunks of steps"
+        raise InputError(
+            f"train: {kind.__name__} is a callback of Keras' fit, which is not used here; "
+            f"{instead}."
+        )
     if isinstance(value, type) and issubclass(value, Callback):
         raise InputError(
             f"train: callbacks has the class {value.__name__}; make an object of it, as "
@@ -209,14 +216,6 @@ def _takes_one(function: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _keras_text(kind: type, of_keras: Sequence[type]) -> str:
-    instead = next((_INSTEAD[k.__name__] for k in of_keras if k.__name__ in _INSTEAD), None)
-    if instead is None:
-        instead = "make a class from sciml_par.training.Callback, whose on_chunk_end(progress) is "
-        instead += "called between chunks of steps"
-    return f"train: {kind.__name__} is a callback of Keras' fit, which is not used here; {instead}."
 
 
 class CallbackWatcher(Watcher):
@@ -261,7 +260,12 @@ class CallbackWatcher(Watcher):
     def _call(self, meeting: Meeting, names: Sequence[str], phase: int) -> None:
         seconds = time.monotonic() - (self._began or 0.0)
         progress = Progress(meeting, phase=phase, seconds=seconds)
-        due = self._periods_passed(meeting)
+        due = set()  # the periods of which some rank has passed a multiple
+        for every in self._periods:
+            now = [status.done // every for status in meeting.everyone]
+            if self._multiples.get(every, now) != now:
+                due.add(every)
+            self._multiples[every] = now
         for name in names:
             for callback in self._callbacks:
                 if name != "on_chunk_end" or callback.every is None or callback.every in due:
@@ -289,16 +293,6 @@ class CallbackWatcher(Watcher):
         reason = next((each for each, _ in asked if each is not None), None)
         if reason is not None and not meeting.over:
             meeting.stop_all(reason)
-
-    def _periods_passed(self, meeting: Meeting) -> set[int]:
-        """Return the periods of which some rank has passed a multiple since the last meeting."""
-        passed = set()
-        for every in self._periods:
-            now = [status.done // every for status in meeting.everyone]
-            if self._multiples.get(every, now) != now:
-                passed.add(every)
-            self._multiples[every] = now
-        return passed
 
 
 def computes_something_else(course: Course) -> bool:

@@ -102,7 +102,12 @@ class Reporter:
         if self._bar is not None:
             width = self._bar.console.width
             room = width - len(head) - (_BAR_WIDTH + 1 if width >= _WIDE else 0)
-            text = _in_order(_fitting(parts, room)).lstrip()
+            fitting = {}
+            for name, part in parts.items():
+                if len(part) <= room:
+                    fitting[name] = part
+                    room -= len(part)
+            text = _in_order(fitting).lstrip()
             self._bar.update(self._task, completed=done, description=text)
             return
         text = head + _in_order(parts)
@@ -132,16 +137,6 @@ class Reporter:
     def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-
-
-def _fitting(parts: Mapping[str, str], room: int) -> dict[str, str]:
-    """Return the parts for which there is room, each of which has less than those before it."""
-    found = {}
-    for name, text in parts.items():
-        if len(text) <= room:
-            found[name] = text
-            room -= len(text)
-    return found
 
 
 def _in_order(parts: Mapping[str, str]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
 from sciml_par._text import rank_list
 from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.member import WALL_TIME
-from sciml_par.training.run.meeting import Meeting, Status, named_values
+from sciml_par.training.run.meeting import Meeting, named_values
 from sciml_par.training.run.progress import Reporter
 from sciml_par.training.run.watcher import Watcher
 
@@ -29,7 +28,14 @@ class ProgressWatcher(Watcher):
     def met(self, meeting: Meeting) -> None:
         for note in dict.fromkeys(note for s in meeting.everyone for note in s.notes):
             self._reporter.note(note)
-        self._tell_of_ended(meeting)
+        ended = {rank for rank, status in enumerate(meeting.everyone) if status.not_finite}
+        new, self._ended = sorted(ended - self._ended), ended
+        if new and meeting.losses:
+            self._reporter.note(
+                f"{rank_list(new)} of {len(meeting.everyone)}: the loss is no longer finite; the "
+                f"model{'s' * (len(new) > 1)} in training there end{'s' * (len(new) == 1)}, "
+                f"the others continue"
+            )
         if not self._started:
             self._started = True
             self._shown = {c.stack.numbers: len(c.steps) for c in meeting.courses}
@@ -38,7 +44,10 @@ class ProgressWatcher(Watcher):
         if self._all_records:
             self._show_records(meeting)
         if meeting.losses:
-            last = _furthest_behind(meeting.everyone)
+            # The rank that has made the fewest steps, of those at work with rank 0's courses.
+            first = meeting.everyone[0]
+            working = [s for s in meeting.everyone if s.course < s.courses == first.courses]
+            last = min(working, key=lambda status: status.done, default=first)
             names = [term.name for term in meeting.course.stack.terms]
             terms = dict(zip(names, last.terms, strict=False)) if len(meeting.losses) == 1 else {}
             self._reporter.update(last.done, meeting.losses, terms, last.measures, meeting.unknowns)
@@ -66,23 +75,6 @@ class ProgressWatcher(Watcher):
                 sought = named_values(unknowns, numbers_of(unknowns, parameters))
                 self._reporter.record(before + int(step), losses, alone, sought)
         self._shown[course.stack.numbers] = len(course.steps)
-
-    def _tell_of_ended(self, meeting: Meeting) -> None:
-        ended = {rank for rank, status in enumerate(meeting.everyone) if status.not_finite}
-        new, self._ended = sorted(ended - self._ended), ended
-        if new and meeting.losses:
-            self._reporter.note(
-                f"{rank_list(new)} of {len(meeting.everyone)}: the loss is no longer finite; the "
-                f"model{'s' * (len(new) > 1)} in training there end{'s' * (len(new) == 1)}, "
-                f"the others continue"
-            )
-
-
-def _furthest_behind(everyone: Sequence[Status]) -> Status:
-    """Return the rank at work that has made the fewest steps, of those with rank 0's courses."""
-    first = everyone[0]
-    running = [each for each in everyone if each.course < each.courses == first.courses]
-    return min(running, key=lambda each: each.done, default=first)
 
 
 class TimeWatcher(Watcher):

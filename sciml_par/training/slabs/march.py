@@ -123,7 +123,9 @@ class March:
         )
         arguments = replace(self._arguments, problem=problem, points=points)
         if self._carried.results:
-            network = _continued(self._carried.results[-1], problem, slab)
+            before = self._carried.results[-1].networks[0].network
+            copy = copy_with(before, flat_weights(before))
+            network = _moved(copy, problem.domain.dimension, problem.network_outputs, slab)
             arguments = replace(arguments, network=network)
         try:
             found = train_once(
@@ -160,13 +162,6 @@ def _moved(model: Any, d: int, m: int, slab: Slab) -> Any:
     from sciml_par.networks.keras.in_slabs import Moved  # it imports TensorFlow
 
     return Moved(model, d, m, slab.shift)
-
-
-def _continued(before: Result, problem: Problem, slab: Slab) -> Any:
-    """Return the network of a slab with the weights of the one before."""
-    network = before.networks[0].network
-    copy = copy_with(network, flat_weights(network))
-    return _moved(copy, problem.domain.dimension, problem.network_outputs, slab)
 
 
 def _scales(given: Arguments) -> bool:

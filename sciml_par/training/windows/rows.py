@@ -78,7 +78,13 @@ class RowsOfWindows:
         terms, done = equations.linearized(jets, p), 0
         parts: dict[int, list[Block]] = {}
         for rows, term in zip(equations.rows, terms, strict=True):
-            _refuse_infinite(rows, term)
+            bad, x = ~np.isfinite(term.residuals).all(axis=0), rows.arrays[0].numpy()
+            if bad.any():
+                place = ", ".join(f"{v:.3g}" for v in x.reshape(len(x), -1)[np.argmax(bad)])
+                raise InputError(
+                    f"LeastSquares with Windows: the term {rows.term.name!r} is not finite at "
+                    f"{bad.sum()} of {len(x)} points, such as ({place})."
+                )
             for k, block in self._blocks(rows, term):
                 parts.setdefault(k, []).append(Block(done + block.rows, block.columns))
             done += term.residuals.size
@@ -174,13 +180,3 @@ def _together(blocks: list[Block]) -> Block:
         np.concatenate([block.rows for block in blocks]),
         np.concatenate([block.columns for block in blocks], axis=1),
     )
-
-
-def _refuse_infinite(rows: Rows, term: Linearized) -> None:
-    bad, x = ~np.isfinite(term.residuals).all(axis=0), rows.arrays[0].numpy()
-    if bad.any():
-        place = ", ".join(f"{value:.3g}" for value in x.reshape(len(x), -1)[np.argmax(bad)])
-        raise InputError(
-            f"LeastSquares with Windows: the term {rows.term.name!r} is not finite at {bad.sum()} "
-            f"of {len(x)} points, such as ({place})."
-        )

@@ -91,7 +91,11 @@ class StripSolver:
         diagonals, couplings = layout.matrices(mine, blocks)
         self._separators = [strips.of_rank(other)[0] for other in range(1, strips.active)]
         self._separator = mine[0] if mine and rank > 0 else None
-        last = self._of_next_rank(couplings)
+        # The next rank has the coupling of its separator to the last strip of this one.
+        handed: list[dict[str, Array]] = [{} for _ in range(ranks.size)]
+        if self._separator is not None:
+            handed[rank - 1] = {"last": couplings[self._separator]}
+        last = next((each["last"] for each in exchanged(handed, ranks) if each), None)
         order = [j for j in mine if j != self._separator]
         inner = [couplings[j] for j in order[1:]]
         sides = {} if last is None or not order else {rank: [last.T]}
@@ -115,14 +119,6 @@ class StripSolver:
         for number, z in found.items():
             own[number] -= sum(each.T @ each for each in z)
         self._of_separators = Chain(_sums(own, ranks), _sums(between, ranks), {})
-
-    def _of_next_rank(self, couplings: dict[int, Array]) -> Array | None:
-        """Return the coupling of the separator of the next rank to the last strip of this one."""
-        handed: list[dict[str, Array]] = [{} for _ in range(self._ranks.size)]
-        if self._separator is not None:
-            handed[self._ranks.rank - 1] = {"last": couplings[self._separator]}
-        found = [each["last"] for each in exchanged(handed, self._ranks) if each]
-        return found[0] if found else None
 
     def solve(self, right: Array) -> Array:
         """Return N⁻¹ g for g: [n, k], the same on all ranks (collective)."""

@@ -56,18 +56,15 @@ class Triangles(Surface):
         corners = self.mesh.triangles[triangle]
         weights = trimesh.triangles.points_to_barycentric(corners, foot)
         normals = self._normals[triangle].copy()
-        small = weights < _EDGE
+        faces, small = self.mesh.faces, weights < _EDGE
         for row in np.flatnonzero(small.any(axis=1)):
-            normals[row] = self._mean_normal(triangle[row], np.flatnonzero(~small[row]))
+            # At an edge or a corner, the mean over the triangles that meet there.
+            ends = faces[triangle[row]][~small[row]]
+            around = self.mesh.vertex_faces[ends[0]]
+            shared = set(ends.tolist())
+            meeting = [f for f in around[around >= 0] if shared <= set(faces[f].tolist())]
+            normals[row] = self._normals[meeting].mean(axis=0)
         return all_kept(foot, normals)
-
-    def _mean_normal(self, triangle: int, corners: IntArray) -> FloatArray:
-        """Return the mean over the triangles that meet at an edge or a corner of this one."""
-        faces = self.mesh.faces
-        shared = set(faces[triangle][corners].tolist())
-        around = self.mesh.vertex_faces[faces[triangle][corners[0]]]
-        meeting = [f for f in around[around >= 0] if shared <= set(faces[f].tolist())]
-        return np.asarray(self._normals[meeting].mean(axis=0))
 
     @cached_property
     def _normals(self) -> FloatArray:

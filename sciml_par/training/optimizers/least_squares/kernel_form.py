@@ -75,7 +75,9 @@ class KernelForm(LinearSystem):
         """See `LinearSystem`; collective where `scaled`."""
         matrix = at.matrix
         if self.scaled:
-            matrix = _kernel(at.ranks, at.matrix / self._own_parameters(at.ranks, scale))
+            parameters = even_rows(scale.shape[1], len(self.residuals_of_ranks))
+            own = tf.split(scale, parameters, axis=1)[at.ranks.rank]  # of D: [M, p_r]
+            matrix = _kernel(at.ranks, at.matrix / own[:, None, :])
         ones = tf.ones([scale.shape[0], sum(self.residuals_of_ranks)], tf.float64)
         equations = at._replace(matrix=matrix)
         return _Factor(NormalEquations().factorize(equations, damping, ones), scale)
@@ -111,11 +113,6 @@ class KernelForm(LinearSystem):
             for part, each in zip(tf.split(flat, received), self.residuals_of_ranks, strict=True)
         ]
         return tf.transpose(tf.concat(parts, axis=2), [1, 2, 0])
-
-    def _own_parameters(self, ranks: Ranks, scale: Tensor) -> Tensor:
-        """Return this rank's columns of D: [M, p] -> [M, 1, p_r]."""
-        parameters = even_rows(scale.shape[1], len(self.residuals_of_ranks))
-        return tf.split(scale, parameters, axis=1)[ranks.rank][:, None, :]
 
 
 def _product(slopes: Tensor, v: Tensor) -> Tensor:

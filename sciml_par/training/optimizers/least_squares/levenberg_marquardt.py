@@ -10,8 +10,6 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import Jacobian, Known, LinearMap, WindowJacobian
 from sciml_par.training.optimizers.least_squares.linear_system import (
-    Linearization,
-    LinearSystem,
     or_not_finite,
 )
 from sciml_par.training.optimizers.least_squares.solvers import (
@@ -183,7 +181,9 @@ class LevenbergMarquardt(Optimizer):
             self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
         )
         line = system.linearize(objective, parameters, batch)
-        norms = self._column_norms(system, line, state)
+        norms = state.column_norms
+        if self.scale_columns:
+            norms = tf.maximum(norms, tf.sqrt(system.squared_column_norms(line)))
         scale = self._scale(norms)
         trial = Trial(objective, batch, parameters, system, line, scale, self.geodesic)
 
@@ -212,12 +212,6 @@ class LevenbergMarquardt(Optimizer):
         change = or_not_finite(end.change, line)
         changed = parameters + tf.cast(change, parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
-
-    def _column_norms(self, system: LinearSystem, line: Linearization, state: State) -> Tensor:
-        if not self.scale_columns:
-            return state.column_norms
-        norms = tf.sqrt(system.squared_column_norms(line))
-        return tf.maximum(state.column_norms, norms)
 
     def _scale(self, norms: Tensor) -> Tensor:
         if not self.scale_columns:

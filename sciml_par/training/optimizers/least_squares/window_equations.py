@@ -207,7 +207,10 @@ class _Products:
                 start, columns = band.start(window), block.columns
                 gradient[band.places[window]] += columns @ r[block.rows]
                 b[start : start + len(columns)] += columns @ by_unknowns[:, block.rows].T
-                _add_triangle(a, start, band.width, columns @ columns.T)
+                square = columns @ columns.T
+                for row in range(len(square)):
+                    begin = (start + row) * (band.width + 1)
+                    a[begin : begin + len(square) - row] += square[row:, row]
             windows = sorted(blocks, key=lambda window: band.position[window])
             common = common_rows([blocks[window].rows for window in windows])
             for (k, other), (i, j) in common.items():
@@ -227,12 +230,6 @@ class _Products:
         # The entry (r, c) is at c (b + 1) + r − c.
         first, step = column * band.width + row, a.strides[0]
         as_strided(a[first:], block.T.shape, (band.width * step, step))[:] += block.T
-
-
-def _add_triangle(a: Array, start: int, width: int, block: Array) -> None:
-    for j in range(len(block)):
-        first = (start + j) * (width + 1)
-        a[first : first + len(block) - j] += block[j:, j]
 
 
 @dataclass(frozen=True)

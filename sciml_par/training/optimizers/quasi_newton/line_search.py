@@ -105,7 +105,11 @@ def strong_wolfe(
     def evaluated(length: Tensor) -> tuple[Point, Tensor, Tensor]:
         losses, gradient = evaluate(parameters + length[:, None] * direction)
         slope = agreed(tf.reduce_sum(gradient * direction, axis=1))
-        return _finite_point(length, tf.reduce_sum(losses, axis=1), slope), losses, gradient
+        value = tf.reduce_sum(losses, axis=1)
+        finite = tf.math.is_finite(value) & tf.math.is_finite(slope)
+        value = tf.where(finite, value, tf.constant(float("inf"), value.dtype))
+        slope = tf.where(finite, slope, tf.zeros_like(slope))
+        return Point(length, value, slope), losses, gradient
 
     def go_on(s: _Search) -> Tensor:
         return tf.reduce_any(s.stage != _DONE) & (s.count < most)
@@ -139,13 +143,6 @@ def strong_wolfe(
     begin = _Search(stage, trial, start, start, zero, start, losses, gradient, none, zeroth)
     (end,) = tf.while_loop(go_on, body, (begin,))
     return Found(end.best.length, end.losses, end.gradient, end.wolfe, end.count)
-
-
-def _finite_point(length: Tensor, value: Tensor, slope: Tensor) -> Point:
-    """Return a point; without a finite loss or slope its value is infinite and its slope zero."""
-    finite = tf.math.is_finite(value) & tf.math.is_finite(slope)
-    value = tf.where(finite, value, tf.constant(float("inf"), value.dtype))
-    return Point(length, value, tf.where(finite, slope, tf.zeros_like(slope)))
 
 
 def _narrowed(

@@ -65,14 +65,9 @@ class Order:
             # Places ascend, so those of one block lie together.
             low, high = np.searchsorted(blocks, [block, block + 1])
             epoch = epochs[low:high] % together
-            permutations = self._permutations((*key, int(block)), int(epoch[-1]) + 1)
+            rng = generator(self.seed, Purpose.ORDER, *key, int(block))
+            permutations = np.empty((int(epoch[-1]) + 1, self.total), np.int32)
+            for row in permutations:
+                row[:] = rng.permutation(self.total)
             chosen[low:high] = permutations[epoch, offsets[low:high]]
         return chosen.reshape(count, len(columns))
-
-    def _permutations(self, key: tuple[int, ...], count: int) -> IntArray:
-        """Return the first `count` permutations of a block of a stream, [count, N]."""
-        rng = generator(self.seed, Purpose.ORDER, *key)
-        permutations = np.empty((count, self.total), np.int32)
-        for row in permutations:
-            row[:] = rng.permutation(self.total)
-        return permutations
