@@ -279,7 +279,10 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
     regression = operator.regress(grid, **many)[..., 0]
     level0 = np.linalg.norm(root * (regression - exact), axis=1) / sizes
     ratio = (answers.relative / true)[np.isfinite(answers.relative)]
-    tried = {t: [operator(tolerance=t, **each) for each in one[:5]] for t in (1e-3, 1e-5, 1e-7)}
+    tried = {
+        t: [operator(tolerance=t, seconds=10.0, **each) for each in one[:5]]
+        for t in (1e-3, 1e-5, 1e-7)
+    }
     false = 0
     for t, found in tried.items():
         for k, answer in enumerate(found):
@@ -287,7 +290,7 @@ def measured(name: str, tolerance: float, queries: int) -> dict[str, Any]:
             false += answer.error.relative <= t and error > 3 * t
     began = time.process_time()
     for each in one[:3]:
-        sp.solve(problem.with_values(each), tolerance=tolerance, progress=False)
+        sp.solve(problem.with_values(each), tolerance=tolerance, seconds=30.0, progress=False)
     solved = (time.process_time() - began) / 3
     return {
         "offline": offline,

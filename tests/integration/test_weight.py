@@ -13,17 +13,17 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 281,
-    "assembly": 1_170,
+    "assembly": 1_166,
     "evaluation": 3_167,
-    "families": 3_238,
+    "families": 3_336,
     "horovod": 3_799,
     "info": 578,
-    "networks": 5_511,
-    "parallel": 13_583,
-    "problems": 13_416,
+    "networks": 5_503,
+    "parallel": 13_545,
+    "problems": 13_373,
     "programs": 813,
-    "results": 5_329,
-    "training": 24_867,
+    "results": 5_296,
+    "training": 24_804,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
