@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sciml_par.families.branch import Branch
 from sciml_par.families.reduced import QuickError, Reduced, Step
-from sciml_par.families.space import JUDGING, Space
+from sciml_par.families.space import Space
 
 Array = npt.NDArray[np.float64]
 
@@ -49,7 +49,8 @@ class Basis:
     @classmethod
     def with_functions(cls, space: Space, v: Array, vectors: Array, a: Array) -> Basis:
         """Return the basis with known functions, and coordinates a: [S, r] of queries."""
-        rows = space.rows(space.system, [(space.model, v)], _ROWS * len(v))
+        weights = space.own_norm.weights(_ROWS * len(v))
+        rows = space.rows(space.system.equations, [(space.model, v)], weights)
         probe, q = a[:_PROBED] + _PROBE, vectors[:_PROBED]
         r = [np.asarray(rows.residuals(k * probe, q)) for k in (0.0, 1.0, 2.0)]
         linear = np.abs(r[2] - 2 * r[1] + r[0]).max() <= _PROBE * np.abs(r[2]).max()
@@ -62,8 +63,9 @@ class Basis:
         """Return the basis with known functions of errors, [r_e, p_r]."""
         space, n = self.space, len(self.v) + len(errors)
         both = [(space.model, self.v), (space.richer, errors)]
-        seen = space.rows(space.richer_system, both, _ROWS * n)
-        unseen = space.rows(space.judging, both, JUDGING)
+        weights = space.norm(space.richer_system).weights(_ROWS * n)
+        seen = space.rows(space.richer_system.equations, both, weights)
+        unseen = space.rows(space.judging[0], both, space.judging[1])
         values = np.hstack([space.values_of(self.v), space.values_of_errors(errors)])
         gram = values.T @ values / len(space.x)
         linear = space.inputs.draw(_DRAWN, 0) if self.reduced.step.linear else None

@@ -29,12 +29,12 @@ class DualNorm:
         sizes = np.linalg.norm(columns, axis=1)
         sizes[sizes <= _RANK * sizes.max()] = np.inf  # of what no row tells
         scaled = (columns / sizes[:, None]).T
-        self._values, self.order = values / sizes, np.arange(len(sizes))
+        self._values, self._order = values / sizes, np.arange(len(sizes))
         self._q, r = sl.qr(scaled, mode="economic", check_finite=False)
         if np.abs(r.diagonal()).min() <= _RANK * np.abs(r.diagonal()).max():
-            self._q, r, self.order = sl.qr(scaled, mode="economic", pivoting=True)
+            self._q, r, self._order = sl.qr(scaled, mode="economic", pivoting=True)
         rank = int(np.count_nonzero(np.abs(r.diagonal()) > _RANK * np.abs(r[0, 0])))
-        self._r, self.order = r[:rank, :rank], self.order[:rank]
+        self._r, self._order = r[:rank, :rank], self._order[:rank]
 
     def weights(self, rows: int) -> Array:
         """Return T: [s, N] with |T r| ≈ |E J⁺ r|, of at most so many rows.
@@ -45,11 +45,11 @@ class DualNorm:
         """
         from scipy import linalg as sl
 
-        e = self._values[:, self.order]
-        if rows < len(self.order):
+        e = self._values[:, self._order]
+        if rows < len(self._order):
             rng = np.random.default_rng(_SEED)
             e = rng.normal(scale=rows**-0.5, size=(rows, len(e))) @ e
         else:
             e = np.linalg.qr(e, mode="r")
         half = sl.solve_triangular(self._r, e.T, trans="T", check_finite=False)
-        return np.ascontiguousarray((self._q[:, : len(self.order)] @ half).T)
+        return np.ascontiguousarray((self._q[:, : len(self._order)] @ half).T)

@@ -61,7 +61,8 @@ def learn_pairs(pairs: Pairs, *, seconds: float, seed: int, progress: bool) -> P
     regression, model = everyone.on_root(lambda: Regression.of(a[rows], u[rows])), None
     size = f"{len(regression.inputs.axes)} to {len(regression.outputs.axes)} principal components"
     say("regression", size, "")
-    if _suits_fourier(pairs):
+    grid = pairs.input_grid
+    if grid == pairs.output_grid and len(grid) < 3 and min(grid) > 3 and pairs.even:
         model = trained(
             a[rows],
             u[rows],
@@ -81,12 +82,6 @@ def _check(seconds: Any, seed: Any) -> None:
     if not is_positive(seconds):
         raise InputError(f"learn: seconds must be a number > 0; got {seconds!r}.")
     checked_integer(seed, "learn: seed", least=0)
-
-
-def _suits_fourier(pairs: Pairs) -> bool:
-    """Return whether inputs and outputs are on one grid of equal steps, of one or two axes."""
-    grid = pairs.input_grid
-    return grid == pairs.output_grid and len(grid) < 3 and min(grid) > 3 and pairs.even
 
 
 def trained(

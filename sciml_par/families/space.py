@@ -40,8 +40,9 @@ _SEED, _SAMPLE = 5, 600
 """Points of the domain at which functions are compared."""
 _SHARED, _ANCHORS = 12, 5
 """Queries that tell whether slopes are sums of few parts; and those of which one gives a norm."""
-_POINTS_MORE, JUDGING = 3, 64
-"""Points along an axis, more than the degree; and rows by which errors are judged."""
+_POINTS_MORE, _JUDGING, _MOST_NUMBERS = 3, 64, 15_000_000
+"""Points along an axis, more than the degree; rows by which errors are judged, and the most numbers
+in the matrix of which they are made."""
 _BY_ROWS = (
     "learn: residuals get each unknown with a row for each point, D: [n, 1], or c[i]: [n, 1] of an "
     "array; write D * laplacian(u, x), nothing that needs a single number."
@@ -127,13 +128,20 @@ class Space:
         self.system = OfFamily(self.equations(degree + _POINTS_MORE), self.model)
         self.richer = self._polynomials(_higher(degree))
         self.richer_system = OfFamily(self.equations(_higher(degree) + _POINTS_MORE), self.richer)
-        self._norms = dict[int, DualNorm]()
 
     @cached_property
-    def judging(self) -> OfFamily:
-        """Polynomials richer than the richer ones, at points that none has seen."""
-        degree = _higher(_higher(self.degree))
-        return OfFamily(self.equations(degree + _POINTS_MORE), self._polynomials(degree))
+    def judging(self) -> tuple[Equations, Array | None]:
+        """Equations at points that none has seen, and the weights of their rows.
+
+        By polynomials richer than the richer ones; None if these are too many.
+        """
+        degree, d = _higher(_higher(self.degree)), self.problem.domain.dimension
+        equations = self.equations(degree + _POINTS_MORE)
+        columns = math.comb(degree + d, d) * self.problem.network_outputs
+        if columns * sum(rows.points for rows in equations.rows) > _MOST_NUMBERS:
+            return equations, None
+        system = OfFamily(equations, self._polynomials(degree))
+        return equations, self.norm(system).weights(_JUDGING)
 
     def _polynomials(self, degree: int) -> Any:
         """Return polynomials on the box."""
@@ -244,32 +252,30 @@ class Space:
 
     def reliability(self, c: Array, e: Array, vector: Array) -> float:
         """Return the factor q by which e lowers what richer polynomials still find."""
-        unseen = at(self.judging.equations, self.inputs, vector)
-        jets, t = self.solution(c).jets(unseen), self._judged_rows
-        of_e = Solution(self.problem, (self.richer,), e).jets(unseen)
-        together = [
-            [a + b for a, b in zip(*pair, strict=True)] for pair in zip(jets, of_e, strict=True)
-        ]
-        before, after = (
-            np.linalg.norm(t @ np.concatenate([r.ravel() for r in unseen.residuals(z)]))
-            for z in (jets, together)
-        )
+        equations, weights = self.judging
+        unseen = at(equations, self.inputs, vector)
+        both = Solution(self.problem, (self.model, self.richer), np.concatenate([c, e]))
+        parts = (unseen.residuals(u.jets(unseen)) for u in (self.solution(c), both))
+        rows = (np.concatenate([r.ravel() for r in of_terms]) for of_terms in parts)
+        before, after = (np.linalg.norm(r if weights is None else weights @ r) for r in rows)
         return float(before / max(after, np.finfo(np.float64).tiny))
 
-    def rows(self, system: OfFamily, basis: Columns, count: int) -> RowsInBasis:
-        """Return so many rows of a basis whose sum of squares is that of the error (local)."""
-        equations, begin, places = system.equations, 0, list[Integers]()
-        if id(system) not in self._norms:
-            self._norms[id(system)] = self._norm(system)
-        t = self._norms[id(system)].weights(count)
-        for rows in equations.rows:  # one after another has components, a basis points
+    @cached_property
+    def own_norm(self) -> DualNorm:
+        """The norm of residuals at the points of the system."""
+        return self.norm(self.system)
+
+    def rows(self, equations: Equations, basis: Columns, weights: Array | None) -> RowsInBasis:
+        """Return the rows of a basis at the points of equations (local)."""
+        begin, places = 0, list[Integers]()
+        for rows in equations.rows:  # one after another has components, in a basis points
             k, n = rows.asked.components, rows.points
             places.append(begin + np.arange(k * n).reshape(k, n).T.ravel())
             begin += k * n
-        t = t[:, np.concatenate(places)]
-        return RowsInBasis(self.problem, equations, self.inputs.to_rows, basis, t)
+        weights = None if weights is None else weights[:, np.concatenate(places)]
+        return RowsInBasis(self.problem, equations, self.inputs.to_rows, basis, weights)
 
-    def _norm(self, system: OfFamily, anchor: tuple[Array, Solution] | None = None) -> DualNorm:
+    def norm(self, system: OfFamily, anchor: tuple[Array, Solution] | None = None) -> DualNorm:
         """Return the norm of residuals at the points of a system, at a query."""
         vector, solution = self.anchor if anchor is None else anchor
         here, terms = self._about(system, solution, vector)
@@ -289,14 +295,10 @@ class Space:
             c = self.solve(vector).c.ravel()
             if np.isfinite(c).all():
                 anchors.append((vector, self.solution(c)))
-                sizes.append(float(np.linalg.norm(self._norm(self.system, anchors[-1]).weights(8))))
+                sizes.append(float(np.linalg.norm(self.norm(self.system, anchors[-1]).weights(8))))
         if not anchors:
             raise TrainingError("learn: Gauss–Newton steps from u = 0 do not converge.")
         return anchors[int(np.argsort(sizes)[len(sizes) // 2])]
-
-    @cached_property
-    def _judged_rows(self) -> Array:
-        return self._norm(self.judging).weights(JUDGING)
 
     def values_of(self, c: Array) -> Array:
         """Return u at the points x for rows of coefficients: [S, p] -> [n m, S]."""

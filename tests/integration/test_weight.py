@@ -15,7 +15,7 @@ LINES = {
     "algebra": 281,
     "assembly": 1_166,
     "evaluation": 3_167,
-    "families": 3_336,
+    "families": 3_335,
     "horovod": 3_799,
     "info": 578,
     "networks": 5_503,
