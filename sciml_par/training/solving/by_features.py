@@ -85,7 +85,10 @@ def climb_by_features(ladder: Ladder) -> str | None:
             count = int(_SHARE * ladder.left() / max(each, 1e-9))
             if count < 1:
                 break
-            kinds = _next_kinds(kinds, count)
+            # The best kind with a larger scale, the best one, and the second one, or fewer.
+            (activation, scale), *others = kinds
+            wanted = [(activation, _STEEPER * scale), (activation, scale), *others]
+            kinds = tuple(wanted[: min(count, _MOST_KINDS)])
         began = time.perf_counter()
         try:
             stage, kinds = _stage(ladder, Candidates(kinds, features, ladder.drawn), best)
@@ -132,13 +135,6 @@ def _stage(
     stage = _Stage(first, candidates, fall)
     ladder.say("random features", stage.text(), first.after, "")
     return stage, [candidates.kinds[each.number] for each in in_order(solved)]
-
-
-def _next_kinds(kinds: Sequence[Kind], count: int) -> tuple[Kind, ...]:
-    """Return the best kind with a larger scale, the best one, and the second one, or fewer."""
-    (activation, scale), *others = kinds
-    wanted = [(activation, _STEEPER * scale), (activation, scale), *others]
-    return tuple(wanted[: min(count, _MOST_KINDS)])
 
 
 def _solved(

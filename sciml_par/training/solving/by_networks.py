@@ -14,7 +14,6 @@ from sciml_par._tensorflow import import_module
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.member import Member
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.by_correction import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference
@@ -159,6 +158,7 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
         return with_error(first, ErrorEstimate.not_known(len(one.prediction.fields), why))
     losses = one.validation_loss, other.validation_loss
     x, inside = one.on_own_domain.x, one.on_own_domain.inside
+    u, v = (m.unknown_values.by_name(m.unknown_values.best) for m in (one, other))
     e = Difference.of(_Values(first), _Values(second), losses, _CAUTION)
     error = e.estimate(
         (x, np.ones(len(x), np.bool_) if inside is None else inside),
@@ -166,7 +166,7 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
         seconds=other.seconds_train,
         precision=ladder.precision,
         free=ladder.free,
-        unknowns=_unknowns_of(one, other),
+        unknowns={name: (u[name], v[name]) for name in u},
     )
     return with_error(first, error)
 
@@ -184,12 +184,6 @@ class _Values:
     def quantity(self, f: Callable[..., Any], x: Array) -> Array:
         """Return f(u, x) at x: [n, d] -> [n, k]."""
         return np.asarray(self.result.evaluate(f, x).mean, np.float64)
-
-
-def _unknowns_of(one: Member, other: Member) -> dict[str, tuple[Any, Any]]:
-    first, second = (each.unknown_values for each in (one, other))
-    pair = first.by_name(first.best), second.by_name(second.best)
-    return {name: (pair[0][name], pair[1][name]) for name in pair[0]}
 
 
 def _shape(ladder: Ladder) -> tuple[int, int, int, int | None]:

@@ -43,7 +43,9 @@ _LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
 """Points at which solutions are judged, and with all columns' values there, also of errors."""
 MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
-_FREE_POINTS, _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 150, 500, 64, 0.1
+_FREE_POINTS, _NUMBERS_OPEN = 150, 4_000_000
+"""Where it is asked what is open, the fewest points, and the most numbers in a matrix of values."""
+_FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 500, 64, 0.1
 _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 _ENTER = (
@@ -149,7 +151,9 @@ class PolynomialSolver:
         self._points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
-        self._d = problem.domain.dimension
+        self._d, part = problem.domain.dimension, problem.means(x).mean(axis=0).min()
+        # A component that means something in a part has the points there alone.
+        self._per_column = _POINTS_PER_COLUMN / max(part, _LEAST_PART)
         # The same points judge several stages.
         self._scattered = lru_cache(maxsize=1)(partial(self._points.scattered, draw=OF_SOLUTION[1]))
         self.squares_of_zero = lru_cache(maxsize=1)(
@@ -259,7 +263,7 @@ class PolynomialSolver:
         numbers = _NUMBERS_UNSEEN[draws == OF_ERROR]
         many = min(_MOST_UNSEEN, numbers // model.width)
         if math.prod(model.cells.shape) == 1:
-            count = int(_POINTS_PER_COLUMN * model.width)
+            count = int(self._per_column * model.width)
             counts = count, max(count // 2, many if draws == OF_ERROR else _LEAST_UNSEEN)
             if draws == OF_SOLUTION:
                 return [
@@ -329,10 +333,13 @@ class PolynomialSolver:
         x = problem.domain.sample(2 * max(_FREE_POINTS, model.width), seed=0, method="sobol")
         means = problem.means(x)
         # Between scattered points, or few in a part, the residual of a nearly free function hides.
-        part, most = means.mean(axis=0).min(), (_NUMBERS_UNSEEN[1] / model.width) ** (1 / self._d)
-        along = max(degree + 3, math.ceil(min((degree + 3) / max(part, _LEAST_PART), most)))
+        ranges = [np.ptp(x, axis=0), *(np.ptp(x[own], axis=0) for own in means.T if own.any())]
+        part = np.maximum(np.min(ranges, axis=0) / ranges[0], _LEAST_PART)
+        finer = max(np.prod(part) / max(means.mean(axis=0).min(), _LEAST_PART), 1.0) / part
+        most = (_NUMBERS_OPEN / model.width / np.prod(finer)) ** (1 / self._d)
+        along = [max(degree + 3, math.ceil(min(degree + 3, most) * each)) for each in finer]
         if self._d <= MOST_DIMENSIONS:
-            at = points.in_cells(model.cells, (along,) * self._d)
+            at = points.in_cells(model.cells, tuple(along))
         else:
             at = points.scattered(int(_POINTS_PER_COLUMN * model.width), draw=OF_SOLUTION[0])
         system = System(at, model, stage.solution.jets(at))
