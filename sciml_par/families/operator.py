@@ -282,7 +282,7 @@ class Operator(OtherAttributes):
         relative = max(float(np.linalg.norm(e)) / size, _FLOOR) + own
         seconds = time.perf_counter() - began
         if q >= KNOWN:
-            absolute = np.sqrt(np.mean(e**2, axis=0))
+            absolute = space.sizes * np.sqrt(np.mean(e**2, axis=0))
             error = ErrorEstimate(relative, absolute, q, own_error=_CAUTION / q, seconds=seconds)
         else:
             error = ErrorEstimate.not_known(m, _ROUGH.format(q), reliability=q, seconds=seconds)

@@ -281,8 +281,17 @@ class Space:
         here, terms = self._about(system, solution, vector)
         x, w = here.equations.rows[0].requests[0].x, here.equations.rows[0].factors
         w = w * np.sqrt(len(self.x)) / np.linalg.norm(w)
-        values = (self.problem.means(x) * w[:, None]).reshape(-1, 1) * here.values(x)
+        values = (self._counting(x) * w[:, None]).reshape(-1, 1) * here.values(x)
         return DualNorm(here.dense(terms), values)
+
+    @cached_property
+    def _solved(self) -> list[tuple[Array, Solution]]:
+        """Some queries and their solutions."""
+        pairs = [(each, self.solve(each).c.ravel()) for each in self.inputs.draw(_ANCHORS, _SEED)]
+        found = [(vector, self.solution(c)) for vector, c in pairs if np.isfinite(c).all()]
+        if not found:
+            raise TrainingError("learn: Gauss–Newton steps from u = 0 do not converge.")
+        return found
 
     @cached_property
     def anchor(self) -> tuple[Array, Solution]:
@@ -290,27 +299,30 @@ class Space:
 
         At a resonance, as the middle of the family may be, it would see one function alone.
         """
-        anchors, sizes = list[tuple[Array, Solution]](), list[float]()
-        for vector in self.inputs.draw(_ANCHORS, _SEED):
-            c = self.solve(vector).c.ravel()
-            if np.isfinite(c).all():
-                anchors.append((vector, self.solution(c)))
-                sizes.append(float(np.linalg.norm(self.norm(self.system, anchors[-1]).weights(8))))
-        if not anchors:
-            raise TrainingError("learn: Gauss–Newton steps from u = 0 do not converge.")
-        return anchors[int(np.argsort(sizes)[len(sizes) // 2])]
-
-    def values_of(self, c: Array) -> Array:
-        """Return u at the points x for rows of coefficients: [S, p] -> [n m, S]."""
-        return self._means[:, None] * (self.values @ c.T)
-
-    def values_of_errors(self, e: Array) -> Array:
-        """Return e at the points x for rows of coefficients: [S, p_r] -> [n m, S]."""
-        return self._means[:, None] * (self.values_of_richer @ e.T)
+        norms = [np.linalg.norm(self.norm(self.system, each).weights(8)) for each in self._solved]
+        return self._solved[int(np.argsort(norms)[len(norms) // 2])]
 
     @cached_property
-    def _means(self) -> Array:
-        return self.problem.means(self.x).ravel().astype(np.float64)
+    def sizes(self) -> Array:
+        """The usual size of each component, [m], in which errors count, whatever their units."""
+        if self.problem.network_outputs == 1:
+            return np.ones(1)
+        means = self.problem.means(self.x)
+        values = np.stack([means * u(self.x) for _, u in self._solved])
+        sizes = np.sqrt(np.median(np.sum(values**2, axis=1), axis=0) / means.sum(axis=0))
+        return np.asarray(np.where(sizes > 0, sizes, sizes.max() or 1.0))
+
+    def values_of(self, c: Array) -> Array:
+        """Return u in units of its sizes at the points x: c [S, p] -> [n m, S]."""
+        return self._counting(self.x).reshape(-1, 1) * (self.values @ c.T)
+
+    def values_of_errors(self, e: Array) -> Array:
+        """Return e in units of the sizes at the points x: [S, p_r] -> [n m, S]."""
+        return self._counting(self.x).reshape(-1, 1) * (self.values_of_richer @ e.T)
+
+    def _counting(self, x: Array) -> Array:
+        """Return factors of components at x, [n, m]: 1 / size, or 0 where one means nothing."""
+        return np.asarray(self.problem.means(x) / self.sizes)
 
     def relative_error(self, c: Array, vector: Array) -> float:
         """Return |e| / |u + e|."""

@@ -466,6 +466,27 @@ def test_a_rough_solution_is_answered_as_well_as_polynomials_have_it() -> None:
     assert np.nanmin(ratio) > 0.5 and np.nanmax(ratio) < 2
 
 
+def test_components_count_alike_in_any_units() -> None:
+    """T and c, of the sizes 1e5 and 1, are both answered to the tolerance."""
+    unit = 1e5
+    problem = Problem(
+        LINE,
+        [
+            lambda u, x, *, k: laplacian(u["T"], x) + k * unit * np.pi**2 * tf.sin(np.pi * x),
+            lambda u, x, *, k: laplacian(u["c"], x) - k * np.pi**2 * (u["c"](x) - u["T"](x) / unit),
+        ],
+        outputs=("T", "c"),
+        conditions=[Dirichlet(0.0, component="T"), Dirichlet(0.0, component="c")],
+        unknowns={"k": Unknown(2.0, lower=1, upper=9)},
+    )
+    operator = learn(problem, tolerance=1e-5, progress=False)
+    answer = operator(k=5.0)
+    u, wave = answer.predict(X).mean, np.sin(np.pi * X[:, 0])
+    errors = relative(u[:, 0], 5 * unit * wave), relative(u[:, 1], 25 / 6 * wave)
+    assert max(errors) < 1e-5 and answer.error.relative < 1e-5
+    assert answer.error.absolute[0] > 1e3 * answer.error.absolute[1]
+
+
 def test_a_resonance_in_the_middle_of_the_family() -> None:
     problem = one_number(
         lambda u, x, *, k: laplacian(u, x) + k**2 * u(x) + 1.0, 1.0, 2 * np.pi - 1.0

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
 from sciml_par.problems.conditions.periodic import Periodic
-from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.by_correction import MOST_DIMENSIONS
@@ -106,11 +105,22 @@ def _trained(
     # With noise the loss has a floor, which is seen at points that stay.
     fixed = ladder.fits_noise or ladder.problem.domain.dimension > MOST_DIMENSIONS
     follow = None if fixed else RAD(_FOLLOW)
+    networks: Any = import_module("sciml_par.networks")
+    axes = [each.axis for each in ladder.problem.conditions if isinstance(each, Periodic)]
+    embedding = networks.PeriodicEmbedding(axes, domain=ladder.problem.domain) if axes else None
+
+    def copied(*_: Any, **__: Any) -> Any:
+        """Copy the network of the result before, which training shall not change."""
+        assert before is not None
+        model = before.networks[0]
+        copy = type(model).from_config(model.get_config())
+        copy.set_weights(model.get_weights())
+        return copy
+
+    fresh = partial(networks.MLP, width=width, depth=depth, embedding=embedding)
     return ladder.run(
         part=f"{name}-network{'-further' if last else ''}",
-        network=_copy_of(before)
-        if before is not None
-        else partial(_network, ladder.problem, width, depth),
+        network=fresh if before is None else copied,
         points=Points(interior, boundary, method="sobol", seed=seed, adapt=follow),
         optimizer=LevenbergMarquardt(),
         seed=seed,
@@ -118,28 +128,6 @@ def _trained(
         stop=stops,
         estimate=estimate,
     )
-
-
-def _network(
-    problem: Problem, width: int, depth: int, d: int, m: int, *, seed: int, dtype: str
-) -> Any:
-    """Return a network, periodic by construction along the axes that the conditions name."""
-    networks: Any = import_module("sciml_par.networks")
-    axes = [each.axis for each in problem.conditions if isinstance(each, Periodic)]
-    embedding = networks.PeriodicEmbedding(axes, domain=problem.domain) if axes else None
-    return networks.MLP(d, m, width=width, depth=depth, embedding=embedding, seed=seed, dtype=dtype)
-
-
-def _copy_of(result: Result) -> Any:
-    """Return what makes the network of a result, which training shall not change."""
-
-    def make(*arguments: Any, **named: Any) -> Any:
-        model = result.networks[0]
-        copy = type(model).from_config(model.get_config())
-        copy.set_weights(model.get_weights())
-        return copy
-
-    return make
 
 
 def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
