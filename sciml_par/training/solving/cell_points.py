@@ -24,7 +24,7 @@ _CANDIDATES = 40_000
 """Points that are drawn for a condition in cells, of which each cell keeps as many as it needs,
 where surfaces of the domain do not tell its points."""
 _SAME_DIRECTION = 0.9
-_DENSER, _BESIDE = (1, 2, 3), 0.25
+_DENSER, _BESIDE = (2, 3), 0.25
 """Dimensions in which points are denser at the sides; and of angles, in units of those between."""
 _CUT, _INSIDE = (1.25, 1.6, 2.0), 1.2
 """So many times the points along each axis has a cell that the boundary cuts: the first number with
@@ -54,7 +54,7 @@ class PointsOfTerms:
         """Use Sobol's points, and half as many for each condition (local).
 
         draw : others for each number.
-        dense : in up to three dimensions interior points are denser at the sides of the box, by
+        dense : in two and three dimensions interior points are denser at the sides of the box, by
             which they weigh less: with even ones, polynomials of high degrees fit these and
             oscillate at the sides (Cohen, Migliorati 2017, SMAI J. Comput. Math. 3).
         """
@@ -114,7 +114,7 @@ class PointsOfTerms:
     def _denser(self, n: int, draw: int) -> tuple[Array, Array] | None:
         """Return n points of the density Π 1/√(z − z²) on the unit cube, and their shares.
 
-        None in more dimensions, and in a small part of the box.
+        None in other dimensions, and in a small part of the box.
         """
         domain, d = self.problem.domain, self.problem.domain.dimension
         if d not in _DENSER:

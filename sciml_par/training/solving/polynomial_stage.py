@@ -35,8 +35,9 @@ MOST_DIMENSIONS = 3
 _INTERACTING = 2
 """In more dimensions, products have at most so many variables, as in an analysis of variance;
 residuals at unseen points tell whether this suits the solution."""
-_POINTS_PER_COLUMN, _MOST_STEPS = 2.5, 15
-"""Points for each column; and Gauss–Newton steps."""
+_POINTS_PER_COLUMN, _ON_LINE, _MOST_STEPS = 2.5, 0.5, 15
+"""Points for each column; and, on a line, for each square of the degree, with which even points
+resolve what polynomials do at the ends; and Gauss–Newton steps."""
 _OF_CELL = 3.4
 """Points of a cell for each of its columns; along an axis there are more than its degrees."""
 _LEAST_UNSEEN, _MOST_UNSEEN, _NUMBERS_UNSEEN = 400, 20_000, (500_000, 1_000_000)
@@ -263,7 +264,8 @@ class PolynomialSolver:
         numbers = _NUMBERS_UNSEEN[draws == OF_ERROR]
         many = min(_MOST_UNSEEN, numbers // model.width)
         if math.prod(model.cells.shape) == 1:
-            count = int(self._per_column * model.width)
+            on_line = (self._d == 1) * _ON_LINE * degree**2
+            count = int(max(self._per_column * model.width, on_line))
             counts = count, max(count // 2, many if draws == OF_ERROR else _LEAST_UNSEEN)
             if draws == OF_SOLUTION:
                 return [
