@@ -123,7 +123,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb, best = _Climb(ladder, problem, sizes, points.asked), None
     try:
         best = climb.on_box()
-        if best is not None and not climb.done and march_suits(problem):
+        if best is not None and march_suits(problem) and not (climb.done and climb.sure):
             climb.in_slabs(best)
         if best is not None and _suits_windows(ladder.problem) and not climb.done:
             climb.in_windows(best)
@@ -202,6 +202,13 @@ class _Climb:
     def done(self) -> bool:
         """Whether the tolerance is met, or no error can be known (collective)."""
         return self.why == UNDECIDED or self.ladder.met
+
+    @property
+    def sure(self) -> bool:
+        """Whether a residual near rounding tells the error, which time may amplify (collective)."""
+        best = self.ladder.best
+        near = self._d == 1 and best is not None and best.error.at_rounding
+        return self.ladder.decided(not near or self.why == UNDECIDED)
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
