@@ -235,6 +235,8 @@ class Loop:
         Programs outlive the loop; what is not among them yet is traced from this loop's functions,
         not from those of the training that traced the others.
         """
+        if not self._optimizer.compiles:
+            return function
         specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), arguments)
         key = (name, tuple((tuple(s.shape), s.dtype) for s in tf.nest.flatten(specs)))
         if key not in self._programs:

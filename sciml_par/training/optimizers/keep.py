@@ -27,6 +27,7 @@ class Keep(Optimizer):
     condition_weight = 100.0
     default_steps = 2
     second_order = True
+    compiles = False
 
     parameters: tuple[float, ...] = ()
     terms: tuple[float, ...] = ()

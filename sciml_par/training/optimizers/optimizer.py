@@ -97,6 +97,7 @@ class Optimizer(Described, ABC):
     second_order : whether it can make residuals vanish at the training points alone.
     condition_weight : what conditions weigh against equations by default; None for 1.
     prefers_centres : whether networks begin better with centres for this optimizer.
+    compiles : whether the steps are worth a compilation.
     most_left : the share of the right side (the root of the loss of u = 0) above which what the
         optimizer leaves of it in the end is worth a warning.
     """
@@ -107,6 +108,7 @@ class Optimizer(Described, ABC):
     second_order: ClassVar[bool] = False
     condition_weight: ClassVar[float | None] = None
     prefers_centres: ClassVar[bool] = False
+    compiles: ClassVar[bool] = True
     most_left: ClassVar[float] = 0.5**0.5
 
     @abstractmethod

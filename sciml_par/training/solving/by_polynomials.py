@@ -74,9 +74,10 @@ _FALL, _ORDER, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 2.5, 5.0, 4
 On the box it is the last if it has not fallen as this power of the degree, but not before the
 polynomials can resolve some oscillations. By the next factor it must have fallen for an estimate of
 the error to be made, whose residual will hardly fall by more."""
-_NEAR, _IF_NOT_KNOWN, _USEFUL_WITH_NOISE = 2.0, 10.0, 0.5
-"""Times the tolerance, of the foreseen error of which an estimate is made; by how much less it must
-be after one that was not known; and as `USEFUL`, of a residual that contains errors of data."""
+_NEAR, _NEAR_IN_WINDOWS, _IF_NOT_KNOWN, _USEFUL_WITH_NOISE = 2.0, 0.7, 10.0, 0.5
+"""Times the tolerance, of the foreseen error of which an estimate is made, which in windows takes
+several times as long as a further stage; by how much less it must be after one that was not known;
+and as `USEFUL`, of a residual that contains errors of data."""
 _NUMERICAL = ("LinAlgError", "NotByJetsError")
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
@@ -391,7 +392,8 @@ class _Climb:
             # In windows a smaller fall will do, as at a corner, if what was foreseen came true.
             little = fall < _FALL_FOR_ERROR
             times = (self._times if stage.windows > 1 else math.inf) if little else 1.0
-            promising = foreseen * times <= _NEAR * self.ladder.tolerance
+            near = _NEAR_IN_WINDOWS if stage.windows > 1 else _NEAR
+            promising = foreseen * times <= near * self.ladder.tolerance
         ends = self._ends(stage, before)
         if self.ladder.decided(certain or promising or ends):
             error = self._conclude_once(stage, fall)
