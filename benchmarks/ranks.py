@@ -7,12 +7,14 @@
 No variable of the environment is set. By default one rank has all cores of the machine; with
 --cores, each rank has as many of its own, as under most schedulers (scripts have all). "alone" are
 as many processes that do not communicate and do the work of one rank each: what they take longer
-than one process is the machine's doing. Prints seconds of wall time from start to end, and writes
-benchmarks/results/ranks.json.
+than one process is the machine's doing. "steps" is the time of the steps alone on one rank, divided
+by that on several: what ranks gain where they can, since each starts and compiles by itself. Prints
+seconds of wall time from start to end, and writes benchmarks/results/ranks.json.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -32,6 +34,7 @@ import sciml_par as sp
 from sciml_par.parallel.startup.launcher_environment import launched_rank
 
 ROOT = Path(__file__).resolve().parents[1]
+STEPS = "seconds of steps:"
 SCRIPTS = {
     "function_approximation.py": ("--mode", "data"),
     "pinn_poisson.py": ("--mode", "ensemble"),
@@ -49,13 +52,13 @@ def readme() -> None:
     exec(text.partition("```python\n")[2].partition("```")[0], {})
 
 
-def members() -> None:
-    two_scales("Adam", 300, 1_000, 32, mode=sp.training.Ensemble(members=8))
+def members() -> sp.Result:
+    return two_scales("Adam", 300, 1_000, 32, mode=sp.training.Ensemble(members=8))
 
 
-def windows() -> None:
+def windows() -> sp.Result:
     inner = partial(sp.networks.RandomFeatures, features=200, scale=12.0)
-    sp.train(
+    return sp.train(
         problem_named("poisson-two-scales", k=4),
         network=sp.networks.Windows(inner, parts=(6, 6)),
         points=sp.training.Points(18_000, boundary=1_200, method="sobol"),
@@ -66,7 +69,7 @@ def windows() -> None:
     )
 
 
-def slabs() -> None:
+def slabs() -> sp.Result:
     import numpy as np
 
     from sciml_par.problems import Dirichlet, Initial, Interval, Problem, Time, derivative
@@ -79,14 +82,16 @@ def slabs() -> None:
     )
     optimizer = sp.training.LevenbergMarquardt()
     more = {"steps": 60, "points": 1_000, "precision": "float64", "progress": False}
-    sp.train(problem, optimizer=optimizer, **more)
+    return sp.train(problem, optimizer=optimizer, **more)
 
 
-def inverse() -> None:
-    sp.train(sp.problems.problem_by_name("inverse-diffusion"), progress=False).uncertainty()
+def inverse() -> sp.Result:
+    found = sp.train(sp.problems.problem_by_name("inverse-diffusion"), progress=False)
+    found.uncertainty()
+    return found
 
 
-PROGRAMS: dict[str, Callable[[], None]] = {
+PROGRAMS: dict[str, Callable[[], sp.Result | None]] = {
     "start": start_only,
     "readme": readme,
     "adam": partial(two_scales, "Adam", 1_500, 5_000, 32),
@@ -110,25 +115,30 @@ def main() -> None:
     columns = {"program, seconds": "program:<24"}
     for p in options.ranks:
         columns |= {f"{p} rank{'s' * (p > '1')}": f"{p}:10.1f", f"÷ {p}": f"ratio_{p}:8.2f"}
-        columns |= {f"alone {p}": f"alone_{p}:9.1f"} if p > "1" else {}
+        more = {f"alone {p}": f"alone_{p}:9.1f", "steps": f"steps_{p}:7.2f"}
+        columns |= more if p > "1" else {}
 
     def run(program: str) -> dict[str, Any]:
         row: dict[str, Any] = {}
+        steps: dict[str, float] = {}
         for p in options.ranks:
-            rounds = range(options.rounds)
-            row[p] = min(seconds(program, int(p), options.cores) for _ in rounds)
+            of, rounds = (program, int(p), options.cores), range(options.rounds)
+            row[p], steps[p] = min(seconds(*of) for _ in rounds)
             row[f"ratio_{p}"] = row[p] / row[options.ranks[0]]
             if p > "1":
-                of = program, int(p), options.cores
-                row[f"alone_{p}"] = min(seconds(*of, alone=True) for _ in rounds)
+                row[f"alone_{p}"], _ = min(seconds(*of, alone=True) for _ in rounds)
+                row[f"steps_{p}"] = steps[options.ranks[0]] / steps[p]
         return row
 
     cases = [{"program": name} for name in options.programs]
     measure(cases, columns, run, file=RESULTS / "ranks.json")
 
 
-def seconds(name: str, ranks: int, cores: int, *, alone: bool = False) -> float:
-    """Return the seconds of a program on some ranks, or of as many copies of it on one each."""
+def seconds(name: str, ranks: int, cores: int, *, alone: bool = False) -> tuple[float, float]:
+    """Return the seconds of a program on some ranks, or of as many copies of it on one each.
+
+    And of its steps alone, NaN where it does not tell them.
+    """
     command = [sys.executable, __file__, "--work", name, str(cores)]
 
     def of_copy(number: int) -> list[str]:
@@ -144,15 +154,18 @@ def seconds(name: str, ranks: int, cores: int, *, alone: bool = False) -> float:
             subprocess.Popen(
                 of_copy(number),
                 cwd=folders.enter_context(TemporaryDirectory()),
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             for number in range(ranks if alone else 1)
         ]
-        codes = [process.wait() for process in started]
+        said = [process.communicate()[0] for process in started]
+        codes = [process.returncode for process in started]
         taken = time.perf_counter() - began
     if any(codes):
         sys.exit(f"error: {name} on {ranks} rank(s) ended with exit code {max(codes)}.")
-    return taken
+    of_steps = [float(line.removeprefix(STEPS)) for line in said[0].splitlines() if STEPS in line]
+    return taken, max(of_steps, default=math.nan)
 
 
 def work(name: str, cores: int, number: int | None = None) -> None:
@@ -163,7 +176,10 @@ def work(name: str, cores: int, number: int | None = None) -> None:
     sp.init()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the trainings are too short for good solutions
-        PROGRAMS[name]()
+        found = PROGRAMS[name]()
+    if found is not None and sp.rank() == 0:
+        of_ranks = [each for member in found.members for each in member.contributions]
+        print(STEPS, max(each.seconds_train for each in of_ranks))
 
 
 if __name__ == "__main__":

@@ -91,6 +91,11 @@ _MARCHES, _RESOLVED, _TIGHTER = 3, 1e-4, 0.3
 """Marches at most, where the equation amplifies errors; the most that slabs may add, since what one
 does not resolve troubles the next; and the share of the target that a further march would need, if
 errors were proportional to it."""
+_TOO_LARGE = 0.5
+_GROWTH = (
+    "errors that are as small as the residual grow in time until they are as large as u; other "
+    "initial values tell how far u can be known at all"
+)
 _EVER_SHORTER = "Slabs become ever shorter there: u may grow without bound, or have no derivative."
 _RESOLVES, _MOST_FREE, _BEGIN = {1: 20, 2: 12, 3: 8}, 600, (1e-3, 0.05)
 """The least degree, and the most columns, with which it is asked whether functions can be added to
@@ -124,7 +129,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb, best = _Climb(ladder, problem, sizes, points.asked), None
     try:
         best = climb.on_box()
-        if best is not None and march_suits(problem) and not (climb.done and climb.sure):
+        if best is not None and climb.evolves and not climb.done:
             climb.in_slabs(best)
         if best is not None and _suits_windows(ladder.problem) and not climb.done:
             climb.in_windows(best)
@@ -191,7 +196,7 @@ class _Climb:
         self.least: Stage | None = None
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
-        self._tested, self._evolves = 0, march_suits(self.problem)
+        self._tested, self.evolves = 0, march_suits(self.problem)
 
     @property
     def known(self) -> bool:
@@ -203,13 +208,6 @@ class _Climb:
     def done(self) -> bool:
         """Whether the tolerance is met, or no error can be known (collective)."""
         return self.why == UNDECIDED or self.ladder.met
-
-    @property
-    def sure(self) -> bool:
-        """Whether a residual near rounding tells the error, which time may amplify (collective)."""
-        best = self.ladder.best
-        near = self._d == 1 and best is not None and best.error.at_rounding
-        return self.ladder.decided(not near or self.why == UNDECIDED)
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
@@ -255,9 +253,9 @@ class _Climb:
         degree = math.ceil(times * max(stage.degree, resolves))
         while times > 1 and math.comb(degree + d, d) * stage.system.outputs > _MOST_FREE:
             degree -= 1
-        if self._tested and (degree <= self._tested or self._evolves or not resolves):
+        if self._tested and (degree <= self._tested or self.evolves or not resolves):
             return True
-        if self._evolves:  # what grows in time is not open at its begin
+        if self.evolves:  # what grows in time is not open at its begin
             begin, end = (float(x[-1]) for x in (problem.domain.lower, problem.domain.upper))
             domain: Any = problem.domain
             problem = problem.on_slab(domain._between(begin, begin + _BEGIN[d > 1] * (end - begin)))
@@ -267,7 +265,7 @@ class _Climb:
             return False
         falls = former is None or free.residual < max(_RESIDUAL, _FALLS * former.residual)
         # What changes residuals, by however little, is not open.
-        self.solver.free = free if falls or self._evolves else free._replace(components=())
+        self.solver.free = free if falls or self.evolves else free._replace(components=())
         self.solver.opened, self._tested = opened(found[1]), degree
         ladder.free = self.solver.open_names
         return True
@@ -318,11 +316,8 @@ class _Climb:
     def in_slabs(self, before: Stage) -> None:
         """Solve slab by slab of time, of lengths that errors choose, once more if these grow."""
         ladder, target = self.ladder, min(self.ladder.tolerance, _RESOLVED)
-        orders = time_order(before.unseen)
         for _ in range(_MARCHES):
-            left, start = ladder.left_here, before.solution.network_values
-            of = self.problem, ladder.drawn, target, left, orders, start, self.asked
-            marching = March(*of, [*self.solver.open_names])
+            marching = self._march(before, target)
             ladder.doing("solving slab by slab of time")
             # One rank does it, since each step depends on the digits of the one before.
             everyone = ladder.world.communicator
@@ -340,6 +335,23 @@ class _Climb:
             # An error that is not known may be too large for the linearized equation.
             share = ladder.tolerance / error.relative if error.known else _IF_NOT_KNOWN**-2
             target *= _TIGHTER * share
+
+    def _march(self, before: Stage, target: float) -> March:
+        start, orders = before.solution.network_values, time_order(before.unseen)
+        of = self.problem, self.ladder.drawn, target, self.ladder.left_here, orders, start
+        return March(*of, self.asked, [*self.solver.open_names])
+
+    def _grown(self, stage: Stage, error: ErrorEstimate) -> ErrorEstimate:
+        """Return the error with what time makes of it, which one space does not tell (local)."""
+        if not (self.evolves and error.known):
+            return error
+        share = self._march(stage, 0.0).grown(error.evaluate.solved.corrected)
+        if not share < _TOO_LARGE:
+            return ErrorEstimate.not_known(self.problem.outputs, _GROWTH, reliability=0.0)
+        factor = 1 + share / error.relative
+        of_field = max(error.own_error, 1 - 1 / factor)
+        sizes = {"relative": factor * error.relative, "absolute": factor * error.absolute}
+        return replace(error, **sizes, own_error=of_field)
 
     def _keep_march(self, marching: March, before: Stage) -> ErrorEstimate:
         """Keep the solution of a march with its error (collective)."""
@@ -415,7 +427,7 @@ class _Climb:
         # A higher degree may show that what is nearly open is not.
         nearly = solver.free is not None and solver.free.residual > _RESIDUAL
         falls = before is None or _fall(before, stage) > _FALL
-        return ladder.decided(ends and not (nearly and falls and not self._evolves))
+        return ladder.decided(ends and not (nearly and falls and not self.evolves))
 
     def _conclude_once(self, stage: Stage, fall: float = 1.0) -> ErrorEstimate | None:
         """Make a result of a stage, and return its error, unless its residual is still large.
@@ -434,7 +446,7 @@ class _Climb:
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
         in_time = operations(stage.model) * ladder.left() / ladder.longest(stage.seconds)
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
-        error = self._alike(partial(estimate, most_operations=most))
+        error = self._alike(lambda: self._grown(stage, estimate(most_operations=most)))
         self._as_long = _GROWS * (1 + ladder.longest(error.seconds / stage.seconds))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.

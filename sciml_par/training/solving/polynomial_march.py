@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ _SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
 """Of the remaining time, after which a march is late that foreseeably takes so many times as long,
 from half of the time on one that takes longer; and the growth of the last slab, from which slabs
 are taken to double further on."""
+_ALIKE = 8
+"""Slabs of equal durations, in which it is told how errors of a given u grow in time."""
 _LOOSER, _LOOSEST = 30.0, 1e-3
 """So many times the error a late march may add from then on; one that may add more is given up."""
 _MOST_COLUMNS, _MOST_OPERATIONS = {1: 8_000, 2: 20_000, 3: 8_000}, 2e11
@@ -168,6 +171,35 @@ class March:
                 h *= (self.target / former) ** (1 / self._degrees[-1])
         self.seconds = time.perf_counter() - began
 
+    def grown(self, u: Solution) -> float:
+        """Return the error of any u as the linearized equation carries it on, relative to u in L2.
+
+        From slab to slab of time, so that it grows where the equation amplifies errors. In one
+        space over the whole time, that of u or a richer one, such growth has a residual.
+        """
+        domain, before, squares = self.problem.domain, None, np.zeros(2)
+        singular = bool(self.free)
+        breaks = [np.array(each) for each in zip(domain.lower, domain.upper, strict=True)][:-1]
+        for begin, end in pairwise(np.linspace(self._begin, self._end, _ALIKE + 1)):
+            slab: Domain = domain._between(float(begin), float(end))  # type: ignore[attr-defined]
+            problem = self._beginning(self.problem.on_slab(slab), before)
+            asked = self._asked[before is None]
+            model, at = self._system(problem, slab, breaks, self._degrees, asked)
+            system = System(at, model, jets := u.jets(at), singular=singular)
+            nothing = np.zeros(model.coefficients.shape.num_elements())
+            e = -system.step(system.linearized(nothing))[0]
+            values, both = (z[0][0][0, self._kept] for z in (jets, system.jets(e)))
+            squares += [np.mean((both - values) ** 2), np.mean(both**2)]
+            models, theta = (*u.models, model), np.concatenate([u.theta, e])
+            before = _end_of(Solution(problem, models, theta))
+        return float(np.sqrt(squares[0] / max(squares[1], np.finfo(np.float64).tiny)))
+
+    def _beginning(self, slab: Problem, before: Before | None) -> Problem:
+        """Return the problem of a slab that begins with the end of the one before, if there is."""
+        if before is None:
+            return slab
+        return slab.starting_from(before, also=_begins(self.problem, before, self.orders))
+
     def _slab(
         self, begin: float, end: float, breaks: list[Array], before: tuple[Any, Any]
     ) -> tuple[Part, list[Array], tuple[Any, Any], float] | None:
@@ -221,9 +253,7 @@ class March:
         domain: Domain = whole.domain._between(begin, end)  # type: ignore[attr-defined]
         slab = Slab(len(self.parts), 0, domain, domain, scaled=False)
         first = whole.on_slab(domain)
-        also = [() if each is None else _begins(whole, each, self.orders) for each in before]
-        begun = zip(before, also, strict=True)
-        problems = [first if b is None else first.starting_from(b, also=a) for b, a in begun]
+        problems = [self._beginning(first, each) for each in before]
         asked = self._asked[before[0] is None]
         higher = tuple(each + _RICHER for each in self._degrees)
         (model, at), (richer, fine) = (
