@@ -114,6 +114,39 @@ def test_a_reactor_beside_an_unstable_equilibrium(tolerance: float) -> None:
     assert result.error.relative < tolerance
 
 
+def _growing(u: Any, x: Any) -> Any:
+    """u_t = 0.1 u_xx + 20 (u − v) + v_t − 0.1 v_xx, of which v is a solution."""
+    v = tf.sin(np.pi * x[:, :1]) * tf.cos(2 * x[:, 1:])
+    v_t = -2 * tf.sin(np.pi * x[:, :1]) * tf.sin(2 * x[:, 1:])
+    of_v = v_t + (0.1 * np.pi**2 - 20) * v
+    return derivative(u, x, "t") - 0.1 * derivative(u, x, 0, 0) - 20 * u(x) - of_v
+
+
+def _growing_alone(u: Any, t: Any) -> Any:
+    return derivative(u, t, 0) - 22 * (u(t) - tf.cos(2 * t)) + 2 * tf.sin(2 * t)
+
+
+@pytest.mark.ranks(most=2, reason="more ranks show nothing else")
+@pytest.mark.parametrize("in_space", [False, True])
+def test_small_errors_that_grow_in_time(in_space: bool) -> None:
+    """10⁻¹⁰ at the begin is 10⁻² at the end; no space over all times tells it from nothing."""
+    offset, rate = 1e-10, 20 - 0.1 * np.pi**2 if in_space else 22.0
+
+    def exact(x: Any) -> Any:
+        grown = np.cos(2 * x[:, -1:]) + offset * np.exp(rate * x[:, -1:])
+        return grown * np.sin(np.pi * x[:, :1]) if in_space else grown
+
+    begin = Initial(1.0 + offset)
+    problem = Problem(Time(0, 1), _growing_alone, conditions=[begin], exact=exact)
+    if in_space:
+        sides = Dirichlet(0.0, on=["left", "right"])
+        begin = Initial(lambda x: (1 + offset) * np.sin(np.pi * x[:, :1]))
+        domain = Interval(0, 1) * Time(0, 1)
+        problem = Problem(domain, _growing, conditions=[begin, sides], exact=exact)
+    result = solve(problem, tolerance=1e-4, progress=False)
+    assert result.relative_l2_error <= 3 * result.error.relative <= 3e-4
+
+
 def _robertson(t: float, y: Any) -> Any:
     a, b, c = 0.04 * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
     return [b - a, a - b - c, c]

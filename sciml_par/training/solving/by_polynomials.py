@@ -93,8 +93,8 @@ does not resolve troubles the next; and the share of the target that a further m
 errors were proportional to it."""
 _TOO_LARGE = 0.5
 _GROWTH = (
-    "errors that are as small as the residual grow in time until they are as large as u; other "
-    "initial values tell how far u can be known at all"
+    "errors as small as the residual grow in time until they are as large as u; solve with "
+    "slightly different initial values, too, to see up to which time u can be known"
 )
 _EVER_SHORTER = "Slabs become ever shorter there: u may grow without bound, or have no derivative."
 _RESOLVES, _MOST_FREE, _BEGIN = {1: 20, 2: 12, 3: 8}, 600, (1e-3, 0.05)
@@ -348,9 +348,9 @@ class _Climb:
         share = self._march(stage, 0.0).grown(error.evaluate.solved.corrected)
         if not share < _TOO_LARGE:
             return ErrorEstimate.not_known(self.problem.outputs, _GROWTH, reliability=0.0)
-        factor = 1 + share / error.relative
-        of_field = max(error.own_error, 1 - 1 / factor)
-        sizes = {"relative": factor * error.relative, "absolute": factor * error.absolute}
+        more = 1 + share / error.relative
+        of_field = max(error.own_error, 1 - 1 / more)
+        sizes = {"relative": more * error.relative, "absolute": more * error.absolute}
         return replace(error, **sizes, own_error=of_field)
 
     def _keep_march(self, marching: March, before: Stage) -> ErrorEstimate:

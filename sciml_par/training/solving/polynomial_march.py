@@ -56,7 +56,7 @@ _SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
 """Of the remaining time, after which a march is late that foreseeably takes so many times as long,
 from half of the time on one that takes longer; and the growth of the last slab, from which slabs
 are taken to double further on."""
-_ALIKE = 8
+_EQUAL = 8
 """Slabs of equal durations, in which it is told how errors of a given u grow in time."""
 _LOOSER, _LOOSEST = 30.0, 1e-3
 """So many times the error a late march may add from then on; one that may add more is given up."""
@@ -174,20 +174,24 @@ class March:
     def grown(self, u: Solution) -> float:
         """Return the error of any u as the linearized equation carries it on, relative to u in L2.
 
-        From slab to slab of time, so that it grows where the equation amplifies errors. In one
-        space over the whole time, that of u or a richer one, such growth has a residual.
+        From slab to slab of time, so that it grows where the equation amplifies errors: e^{λt} has
+        no residual there, but one in a space over the whole time, which therefore leaves it out.
+        Infinite where no slab can be solved (local).
         """
         domain, before, squares = self.problem.domain, None, np.zeros(2)
         singular = bool(self.free)
         breaks = [np.array(each) for each in zip(domain.lower, domain.upper, strict=True)][:-1]
-        for begin, end in pairwise(np.linspace(self._begin, self._end, _ALIKE + 1)):
+        for begin, end in pairwise(np.linspace(self._begin, self._end, _EQUAL + 1)):
             slab: Domain = domain._between(float(begin), float(end))  # type: ignore[attr-defined]
             problem = self._beginning(self.problem.on_slab(slab), before)
             asked = self._asked[before is None]
             model, at = self._system(problem, slab, breaks, self._degrees, asked)
             system = System(at, model, jets := u.jets(at), singular=singular)
             nothing = np.zeros(model.coefficients.shape.num_elements())
-            e = -system.step(system.linearized(nothing))[0]
+            try:
+                e = -system.step(system.linearized(nothing))[0]
+            except np.linalg.LinAlgError:
+                return math.inf
             values, both = (z[0][0][0, self._kept] for z in (jets, system.jets(e)))
             squares += [np.mean((both - values) ** 2), np.mean(both**2)]
             models, theta = (*u.models, model), np.concatenate([u.theta, e])
