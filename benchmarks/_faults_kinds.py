@@ -137,11 +137,7 @@ class Fault:
 
 
 def draw(
-    seed: int,
-    index: int,
-    kinds: Sequence[str],
-    ranks: Sequence[int],
-    modes: Sequence[str] = MODES,
+    seed: int, index: int, kinds: Sequence[str], ranks: Sequence[int], modes: Sequence[str] = MODES
 ) -> Fault:
     """Draw the fault number `index` of a seed; the same for the same arguments."""
     chance = random.Random(f"{seed}-{index}")

@@ -287,11 +287,7 @@ def targets() -> list[Target]:
             "DistributedOptimizer",
             COLLECTIVE,
         ),
-        *in_turn(
-            evaluation,
-            "relative_l2_error max_error rms_error pointwise_error",
-            ARRAYS,
-        ),
+        *in_turn(evaluation, "relative_l2_error max_error rms_error pointwise_error", ARRAYS),
     ]
     known = {"n": INTEGERS, "x": rows, "method": pick("grid", "sobol", "")}
     pierced = PLANE - problems.Ball([0, 0], 0.5)

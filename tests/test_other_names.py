@@ -191,11 +191,7 @@ def test_methods_of_results() -> None:
 @pytest.mark.parametrize(
     ("package", "name", "says"),
     [
-        (
-            "problems",
-            "Rectangle",
-            r"has no 'Rectangle'; a box is Box\(\[0, 0\], \[1, 1\]\)",
-        ),
+        ("problems", "Rectangle", r"has no 'Rectangle'; a box is Box\(\[0, 0\], \[1, 1\]\)"),
         ("problems", "DirichletBC", r"use Dirichlet\(0.0, on='left'\)"),
         ("problems", "Convection", r"is Robin\(h, k, h \* T0, on='left'\)"),
         ("networks", "FNN", r"use MLP\(inputs, outputs, width=20, depth=3\)"),

@@ -9,11 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from references.spectral import (
-    chebyshev_points,
-    differentiation_matrix,
-    interpolation_matrix,
-)
+from references.spectral import chebyshev_points, differentiation_matrix, interpolation_matrix
 
 FloatArray = npt.NDArray[np.float64]
 

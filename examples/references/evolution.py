@@ -62,11 +62,7 @@ def allen_cahn(
 
 @cache
 def korteweg_de_vries(
-    advection: float = 1.0,
-    dispersion: float = 0.022**2,
-    *,
-    modes: int = 512,
-    steps: int = 4000,
+    advection: float = 1.0, dispersion: float = 0.022**2, *, modes: int = 512, steps: int = 4000
 ) -> Callable[[FloatArray], FloatArray]:
     """Return u of u_t + η u u_x + μ u_xxx = 0 for t in [0, 1], as (x, t): [k, 2] -> [k, 1] (local).
 

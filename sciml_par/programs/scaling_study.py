@@ -31,12 +31,7 @@ from sciml_par._text import counted, listed
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.startup.cpu_threads import cores_of_this_process
 from sciml_par.parallel.startup.launcher_environment import launched_rank
-from sciml_par.programs.program import (
-    PositiveInteger,
-    PositiveNumber,
-    ProgramOptions,
-    option_where,
-)
+from sciml_par.programs.program import PositiveInteger, PositiveNumber, ProgramOptions, option_where
 from sciml_par.results.stored.files import versions
 from sciml_par.results.stored.folder import RESULTS
 

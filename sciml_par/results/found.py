@@ -84,11 +84,7 @@ class FoundFunction:
     (5, 1)
     """
 
-    def __init__(
-        self,
-        members: Sequence[Member],
-        functions: Sequence[MemberFunction],
-    ) -> None:
+    def __init__(self, members: Sequence[Member], functions: Sequence[MemberFunction]) -> None:
         self._placed = functions[0].placed
         self.name, self.inputs = self._placed.name, self._placed.names
         self._members = [f.as_member(m) for f, m in zip(functions, members, strict=True)]

@@ -66,11 +66,7 @@ def function_architecture(placed: PlacedFunction, *, scaled: bool, network: str)
 
 
 def function_field(
-    model: Callable[[], Any],
-    placed: PlacedFunction,
-    *,
-    scaled: bool,
-    dtype: str,
+    model: Callable[[], Any], placed: PlacedFunction, *, scaled: bool, dtype: str
 ) -> TrainedField:
     """Return an unknown function of its inputs z, of a model that is loaded when it is needed."""
 

@@ -34,9 +34,7 @@ def row_of(table: str, ranks: int) -> list[str]:
 
 
 @pytest.mark.launches
-def test_pi_is_the_same_on_any_number_of_ranks_and_the_parent_compares_them(
-    tmp_path: Path,
-) -> None:
+def test_pi_is_the_same_on_any_number_of_ranks_and_the_parent_compares_them(tmp_path: Path) -> None:
     samples = 140_001  # two chunks and a rest
     options = ("--samples", str(samples), "--seed", "7", "--output", "kept")
     # More than 10 s for three whole starts of TensorFlow: the program launches its ranks itself.

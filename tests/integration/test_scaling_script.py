@@ -66,10 +66,7 @@ def test_one_and_two_ranks_are_measured_and_compared(tmp_path: Path) -> None:
     assert f"{weak[0] / weak[1]:.2f}" in row_of(ended.out, "weak scaling", 2)
     assert ("More ranks than cores" in ended.out) == (two["cores"] < 2)
     assert "InfiniBand HDR" in ended.out
-    assert {path.name for path in folder.glob("scaling*")} == {
-        "scaling_A.png",
-        "scaling_A.pdf",
-    }
+    assert {path.name for path in folder.glob("scaling*")} == {"scaling_A.png", "scaling_A.pdf"}
 
 
 def test_exact_records_give_the_model_back(capsys: pytest.CaptureFixture[str]) -> None:

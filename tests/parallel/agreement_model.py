@@ -235,10 +235,7 @@ class Model:
         """`Progress.begin`, but for its observers."""
         number = rank.number + 1
         return rank._replace(
-            phase="begun",
-            doing=op,
-            number=number,
-            history=(*rank.history, (number, op)),
+            phase="begun", doing=op, number=number, history=(*rank.history, (number, op))
         )
 
     def _enter(self, state: State, r: int, rank: Rank) -> tuple[str, State]:
@@ -351,10 +348,7 @@ class Model:
     def _recovered(self, rank: Rank, theirs: list[int]) -> Rank:
         """`Communicator.agree` where the ranks did not ask for the same."""
         rank = rank._replace(
-            number=max(rank.number, *theirs),
-            history=(),
-            recoveries=rank.recoveries + 1,
-            results=(),
+            number=max(rank.number, *theirs), history=(), recoveries=rank.recoveries + 1, results=()
         )
         if self.rules.ends_joining:
             rank = self._meeting_over(rank)

@@ -256,14 +256,7 @@ class FakeNcclCommunicator:
         self._collective(asked, (sendbuf, recvbuf, stream), lambda: self._reduced(x, op), y)
 
     def reduce(
-        self,
-        sendbuf: int,
-        recvbuf: int,
-        count: int,
-        datatype: int,
-        op: int,
-        root: int,
-        stream: int,
+        self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int
     ) -> None:
         n = count if self._mpi.rank == root else 0
         x, y = _both(sendbuf, count, recvbuf, n, datatype, in_place=recvbuf)

@@ -43,14 +43,7 @@ def test_a_tensor_lies_on_the_arrays_memory():
 
 @pytest.mark.parametrize(
     "hold",
-    [
-        lambda x: x,
-        lambda x: x._numpy(),
-        lambda x: x._numpy()[5:10],
-        tf.identity,
-        tf.Variable,
-        view,
-    ],
+    [lambda x: x, lambda x: x._numpy(), lambda x: x._numpy()[5:10], tf.identity, tf.Variable, view],
     ids=["tensor", "array", "part", "identity", "variable", "view"],
 )
 def test_what_is_held_is_not_used_again(hold):

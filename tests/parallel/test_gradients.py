@@ -325,9 +325,7 @@ def through_a_loop(collective, x, flag):
 
 def through_a_branch(collective, x, flag):
     return tf.cond(
-        flag,
-        lambda: tf.ensure_shape(collective(x * x), x.shape),
-        lambda: sp.allreduce(x, sp.Max),
+        flag, lambda: tf.ensure_shape(collective(x * x), x.shape), lambda: sp.allreduce(x, sp.Max)
     )
 
 

@@ -12,12 +12,7 @@ import pytest
 from inside import Gpu
 
 import sciml_par.parallel as sp
-from sciml_par.parallel.startup.nccl import (
-    GpuTransport,
-    Report,
-    decide,
-    set_up_transport,
-)
+from sciml_par.parallel.startup.nccl import GpuTransport, Report, decide, set_up_transport
 
 pytestmark = pytest.mark.ranks(most=2, reason="reports of more ranks are made up")
 

@@ -26,12 +26,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.startup.options import requested_host_timeout
 from sciml_par.parallel.supervision import host_addresses
 from sciml_par.parallel.supervision import sentinel_client as sentinel
-from sciml_par.parallel.supervision.sentinel_process import (
-    launcher,
-    messages,
-    other_hosts,
-    watch,
-)
+from sciml_par.parallel.supervision.sentinel_process import launcher, messages, other_hosts, watch
 from sciml_par.parallel.supervision.sentinel_process.messages import ending, host_and_ranks
 from sciml_par.parallel.supervision.sentinel_process.other_hosts import Neighbours
 from sciml_par.parallel.supervision.sentinel_process.peer import keep_asking
@@ -463,9 +458,7 @@ for line in sys.stdin:
 def processes(monkeypatch):
     """Three processes and a sentinel; its standard error ends when it has gone."""
     monkeypatch.setattr(
-        sentinel.subprocess,
-        "Popen",
-        functools.partial(subprocess.Popen, stderr=subprocess.PIPE),
+        sentinel.subprocess, "Popen", functools.partial(subprocess.Popen, stderr=subprocess.PIPE)
     )
     starter, path = sentinel.start_process(3, Neighbours(socket.gethostname(), [0, 1, 2]))
     ranks = [

@@ -225,9 +225,7 @@ def test_rows_that_differ_where_they_must_not():
 )
 def test_compiled_functions_refuse_them(collective):
     run = tf.function(
-        collective,
-        input_signature=[tf.TensorSpec([None], tf.float32)],
-        jit_compile=True,
+        collective, input_signature=[tf.TensorSpec([None], tf.float32)], jit_compile=True
     )
     with pytest.raises(InputError, match=r"shape is known .* got \(None,\)"):
         run(tf.ones(3))

@@ -39,9 +39,7 @@ def test_the_defaults_of_least_squares_leave_points_that_are_many() -> None:
 
 
 @pytest.mark.parametrize("rate", [("--learning-rate", "0.5"), ("--no-scale-learning-rate",)])
-def test_what_is_said_of_a_rate_takes_adam_or_is_refused(
-    rate: tuple[str, ...],
-) -> None:
+def test_what_is_said_of_a_rate_takes_adam_or_is_refused(rate: tuple[str, ...]) -> None:
     assert vars(parse(*rate)) == vars(parse("--optimizer", "adam", *rate))
     for other in ("auto", "lm"):
         with pytest.raises(InputError, match=f"of adam; --optimizer {other} has no such rate"):

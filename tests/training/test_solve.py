@@ -287,9 +287,7 @@ def _energy_level(start: float) -> Problem:
 def test_no_warning_of_numpy_where_slopes_are_infinite():
     """u′ = √u with u(0) = 0 has u = 0 as a solution, where ∂√u/∂u is infinite."""
     problem = Problem(
-        Time(0, 2),
-        lambda u, x: derivative(u, x, 0) - tf.sqrt(u(x)),
-        conditions=[Initial(0.0)],
+        Time(0, 2), lambda u, x: derivative(u, x, 0) - tf.sqrt(u(x)), conditions=[Initial(0.0)]
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

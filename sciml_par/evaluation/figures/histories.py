@@ -12,11 +12,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from sciml_par.evaluation._arrays import check_items
 from sciml_par.evaluation.figures.parts import lines, style
-from sciml_par.evaluation.figures.parts.curves import (
-    LossCurve,
-    ScalingCurve,
-    UnknownCurve,
-)
+from sciml_par.evaluation.figures.parts.curves import LossCurve, ScalingCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.layout import make_grid, make_panels
 from sciml_par.evaluation.figures.parts.members import FEW, finite, log_limits, range_of
 

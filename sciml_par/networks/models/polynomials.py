@@ -100,13 +100,7 @@ class Polynomials(PropagatedModel):
         if self_exponents.size and self_exponents.min() < 0:
             raise InputError(f"Polynomials: exponents must not be negative; got {exponents!r}.")
         OwnModel.__init__(
-            self,
-            inputs,
-            outputs,
-            width=len(self_exponents),
-            seed=seed,
-            dtype=dtype,
-            name=name,
+            self, inputs, outputs, width=len(self_exponents), seed=seed, dtype=dtype, name=name
         )
         self.exponents = self_exponents
         corners = ([-1.0] * inputs, [1.0] * inputs) if box is None else box

@@ -166,8 +166,7 @@ def _covering(
     # A slot that covers nothing may lie behind the last cell.
     cell_numbers = tf.minimum(tf.concat(rows, axis=0), len(index) - 1)
     weight = reduce(
-        mul,
-        (joined([steps[e[axis]] for e in slots], 1) for axis, (_, steps) in enumerate(axes)),
+        mul, (joined([steps[e[axis]] for e in slots], 1) for axis, (_, steps) in enumerate(axes))
     )
     numbers = tf.gather(tf.constant(index), cell_numbers)
     if not there.all():

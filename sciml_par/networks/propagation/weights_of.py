@@ -63,12 +63,7 @@ class WeightsOf:
 
     @classmethod
     def given(
-        cls,
-        model: Any,
-        parameters: Sequence[Any],
-        x: Tensor,
-        *,
-        record_of: RecordOf | None = None,
+        cls, model: Any, parameters: Sequence[Any], x: Tensor, *, record_of: RecordOf | None = None
     ) -> WeightsOf:
         """Take parameters in the order of `trainable_variables`; others as they are (local).
 

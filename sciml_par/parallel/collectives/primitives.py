@@ -79,10 +79,7 @@ def reduced_bundle(tensors: list[Tensor], op: ReduceOp, options: CallOptions) ->
             return reduced_bundle(known, op, options.of_gradient())
 
         all_passes = options.all_passes(lambda xs, now: reduced_bundle(xs, op, now))
-        return (
-            perform_bundle(request, xs, options.placement, all_passes),
-            gradient,
-        )
+        return (perform_bundle(request, xs, options.placement, all_passes), gradient)
 
     ys: list[Tensor] = custom_gradient(with_gradient, *tensors)
     return ys

@@ -165,10 +165,7 @@ class Bridge:
         return len(self._orders) == 1 or _device_kind() == "CPU"
 
     def emit_host_function(
-        self,
-        act: OnHost,
-        xs: Sequence[Any],
-        shapes: Sequence[Shape],
+        self, act: OnHost, xs: Sequence[Any], shapes: Sequence[Shape]
     ) -> list[Any]:
         """Put a call of `act` into the graph under construction."""
         number = self._numbers.take(self.others, self.others_on_gpu)
@@ -183,14 +180,7 @@ class Bridge:
                 number,
                 lambda frame: run(addresses(frame, m), result_addresses(frame, n), stream(frame)),
             )
-        return custom_call(
-            xs,
-            sent,
-            received,
-            number,
-            self._platforms,
-            target=GENERAL_TARGET,
-        )
+        return custom_call(xs, sent, received, number, self._platforms, target=GENERAL_TARGET)
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
         """Return a call that fails with the error that `act` raises, in a plain graph."""

@@ -190,9 +190,7 @@ def _fill_metadata(extension: int, version: Version) -> None:
 def _error(frame: Frame, error: BaseException) -> int | None:
     """Return XLA's error with the text of `error`."""
     arguments = ErrorArguments(
-        struct_size=ctypes.sizeof(ErrorArguments),
-        message=_text(error),
-        code=FAILED_PRECONDITION,
+        struct_size=ctypes.sizeof(ErrorArguments), message=_text(error), code=FAILED_PRECONDITION
     )
     api = Api.from_address(memory[frame + API_AT])
     failure: int | None = FUNCTION(api.error_create)(ctypes.addressof(arguments))

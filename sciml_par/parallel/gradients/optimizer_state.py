@@ -113,9 +113,7 @@ def _begin_like(optimizer: Any, copy: Any, copies: dict[int, Any]) -> None:
     """Let Keras 3's base class begin a copy, with variables like those of `optimizer`."""
     rate = raw_learning_rate(optimizer)
     keras_of(optimizer).optimizers.Optimizer.__init__(
-        copy,
-        learning_rate=rate if callable(rate) else float(rate),
-        name=plain_name(optimizer.name),
+        copy, learning_rate=rate if callable(rate) else float(rate), name=plain_name(optimizer.name)
     )
     copies |= {id(rate): copy._learning_rate, id(optimizer._iterations): copy._iterations}
     for variable in vars(optimizer)["_variables"]:

@@ -13,12 +13,7 @@ from typing import Any, NoReturn
 from sciml_par.parallel.groups.ledger import Ledger
 from sciml_par.parallel.groups.progress import Observer, Progress
 from sciml_par.parallel.native.host_group import HostGroup
-from sciml_par.parallel.native.layout import (
-    DIGEST_STEP,
-    DIGESTS_KEPT,
-    HISTORY_KEPT,
-    Group,
-)
+from sciml_par.parallel.native.layout import DIGEST_STEP, DIGESTS_KEPT, HISTORY_KEPT, Group
 from sciml_par.parallel.requests.request import Announcement
 from sciml_par.parallel.requests.signature import Signature
 

@@ -137,11 +137,7 @@ class Progress:
         self._give_turn()
 
     def tell_ended(
-        self,
-        signature: Signature,
-        size: int = -1,
-        compared: bool = True,
-        enqueued: bool = False,
+        self, signature: Signature, size: int = -1, compared: bool = True, enqueued: bool = False
     ) -> None:
         """Notify the observers of the end of the last collective without an error."""
         for observer in self.observers:

@@ -11,14 +11,7 @@ from sciml_par.errors import TransferError
 from sciml_par.parallel.native.code import NativeCode, words
 from sciml_par.parallel.native.combination import can_combine
 from sciml_par.parallel.native.interrupts import take
-from sciml_par.parallel.native.layout import (
-    WORD,
-    Flag,
-    Group,
-    Kind,
-    Outcome,
-    Site,
-)
+from sciml_par.parallel.native.layout import WORD, Flag, Group, Kind, Outcome, Site
 from sciml_par.parallel.native.machine_code import combining
 from sciml_par.parallel.native.shared_memory import SharedMemory
 from sciml_par.parallel.requests.request import (

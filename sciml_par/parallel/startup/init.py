@@ -222,11 +222,7 @@ def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
     watch_for_forks(present_world)
     world.watchdog = _start_watchdog(world, patience)
     world.sentinel = start_sentinel(
-        everyone,
-        world.host,
-        os.environ,
-        lambda: job_end.with_code(1),
-        host_timeout=host_timeout,
+        everyone, world.host, os.environ, lambda: job_end.with_code(1), host_timeout=host_timeout
     )
     job_end.sentinel = world.sentinel
     if everyone.size > 1:
@@ -268,10 +264,7 @@ def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:
     if of.communicator.size == 1 or not several_threads:
         return None
     watchdog = Watchdog(
-        of.mailbox,
-        lambda: list(of.communicator.all_groups),
-        of.job_end.with_message,
-        patience,
+        of.mailbox, lambda: list(of.communicator.all_groups), of.job_end.with_message, patience
     )
     watchdog.start()
     return watchdog

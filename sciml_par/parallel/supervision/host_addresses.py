@@ -55,10 +55,7 @@ def own_addresses() -> list[str]:
     with contextlib.suppress(OSError):
         known = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM)
         found += [str(address[0]) for *_, address in known]
-    with (
-        contextlib.suppress(OSError),
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
-    ):
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Nothing is sent: the kernel only chooses the interface by which it would be.
         probe.connect(_SOMEWHERE_ELSE)
         found.append(probe.getsockname()[0])

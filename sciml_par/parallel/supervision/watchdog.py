@@ -30,13 +30,7 @@ from sciml_par._text import rank_list
 from sciml_par._thread_errors import ThreadErrors
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.joined_ranks import tell_who_joined
-from sciml_par.parallel.groups.mailbox import (
-    Elsewhere,
-    Identity,
-    Mailbox,
-    Present,
-    Waiting,
-)
+from sciml_par.parallel.groups.mailbox import Elsewhere, Identity, Mailbox, Present, Waiting
 from sciml_par.parallel.requests.signature import mismatch_message, ranks_by_text
 from sciml_par.parallel.supervision.order_check import OrderCheck, ends_alike
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks, answer_missing, ask_missing

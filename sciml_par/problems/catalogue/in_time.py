@@ -44,10 +44,7 @@ def heat(*, diffusivity: float = 0.1) -> Problem:
     return Problem(
         Box([0, 0], [1, 1], names=("x", "t")),
         equation,
-        conditions=[
-            Dirichlet(0.0, on=("x=lower", "x=upper")),
-            Initial(solution),
-        ],
+        conditions=[Dirichlet(0.0, on=("x=lower", "x=upper")), Initial(solution)],
         exact=solution,
         name="heat",
     )

@@ -93,10 +93,7 @@ def refuse_trainable(
 
 
 def evaluate_data(
-    function: Callable[[Any], npt.ArrayLike],
-    x: Any,
-    *,
-    what: str = "data of the residual",
+    function: Callable[[Any], npt.ArrayLike], x: Any, *, what: str = "data of the residual"
 ) -> Any:
     """Return the values of a function at x: [n, d], if it reads no trainable variable."""
     if "tensorflow" not in sys.modules:  # then there are no variables, and no need to import it

@@ -169,11 +169,7 @@ class Domain(ByName, BoundedRegion):
         return self._scattered(count, name, np.random.default_rng(entropy))
 
     def interior(
-        self,
-        n: int | Sequence[int],
-        *,
-        method: str = GRID,
-        rng: np.random.Generator | None = None,
+        self, n: int | Sequence[int], *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> FloatArray:
         """Return points in the domain by any method (local).
 

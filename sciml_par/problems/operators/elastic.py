@@ -131,12 +131,7 @@ class Elastic(ByName):
         return tf.sqrt(tf.maximum(1.5 * (squares - trace**2 / 3), 0.0))[:, None]
 
     def traction(
-        self,
-        w: FieldLike,
-        x: Tensor,
-        normals: Tensor,
-        *,
-        over: Over | None = None,
+        self, w: FieldLike, x: Tensor, normals: Tensor, *, over: Over | None = None
     ) -> Tensor:
         """Compute σ n: [n, k], the force per area on surfaces with these outward normals [n, k].
 

@@ -25,11 +25,7 @@ Velocity = Any
 
 @by_name
 def curl(
-    u: FieldLike,
-    x: tf.Tensor,
-    *,
-    over: Over | None = None,
-    component: Selection | None = None,
+    u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute ∇×u of a vector field in two or three dimensions.
 

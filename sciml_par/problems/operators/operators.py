@@ -110,11 +110,7 @@ def derivative(
 
 @by_name
 def gradient(
-    u: FieldLike,
-    x: tf.Tensor,
-    *,
-    over: Over | None = None,
-    component: Selection | None = None,
+    u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute ∇u = (∂u/∂x_1, …, ∂u/∂x_d) of a scalar field: [n, d].
 
@@ -138,11 +134,7 @@ def gradient(
 
 @by_name
 def jacobian(
-    u: FieldLike,
-    x: tf.Tensor,
-    *,
-    over: Over | None = None,
-    component: Selection | None = None,
+    u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute J_ci = ∂u_c/∂x_i: [n, m, d]; `over` and `component` as for `laplacian`."""
     field, x = field_and_points(u, x, "jacobian(u, x)", component)
@@ -151,11 +143,7 @@ def jacobian(
 
 @by_name
 def divergence(
-    u: FieldLike,
-    x: tf.Tensor,
-    *,
-    over: Over | None = None,
-    component: Selection | None = None,
+    u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute ∇·u = Σ_i ∂u_i/∂x_i of a vector field with m = d components: [n, 1].
 
@@ -180,11 +168,7 @@ def divergence(
 
 @by_name
 def laplacian(
-    u: FieldLike,
-    x: tf.Tensor,
-    *,
-    over: Over | None = None,
-    component: Selection | None = None,
+    u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute Δu_c = Σ_i ∂²u_c/∂x_i²: [n, m].
 
@@ -219,11 +203,7 @@ def laplacian(
 
 @by_name
 def biharmonic(
-    u: FieldLike,
-    x: tf.Tensor,
-    *,
-    over: Over | None = None,
-    component: Selection | None = None,
+    u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute Δ²u_c = Σ_ij ∂⁴u_c/∂x_i²∂x_j², the Laplacian of the Laplacian: [n, m].
 
@@ -245,11 +225,7 @@ def biharmonic(
 
 @by_name
 def hessian(
-    u: FieldLike,
-    x: tf.Tensor,
-    *,
-    over: Over | None = None,
-    component: Selection | None = None,
+    u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute H_cij = ∂²u_c/∂x_i∂x_j: [n, m, d, d], symmetric in i and j.
 

@@ -146,13 +146,7 @@ class PointsOfTerms:
             n = min(8 * n, _CANDIDATES)
 
     def _on_surfaces(
-        self,
-        k: int,
-        condition: Any,
-        cells: Cells,
-        along: tuple[int, ...],
-        most: int,
-        draw: int,
+        self, k: int, condition: Any, cells: Cells, along: tuple[int, ...], most: int, draw: int
     ) -> tuple[Array, Array, Array, Integers] | None:
         """Project points of each cell onto the surfaces of a condition; None if there are others.
 

@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sciml_par.errors import InputError
-from sciml_par.evaluation._arrays import (
-    as_columns,
-    as_real,
-    check_finite,
-    check_label,
-    keep,
-)
+from sciml_par.evaluation._arrays import as_columns, as_real, check_finite, check_label, keep
 from sciml_par.evaluation.metrics.norms import relative_l2_error
 
 

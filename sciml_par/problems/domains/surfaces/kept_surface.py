@@ -77,12 +77,7 @@ class KeptSurface(Surface):
         # So small a part that no point of the grid lies on it has points of a sequence.
         rng = np.random.default_rng(0)
         return exactly(  # type: ignore[return-value]
-            self.place,
-            n,
-            coordinates=self.coordinates,
-            share=self.share,
-            method="halton",
-            rng=rng,
+            self.place, n, coordinates=self.coordinates, share=self.share, method="halton", rng=rng
         )
 
     def project(self, x: FloatArray) -> OnSurface:

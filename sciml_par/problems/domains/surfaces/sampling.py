@@ -143,13 +143,7 @@ _OF_A_ROUND = 2**12
 
 
 def exactly(
-    place: Place,
-    n: int,
-    *,
-    coordinates: int,
-    share: float,
-    method: str,
-    rng: np.random.Generator,
+    place: Place, n: int, *, coordinates: int, share: float, method: str, rng: np.random.Generator
 ) -> tuple[FloatArray, ...]:
     """Return the first n points that `place` keeps, with what belongs to them.
 

@@ -115,12 +115,7 @@ class Surface(ABC):
             return self.grid(n)
         assert rng is not None
         x, normals = exactly(
-            self.place,
-            n,
-            coordinates=self.coordinates,
-            share=self.share,
-            method=method,
-            rng=rng,
+            self.place, n, coordinates=self.coordinates, share=self.share, method=method, rng=rng
         )
         return x, normals
 

@@ -9,9 +9,7 @@ from sciml_par._checks import check_count, check_flag, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import Jacobian, Known, LinearMap, WindowJacobian
-from sciml_par.training.optimizers.least_squares.linear_system import (
-    or_not_finite,
-)
+from sciml_par.training.optimizers.least_squares.linear_system import or_not_finite
 from sciml_par.training.optimizers.least_squares.solvers import (
     AUTO,
     KERNEL,
