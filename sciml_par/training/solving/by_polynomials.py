@@ -345,13 +345,13 @@ class _Climb:
         """Return the error with what time makes of it, which one space does not tell (local)."""
         if not (self.evolves and error.known):
             return error
-        share = self._march(stage, 0.0).grown(error.evaluate.solved.corrected)
+        correction: Any = error.evaluate
+        share = self._march(stage, 0.0).grown(correction.solved.corrected)
         if not share < _TOO_LARGE:
             return ErrorEstimate.not_known(self.problem.outputs, _GROWTH, reliability=0.0)
-        more = 1 + share / error.relative
-        of_field = max(error.own_error, 1 - 1 / more)
-        sizes = {"relative": more * error.relative, "absolute": more * error.absolute}
-        return replace(error, **sizes, own_error=of_field)
+        times = 1 + share / error.relative
+        absolute, own = times * error.absolute, max(error.own_error, 1 - 1 / times)
+        return replace(error, relative=times * error.relative, absolute=absolute, own_error=own)
 
     def _keep_march(self, marching: March, before: Stage) -> ErrorEstimate:
         """Keep the solution of a march with its error (collective)."""
