@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
-from sciml_par.assembly.equations import NONE, Asked, Equations
+from sciml_par.assembly.equations import NONE, Equations
 from sciml_par.assembly.solution import Solution
 from sciml_par.errors import ResultWarning, TrainingError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -126,7 +126,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         described = describe_equations(ladder.problem, equations.rows, ladder.precision)
         described["start"] = "nothing" if start is None else of_array(start(x))
         check_consistency(described, everyone)
-    climb, best = _Climb(ladder, problem, sizes, points.asked), None
+    climb, best = _Climb(ladder, problem, sizes, points), None
     try:
         best = climb.on_box()
         if best is not None and climb.evolves and not climb.done:
@@ -182,14 +182,14 @@ class _Climb:
     ladder: Ladder
     problem: Problem
     sizes: dict[str, float]
-    asked: dict[str, Asked]
+    points: PointsOfTerms
 
     def __post_init__(self) -> None:
         ladder = self.ladder
         x, self._inside = ladder.at
         self._d = self.problem.domain.dimension
         begin = initial_unknowns(self.problem.unknowns, ladder.seed)
-        of = self.problem, ladder.drawn, x, ladder.start, begin, self.asked
+        of = self.problem, ladder.drawn, x, ladder.start, begin, self.points.asked
         self.solver = PolynomialSolver(*of)
         self._noisy = bool(statistical_terms(self.problem))
         self._concluded: Stage | None = None
@@ -339,11 +339,12 @@ class _Climb:
     def _march(self, before: Stage, target: float) -> March:
         start, orders = before.solution.network_values, time_order(before.unseen)
         of = self.problem, self.ladder.drawn, target, self.ladder.left_here, orders, start
-        return March(*of, self.asked, [*self.solver.open_names])
+        return March(*of, self.points.asked, [*self.solver.open_names])
 
     def _grown(self, stage: Stage, error: ErrorEstimate) -> ErrorEstimate:
         """Return the error with what time makes of it, which one space does not tell (local)."""
-        if not (self.evolves and error.known):
+        given = any(map(self.points.given, self.problem.conditions))
+        if given or not (self.evolves and error.known):  # slabs may have none of given points
             return error
         correction: Any = error.evaluate
         share = self._march(stage, 0.0).grown(correction.solved.corrected)

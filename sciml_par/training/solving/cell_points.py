@@ -69,7 +69,7 @@ class PointsOfTerms:
             n = max(interior // 2, 100)
             arrays = (
                 term.points(n)
-                if self._given(condition)
+                if self.given(condition)
                 else condition.completed(self._drawn(k, condition, n, draw), self.problem.domain)
             )
             found.append((arrays, self._even(arrays[0], term)))
@@ -95,9 +95,10 @@ class PointsOfTerms:
             found.append((residual.payload(x), factors))
         most = 2 * max(along) * len(along) ** 2
         for k, (condition, term) in enumerate(self._conditions):
-            given = self._given(condition)
-            arrays = term.points(_CANDIDATES) if given else None
-            if arrays is None:
+            if self.given(condition):
+                arrays = term.points(_CANDIDATES)
+                factors = self._even(arrays[0], term)
+            else:
                 # Windows of several cells need more, where those of two sizes overlap.
                 gauss = along if even and len(low) == 1 else ()
                 drawn = self._on_surfaces(k, condition, cells, gauss, most, draw)
@@ -105,8 +106,6 @@ class PointsOfTerms:
                 x, normals, shares, of_points = drawn
                 arrays = condition.completed((x, normals), self.problem.domain)
                 factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
-            else:
-                factors = self._even(arrays[0], term)
             found.append((arrays, factors))
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
@@ -128,7 +127,7 @@ class PointsOfTerms:
         shares = np.prod(np.sin(angles[inside]), axis=1)
         return (x[inside], shares / shares.sum()) if len(inside) == n else None
 
-    def _given(self, condition: Any) -> bool:
+    def given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""
         own = type(condition).points is not Condition.points
         return own or condition.given(self.problem.domain) is not None
