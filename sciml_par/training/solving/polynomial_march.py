@@ -57,7 +57,7 @@ _SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
 from half of the time on one that takes longer; and the growth of the last slab, from which slabs
 are taken to double further on."""
 _EQUAL = 8
-"""Slabs of equal durations, in which it is told how errors of a given u grow in time."""
+"""Slabs of equal durations, through which `grown` carries the error of a solution."""
 _LOOSER, _LOOSEST = 30.0, 1e-3
 """So many times the error a late march may add from then on; one that may add more is given up."""
 _MOST_COLUMNS, _MOST_OPERATIONS = {1: 8_000, 2: 20_000, 3: 8_000}, 2e11
