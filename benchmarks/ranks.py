@@ -8,7 +8,8 @@ No variable of the environment is set. By default one rank has all cores of the 
 --cores, each rank has as many of its own, as under most schedulers (scripts have all). "alone" are
 as many processes that do not communicate and do the work of one rank each: what they take longer
 than one process is the machine's doing. "steps" is the time of the steps alone on one rank, divided
-by that on several, without the start and the compilation, which every rank repeats. Prints seconds of wall time from start to end, and writes benchmarks/results/ranks.json.
+by that on several, without the start and the compilation, which every rank repeats. Prints
+seconds of wall time from start to end, and writes benchmarks/results/ranks.json.
 """
 
 from __future__ import annotations
