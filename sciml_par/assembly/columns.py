@@ -6,7 +6,7 @@ takes longer than the arithmetic of a window, and here all of a window stays in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import combinations, pairwise, product
@@ -32,7 +32,7 @@ _STEP = Polynomial([0, 0, 0, 0, 35, -84, 70, -20])
 
 @dataclass(frozen=True)
 class Columns:
-    """The jets of columns of one window at points of a request: [Q, M, n] at rows [n]."""
+    """The jets of the M' used columns of one window at points of a request: [Q, M', n] at rows [n]."""
 
     rows: Integers
     jets: Array
@@ -45,11 +45,14 @@ class _Window:
     tables : T_0 … T_E of the coordinates in the window, times the weight along this axis, with
         their derivatives by x, [d][order, E + 1, n].
     inverse : 1 / Σw with its derivatives, [n] each, beside windows that are dropped; or None.
+    corners : both parts of each corner function with their derivatives, [2, n] each; None in
+        windows that are far from the corner.
     """
 
     rows: Integers
     tables: list[Array]
     inverse: Mapping[Axes, Array] | None
+    corners: Sequence[Mapping[Axes, Array] | None]
 
 
 @dataclass(frozen=True)
@@ -75,14 +78,14 @@ def jets_of(model: Any, c: Array, request: Request) -> Array:
     """Return the jets of u with coefficients c: [K, M, m] of a model, [Q, m, n] (local)."""
     found = np.zeros((request.size, c.shape[2], len(request.x)))
     for at, of_window in zip(_windows(model, request), c, strict=True):
-        found[:, :, at.rows] += _jets(model.exponents, at, request.operators, of_window)
+        found[:, :, at.rows] += _jets(model, at, request.operators, of_window)
     return found
 
 
 def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     """Yield the jets of a model's columns, window by window (local)."""
     for at in _windows(model, request):
-        yield Columns(at.rows, _jets(model.exponents, at, request.operators))
+        yield Columns(at.rows, _jets(model, at, request.operators))
 
 
 def _windows(model: Any, request: Request) -> Iterator[_Window]:
@@ -97,12 +100,19 @@ def _windows(model: Any, request: Request) -> Iterator[_Window]:
         table = _chebyshev(z, int(degree), highest)
         table *= (scale**powers)[:, None]
         tables.append(table if weight is None else _product_rule(weight, table))
-    for a, b in pairwise(at.ends):
+    asked = [(), *((i,) for i in range(len(degrees)))]
+    asked += [axes for operator in request.operators for axes, _ in operator]
+    needed = list({part for axes in asked for part, _ in _splits(axes)})
+    for window, (a, b) in enumerate(pairwise(at.ends)):
         rows, inverse = at.rows[a:b], at.inverse
+        corners = [
+            function.parts(request.x[rows], needed) if windows[window] else None
+            for (function, _), windows in zip(model.corners, model.near, strict=True)
+        ]
         if inverse is not None:
             near = not np.all(inverse[()][rows] == 1)
             inverse = {axes: v[rows] for axes, v in inverse.items()} if near else None
-        yield _Window(rows, [table[..., a:b] for table in tables], inverse)
+        yield _Window(rows, [table[..., a:b] for table in tables], inverse, corners)
 
 
 def _product_rule(weight: Array, table: Array) -> Array:
@@ -197,9 +207,35 @@ def _splits(axes: Axes) -> Iterator[tuple[Axes, Axes]]:
 
 
 def _jets(
-    exponents: Integers, at: _Window, operators: Sequence[Operator], c: Array | None = None
+    model: Any, at: _Window, operators: Sequence[Operator], c: Array | None = None
 ) -> Array:
-    """Return the jets of w Π_i T_e(z_i), [Q, M, n]; with c: [M, m] of their sum, [Q, m, n]."""
+    """Return the jets of a window's columns, [Q, M', n]; with c: [M, m] of their sum, [Q, m, n]."""
+    exponents, d = model.exponents, len(at.tables)
+    derivatives = [_polynomials(exponents, at, None if c is None else c[: len(exponents)])]
+    first = len(exponents)
+    for (_, rows), parts in zip(model.corners, at.corners, strict=True):
+        of_corner = slice(first, first := first + 2 * len(rows))
+        if parts is not None:
+            own = None if c is None else c[of_corner]
+            derivatives.append(_at_corner(exponents[rows], at, parts, own))
+
+    def jet_of(axes: Axes) -> Array:
+        found = [of_columns(axes) for of_columns in derivatives]
+        return np.concatenate(found) if c is None else np.asarray(sum(found))
+
+    value = jet_of(())
+    jets = np.zeros((1 + d + len(operators), *value.shape))
+    jets[0] = value
+    for axis in range(d):
+        jets[1 + axis] = jet_of((axis,))
+    for jet, operator in zip(jets[1 + d :], operators, strict=True):
+        for axes, factor in operator:
+            jet += factor * jet_of(axes)
+    return jets
+
+
+def _polynomials(exponents: Integers, at: _Window, c: Array | None) -> Callable[[Axes], Array]:
+    """Return the derivatives of w Π_i T_e(z_i) by axes, [M, n], or of their sum, [m, n]."""
     d, tables, inverse = len(at.tables), at.tables, at.inverse
     grid = None
     if c is not None and d <= _FEW:  # coefficients among all exponents, [m, E_1, …, E_d]
@@ -220,14 +256,22 @@ def _jets(
         parts = [weighted(part) * inverse[rest] for part, rest in _splits(axes)]
         return np.asarray(sum(parts))
 
-    width = len(exponents) if c is None else c.shape[1]
-    jets = np.zeros((1 + d + len(operators), width, len(at.rows)))
-    for jet, axes in zip(jets, [(), *((i,) for i in range(d))], strict=False):
-        jet[...] = jet_of(axes)
-    for jet, operator in zip(jets[1 + d :], operators, strict=True):
-        for axes, factor in operator:
-            jet += factor * jet_of(axes)
-    return jets
+    return jet_of
+
+
+def _at_corner(
+    exponents: Integers, at: _Window, parts: Mapping[Axes, Array], c: Array | None
+) -> Callable[[Axes], Array]:
+    """Return the derivatives of both parts of a corner function times polynomials, as there."""
+    polynomials, count = _polynomials(exponents, at, None), 2 * len(exponents)
+
+    @cache
+    def jet_of(axes: Axes) -> Array:
+        terms = [parts[rest][:, None] * polynomials(part) for part, rest in _splits(axes)]
+        values = np.asarray(sum(terms)).reshape(count, -1)
+        return values if c is None else c.T @ values
+
+    return jet_of
 
 
 def _sums(grid: Array, tables: Sequence[Array], axes: Axes) -> Array:

@@ -27,7 +27,7 @@ from sciml_par.assembly.equations import Equations, Linearized, Request
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_LEAST_WEIGHT, _ROUNDING = 1e-3, 1e-15
+_LEAST_WEIGHT, _ROUNDING, _FEW = 1e-3, 1e-15, 1_000
 _SMALL, _CONVERGED = 1e-12, 1e-12
 """Of the largest component, as which at least others count; and a step of `newton` that is none."""
 _LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN, _LITTLE = 0.5, 1.0 + 1e-5, 1e-3, 1e-9, 1e-8
@@ -80,9 +80,9 @@ class System:
             row = []
             for e, (request, windows) in enumerate(zip(rows.requests, of_term, strict=True)):
                 z = np.zeros((request.size, self.outputs, rows.points))
-                for columns, own in zip(windows, c, strict=True):
+                for columns, own, used in zip(windows, c, self.model.used, strict=True):
                     if own.any():
-                        z[:, :, columns.rows] += np.matmul(own.T, columns.jets)
+                        z[:, :, columns.rows] += np.matmul(own[used].T, columns.jets)
                 row.append(z if self.base is None else z + self.base[t][e])
             found.append(row)
         return found
@@ -105,8 +105,11 @@ class System:
             d, left = by_orthogonal_factors(self.dense(terms)[: -self.unknowns], r)
             return np.concatenate([d, np.zeros(self.unknowns)]), left
         if self.windows == 1:
-            # With unknowns, light rows of data may be all that determines a column.
-            solve = by_orthogonal_factors if self.unknowns else by_normal_equations
+            # With unknowns, light rows of data may be all that determines a column; functions of
+            # corners are nearly polynomials away from these.
+            few = self.model.corners and self.width * self.outputs <= _FEW
+            orthogonal = self.unknowns or few
+            solve = by_orthogonal_factors if orthogonal else by_normal_equations
             return solve(self.dense(terms), r)
         # With J = [A B]: what A leaves of r is reduced by what it leaves of B.
         right = np.vstack([r, self._by_unknowns(terms)])
@@ -117,18 +120,23 @@ class System:
 
     def reduced(self, terms: Sequence[Linearized], right: Array) -> list[tuple[Array, Array]]:
         """Return argmin_d |J d − r| and what is left for each right side, in windows (local)."""
-        return by_blocks(self.jacobian(terms), right, self._common, singular=self.singular)
+        blocks, found = self.jacobian(terms), []
+        for own, left in by_blocks(blocks, right, self._common, singular=self.singular):
+            d = np.zeros(self._used.shape)
+            d[self._used] = own
+            found.append((d, left))
+        return found
 
     def dense(self, terms: Sequence[Linearized]) -> Array:
         """Return Jᵀ: [K M m + q, N] (local)."""
         blocks, by_unknowns = self.jacobian(terms), self._by_unknowns(terms)
         if self.windows == 1 and not self.unknowns:
             return blocks[0].columns
-        widths = [len(block.columns) for block in blocks]
-        columns = np.zeros((sum(widths) + self.unknowns, by_unknowns.shape[1]))
-        columns[sum(widths) :] = by_unknowns
-        for first, block in zip(np.cumsum([0, *widths]), blocks, strict=False):
-            columns[first : first + len(block.columns), block.rows] = block.columns
+        places = np.split(np.flatnonzero(self._used), np.cumsum([len(b.columns) for b in blocks]))
+        columns = np.zeros((self._used.size + self.unknowns, by_unknowns.shape[1]))
+        columns[self._used.size :] = by_unknowns
+        for rows, block in zip(places, blocks, strict=False):
+            columns[np.ix_(rows, block.rows)] = block.columns
         return columns
 
     def triangle(self, terms: Sequence[Linearized]) -> Array:
@@ -154,12 +162,17 @@ class System:
 
         u = function(self.equations.rows[0].requests[0].x)
         found = np.zeros((self.windows, self.width, u.shape[1]))
-        for c, columns in zip(found, self.columns[0][0], strict=True):
+        for c, columns, used in zip(found, self.columns[0][0], self.model.used, strict=True):
             weight, rows = columns.jets[0, 0], columns.rows
             inside = weight > _LEAST_WEIGHT
             values = (columns.jets[0] / weight)[:, inside]
-            c[...] = lstsq(values.T, u[rows[inside]], 1e-10, lapack_driver="gelsy")[0]
+            c[used] = lstsq(values.T, u[rows[inside]], 1e-10, lapack_driver="gelsy")[0]
         return found
+
+    @cached_property
+    def _used(self) -> npt.NDArray[np.bool_]:
+        """Which coefficients of θ have columns that are not zero, [K M m]."""
+        return np.repeat(np.ravel(self.model.used), self.outputs)
 
     @cached_property
     def _rows(self) -> list[list[tuple[Integers, Integers]]]:
@@ -183,7 +196,7 @@ class System:
         return common_rows([np.concatenate([n for _, n in each]) for each in self._rows])
 
     def _block(self, window: int, terms: Sequence[Linearized]) -> Block:
-        parts, m, width = [], self.outputs, self.width
+        parts, m, width = [], self.outputs, int(self.model.used[window].sum())
         for of_term, term, (points, _) in zip(self.columns, terms, self._rows[window], strict=True):
             block = np.zeros((width, m, len(term.residuals), len(points)))
             for columns, slope in zip((c[window] for c in of_term), term.by_jets, strict=True):

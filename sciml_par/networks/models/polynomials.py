@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,10 @@ from sciml_par.errors import InputError
 from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.cells import Cells, Slabs, of_one_axis
+from sciml_par.networks.propagation.corner_functions import CornerFunction
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
-from sciml_par.networks.propagation.propagation import Propagated, full, in_parts
+from sciml_par.networks.propagation.propagation import Propagated, full, in_parts, joined
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 Exponents = npt.NDArray[np.int64]
@@ -53,6 +56,9 @@ class Polynomials(PropagatedModel):
     slabs : sequence of pairs (breaks, dropped), optional
         Those of each slab of time, one after another, in place of these; the last axis is the time,
         and has one cell.
+    corners : sequence of CornerFunction, optional
+        Functions that are singular at a corner. Each is multiplied by the products up to its degree
+        in its plane, in windows that are not far from the corner in relation to their size.
     box : pair (lower, upper) of sequences of d numbers, optional
         The corners of the box; [−1, 1]^d by default. `sciml_par.train` gives it.
     seed : int
@@ -89,6 +95,7 @@ class Polynomials(PropagatedModel):
         overlap: float = 0.2,
         dropped: Sequence[int] = (),
         slabs: Any = None,
+        corners: Sequence[CornerFunction | dict[str, Any]] = (),
         box: Any = None,
         seed: int = 0,
         dtype: str = "float64",
@@ -99,12 +106,17 @@ class Polynomials(PropagatedModel):
         self_exponents = np.asarray(exponents, np.int64).reshape(-1, int(inputs))
         if self_exponents.size and self_exponents.min() < 0:
             raise InputError(f"Polynomials: exponents must not be negative; got {exponents!r}.")
-        OwnModel.__init__(
-            self, inputs, outputs, width=len(self_exponents), seed=seed, dtype=dtype, name=name
+        functions = tuple(
+            each if isinstance(each, CornerFunction) else CornerFunction.of(each)
+            for each in corners
         )
+        multiplied = [each.rows_of(self_exponents) for each in functions]
+        width = len(self_exponents) + 2 * sum(map(len, multiplied))
+        OwnModel.__init__(self, inputs, outputs, width=width, seed=seed, dtype=dtype, name=name)
         self.exponents = self_exponents
-        corners = ([-1.0] * inputs, [1.0] * inputs) if box is None else box
-        self.box = checked_box(corners, int(inputs))
+        self.corners = tuple(zip(functions, multiplied, strict=True))
+        unit = ([-1.0] * inputs, [1.0] * inputs)
+        self.box = checked_box(unit if box is None else box, int(inputs))
         self.cells: Cells | Slabs = _cells(breaks, self.box, overlap, dropped)
         if slabs is not None:
             self.cells = Slabs(tuple(_cells(b, self.box, overlap, drop) for b, drop in slabs))
@@ -117,16 +129,40 @@ class Polynomials(PropagatedModel):
         """The coefficients, [K, M, m]."""
         return [self.coefficients]
 
+    @cached_property
+    def near(self) -> npt.NDArray[np.bool_]:
+        """Which windows have each corner function, [F, K]."""
+        boxes = self.cells.supports()
+        found = [function.near(*boxes) for function, _ in self.corners]
+        return np.reshape(found, (len(found), len(boxes[0]))).astype(bool)
+
+    @cached_property
+    def used(self) -> npt.NDArray[np.bool_]:
+        """Which columns of each window are not zero, [K, M]."""
+        counts = [2 * len(rows) for _, rows in self.corners]
+        everywhere = np.ones((len(self.cells.kept), len(self.exponents)), bool)
+        return np.hstack([everywhere, np.repeat(self.near.T, counts, axis=1)])
+
+    @property
+    def labels(self) -> list[tuple[Any, ...]]:
+        """What tells a column of a window from others, hashable: [M]."""
+        found: list[tuple[Any, ...]] = [tuple(each) for each in self.exponents.tolist()]
+        for function, rows in self.corners:
+            of = function.at, function.power
+            found += [(*of, part, *found[row]) for part in range(2) for row in rows]
+        return found
+
     @property
     def network_key(self) -> tuple[Any, ...]:
         """Hashable; models of equal keys are the same functions of their weights."""
-        return (type(self), self.cells, self.exponents.tobytes(), self.output_size)
+        functions = tuple(function for function, _ in self.corners)
+        return (type(self), self.cells, self.exponents.tobytes(), functions, self.output_size)
 
     def _products(
         self, x: Propagated, whole: Propagated, inside: Sequence[Any], scale: Sequence[Any]
     ) -> Propagated:
         """Return w Π_i T_e(z_i) for w: [1, k] and z: [k] with the slopes `scale`: [M, k]."""
-        width = self.width
+        width = len(self.exponents)
         for axis, (z, factor) in enumerate(zip(inside, scale, strict=True)):
             degrees = self.exponents[:, axis]
             if not degrees.any():
@@ -150,6 +186,8 @@ class Polynomials(PropagatedModel):
         numbers, weight, inside, scale = self.cells.at(x)
         slopes = [tf.gather(tf.constant(each, c.dtype), numbers) for each in scale.T]
         columns = self._products(x, weight, inside, slopes)
+        if self.corners:
+            columns = joined([columns, *self._at_corners(x, columns, numbers, slots)], 0)
         if len(self.cells.kept) > 1:
             c = tf.gather(c, numbers)
 
@@ -160,6 +198,15 @@ class Polynomials(PropagatedModel):
             return tf.add_n(tf.split(tf.einsum("pam,ap->mp", c, part), slots, axis=1))
 
         return columns.mapped(summed)
+
+    def _at_corners(self, x: Propagated, columns: Propagated, numbers: Any, slots: int) -> Any:
+        """Yield the products of corner functions and columns: [M', S n] each."""
+        for (function, rows), windows in zip(self.corners, self.near, strict=True):
+            near = tf.constant(windows, columns.value.dtype)
+            both = function.propagate(x).mapped(lambda part: tf.tile(part, [1, slots]))
+            chosen = columns.mapped(lambda part: tf.gather(part, rows) * tf.gather(near, numbers))
+            for k in range(2):
+                yield chosen * both.mapped(lambda part: part[k : k + 1])
 
     def jet(  # type: ignore[override]
         self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None
@@ -180,6 +227,7 @@ class Polynomials(PropagatedModel):
             "breaks": breaks,
             "overlap": parts[0].overlap,
             "dropped": dropped,
+            "corners": [asdict(function) for function, _ in self.corners],
             "box": [list(corner) for corner in self.box],
             "seed": self.seed,
             "dtype": self.dtype_policy.name,

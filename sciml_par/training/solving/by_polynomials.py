@@ -278,7 +278,7 @@ class _Climb:
         best, seconds, little, fall, at_begin = before, 0.0, 0, 1.0, ladder.left()
         while little <= _MOST_WITHOUT_FALL[self._d]:
             model = self.solver.in_windows(breaks, degree)
-            many = model.coefficients.shape.num_elements() > _MOST_OF_WINDOWS
+            many = model.used.sum() * model.output_size > _MOST_OF_WINDOWS
             left = ladder.left()
             proved = degree == lowest or best is not before and best.degree > lowest
             many = many or operations(model) > (_MOST_OPERATIONS if proved else _TRIED)

@@ -16,6 +16,7 @@ from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.problem import Problem
+from sciml_par.training.solving.corners import Corner, corners_of
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -30,6 +31,7 @@ _CUT, _INSIDE = (1.25, 1.6, 2.0), 1.2
 """So many times the points along each axis has a cell that the boundary cuts: the first number with
 which so many times the points of a whole cell lie inside, or the last."""
 _FEWEST, _LEAST_SIZE = 16, 1e-6
+_FEW_AT_CORNER, _AT_CORNER = 32, 8
 _NARROW, _IN_STRIP = 0.12, 6
 """Of a cell, the part beside a smaller one in which weights change, with points of its own; and the
 fewest of them across it."""
@@ -63,6 +65,7 @@ class PointsOfTerms:
         shares = np.full(len(x), 1 / len(x))
         if dense:
             x, shares = self._denser(interior, draw) or (x, shares)
+        x, shares = self._at_corners(x, shares, draw)
         for residual, term in self._equations:
             found.append((residual.payload(x), np.sqrt(term.weight * shares)))
         for k, (condition, term) in enumerate(self._conditions):
@@ -73,6 +76,13 @@ class PointsOfTerms:
                 else condition.completed(self._drawn(k, condition, n, draw), self.problem.domain)
             )
             found.append((arrays, self._even(arrays[0], term)))
+            beside = None if self.given(condition) else self._beside_corners(condition, n, draw)
+            if beside is not None:
+                x, normals, shares = beside
+                more = condition.completed((x, normals), self.problem.domain)
+                factors = np.concatenate([found[-1][1], np.sqrt(term.weight * shares)])
+                arrays = tuple(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
+                found[-1] = arrays, factors
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
 
@@ -90,8 +100,10 @@ class PointsOfTerms:
         size = np.sort((high - low) / (high - low).max(axis=0), axis=1)[:, -max(len(along) - 1, 1)]
         found = []
         x, volumes, of_x = self._interior(cells, along, None if even else draw)
+        x, shares = self._at_corners(x, volumes / volumes.sum(), draw)
+        of_x = np.append(of_x, np.maximum(cell_of(cells, x[len(of_x) :]), 0))
         for residual, term in self._equations:
-            factors = np.sqrt(term.weight * volumes / volumes.sum()) * size[of_x]
+            factors = np.sqrt(term.weight * shares) * size[of_x]
             found.append((residual.payload(x), factors))
         most = 2 * max(along) * len(along) ** 2
         for k, (condition, term) in enumerate(self._conditions):
@@ -106,6 +118,14 @@ class PointsOfTerms:
                 x, normals, shares, of_points = drawn
                 arrays = condition.completed((x, normals), self.problem.domain)
                 factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
+                beside = self._beside_corners(condition, len(x), draw)
+                if beside is not None:
+                    x, normals, shares = beside
+                    own = size[np.maximum(cell_of(cells, x), 0)]
+                    more = condition.completed((x, normals), self.problem.domain)
+                    weights = np.sqrt(term.weight * shares / np.maximum(own, _LEAST_SIZE))
+                    factors = np.concatenate([factors, weights])
+                    arrays = tuple(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
             found.append((arrays, factors))
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
@@ -126,6 +146,44 @@ class PointsOfTerms:
         inside = np.flatnonzero(domain._within(x))[:n]
         shares = np.prod(np.sin(angles[inside]), axis=1)
         return (x[inside], shares / shares.sum()) if len(inside) == n else None
+
+    def _at_corners(self, x: Array, shares: Array, draw: int) -> tuple[Array, Array]:
+        """Return points with further ones that are denser near corners, and all shares."""
+        domain, points, areas = self.problem.domain, [x], [shares]
+        volume = float(np.prod(domain.upper - domain.lower))
+        for k, corner in enumerate(self.corners):
+            sobol = qmc.Sobol(domain.dimension, rng=np.random.default_rng((self.seed, draw, k)))
+            unit = sobol.random(max(_FEW_AT_CORNER, len(x) // _AT_CORNER))
+            at, area = corner.inside(unit[:, :2])
+            others = (domain.lower + (domain.upper - domain.lower) * unit)[:, 2:]
+            at = np.hstack([at, others])
+            inside = domain._within(at)
+            points.append(at[inside])
+            areas.append(area[inside] / volume)
+        found = np.concatenate(areas)
+        return np.concatenate(points), found / found.sum()
+
+    def _beside_corners(self, condition: Any, n: int, draw: int) -> Any:
+        """Return points on the sides of corners, with normals and shares; None without any."""
+        domain = self.problem.domain
+        if not self.corners or not condition.on_boundary:
+            return None
+        found = []
+        for k, corner in enumerate(self.corners):
+            sobol = qmc.Sobol(domain.dimension - 1, rng=np.random.default_rng((self.seed, draw, k)))
+            unit = sobol.random(max(_FEW_AT_CORNER, n // _AT_CORNER))
+            x, normals, lengths = corner.on_sides(unit[:, 0])
+            others = (domain.lower[2:] + (domain.upper - domain.lower)[2:] * unit[:, 1:])
+            x, normals = np.hstack([x, others]), np.hstack([normals, 0 * others])
+            holds = domain.on_boundary(x) & condition.holds_at(x, domain, normals)
+            found.append((x[holds], normals[holds], lengths[holds] / (4 * corner.size)))
+        x, normals, shares = (np.concatenate(each) for each in zip(*found, strict=True))
+        return (x, normals, shares) if len(x) else None
+
+    @cached_property
+    def corners(self) -> list[Corner]:
+        """The corners of the domain that have functions of their own."""
+        return corners_of(self.problem)
 
     def given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""

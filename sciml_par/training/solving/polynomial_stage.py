@@ -25,6 +25,7 @@ from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_of, 
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
+from sciml_par.training.solving.corners import is_mixed
 from sciml_par.training.solving.open_sides import open_sides
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -46,6 +47,7 @@ MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
 _FREE_POINTS, _NUMBERS_OPEN = 150, 4_000_000
 """Where it is asked what is open, the fewest points, and the most numbers in a matrix of values."""
+_WHOLE = 1e300
 _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 500, 64, 0.1
 _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
@@ -175,13 +177,23 @@ class PolynomialSolver:
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
-        return self._polynomials(degree=degree, interacting=interacting, **box)
+        corners = () if box else self._at_corners(degree, farther=_WHOLE)
+        return self._polynomials(degree=degree, interacting=interacting, corners=corners, **box)
+
+    def _at_corners(self, degree: int, *, farther: float = 0.0) -> list[Any]:
+        """Return the functions of corners, with which the ray behind does not meet the domain."""
+        highest, mixed = min(1 + degree / 5, 5.0), is_mixed(self.problem)
+        corners = [each for each in self._points.corners if each.reach > farther]
+        return [f for each in corners for f in each.functions(highest, mixed=mixed)]
 
     def in_windows(self, breaks: Sequence[Array], degree: int) -> Any:
         """Return polynomials in the windows of cells that the domain meets."""
         cells = Cells(tuple(tuple(map(float, along_axis)) for along_axis in breaks))
         dropped = outside(self.problem, cells, self._along(degree))
-        return self._polynomials(degree=degree, breaks=cells.breaks, dropped=dropped)
+        corners = self._at_corners(degree)
+        return self._polynomials(
+            degree=degree, breaks=cells.breaks, dropped=dropped, corners=corners
+        )
 
     def _polynomials(self, **options: Any) -> Any:
         options = {"box": self.problem.box_of_inputs, **options}
@@ -262,7 +274,8 @@ class PolynomialSolver:
         """Return the equations at the points that polynomials need, and at fewer unseen ones."""
         # So many judge an error that few structures of a width of 1e-4 of the box are missed.
         numbers = _NUMBERS_UNSEEN[draws == OF_ERROR]
-        many = min(_MOST_UNSEEN, numbers // model.width)
+        width = int(model.used.sum(axis=1).mean())
+        many = min(_MOST_UNSEEN, numbers // width)
         if math.prod(model.cells.shape) == 1:
             on_line = (self._d == 1) * _ON_LINE * degree**2
             count = int(max(self._per_column * model.width, on_line))
@@ -372,14 +385,14 @@ class PolynomialSolver:
 
 def _padded(model: Any, c: Array, larger: Any) -> Array:
     """Return coefficients of the same function for a model with more exponents in its windows."""
-    places = {tuple(exponents): j for j, exponents in enumerate(larger.exponents)}
+    places = {label: j for j, label in enumerate(larger.labels)}
     padded = np.zeros(larger.coefficients.shape)
-    padded[:, [places[tuple(exponents)] for exponents in model.exponents]] = c
+    padded[:, [places[label] for label in model.labels]] = c
     return padded
 
 
 def operations(model: Any) -> float:
     """Return about how many operations the factor of the band of windows takes: n b²."""
     strides = [math.prod(model.cells.shape[axis + 1 :]) for axis in range(len(model.cells.shape))]
-    columns = model.width * model.output_size
+    columns = int(model.used.sum(axis=1).max()) * model.output_size
     return float(len(model.cells.kept) * columns * ((1 + sum(strides)) * columns) ** 2)

@@ -41,7 +41,7 @@ def refined(stage: Stage, *, smooth: bool) -> tuple[list[Array], int]:
     of_points = np.maximum(cell_of(cells, x), 0)
     residual = np.bincount(of_points, squares, len(cells.kept))
     large = residual >= _LARGE**2 * residual.max()
-    total, c = exponents.sum(axis=1), np.abs(stage.steps.c).max(axis=2)
+    total, c = exponents.sum(axis=1), np.abs(stage.steps.c).max(axis=2)[:, : len(exponents)]
     top = c[:, total >= degree - 1].max(axis=1)
     rough = large & (top >= _ROUGH * c[:, np.abs(total - degree / 2) <= 1].max(axis=1))
     if stage.misses:
