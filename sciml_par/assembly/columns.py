@@ -206,9 +206,7 @@ def _splits(axes: Axes) -> Iterator[tuple[Axes, Axes]]:
             yield tuple(axes[p] for p in some), rest
 
 
-def _jets(
-    model: Any, at: _Window, operators: Sequence[Operator], c: Array | None = None
-) -> Array:
+def _jets(model: Any, at: _Window, operators: Sequence[Operator], c: Array | None = None) -> Array:
     """Return the jets of a window's columns, [Q, M', n]; with c: [M, m] of their sum, [Q, m, n]."""
     exponents, d = model.exponents, len(at.tables)
     derivatives = [_polynomials(exponents, at, None if c is None else c[: len(exponents)])]

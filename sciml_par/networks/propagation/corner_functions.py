@@ -61,7 +61,7 @@ class CornerFunction:
     def rows_of(self, exponents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the numbers of the products e: [M, d] that multiply the functions (local)."""
         in_plane, total = exponents[:, self.axes].sum(axis=1), exponents.sum(axis=1)
-        highest = total.max(initial=0)
+        highest = total.max(initial=0) - math.floor(self.power)
         return np.flatnonzero((in_plane <= self.degree) & (total <= highest))
 
     def near(self, low: FloatArray, high: FloatArray) -> npt.NDArray[np.bool_]:

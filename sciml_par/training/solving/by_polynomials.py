@@ -69,10 +69,11 @@ T = TypeVar("T")
 _DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18, 22)}
 _DEGREES_OTHERWISE = (3, 4, 6, 8, 10, 12)
 _MOST_COLUMNS = 4_000
-_FALL, _ORDER, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 2.5, 5.0, 4
+_FALL, _ORDER, _SMOOTH, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 2.5, 5.0, 5.0, 4
 """A stage after which the residual at unseen points has not fallen by the first factor is in vain.
 On the box it is the last if it has not fallen as this power of the degree, but not before the
-polynomials can resolve some oscillations. By the next factor it must have fallen for an estimate of
+polynomials can resolve some oscillations; if not as the next power, functions of corners are added
+in three dimensions, where they are many. By the next factor it must have fallen for an estimate of
 the error to be made, whose residual will hardly fall by more."""
 _NEAR, _NEAR_IN_WINDOWS, _IF_NOT_KNOWN, _USEFUL_WITH_NOISE = 2.0, 0.7, 10.0, 0.5
 """Times the tolerance, of the foreseen error of which an estimate is made, which in windows takes
@@ -230,6 +231,7 @@ class _Climb:
             fall, enough = math.inf, _FALL
             if best is not None:
                 fall, enough = _fall(best, stage), (degree / best.degree) ** _ORDER
+                self.solver.at_corners |= ladder.decided(fall < (degree / best.degree) ** _SMOOTH)
             exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             if self._met(stage, best, certain=exact):
                 return stage
@@ -396,6 +398,7 @@ class _Climb:
     def _met(self, stage: Stage, before: Stage | None, *, certain: bool = False) -> bool:
         """Return whether a stage that promises to meet the tolerance does so, by its error."""
         promising, little, fall, foreseen = False, False, 1.0, math.inf
+        tolerance = self.ladder.tolerance
         if before is not None and self._noisy:
             # Errors of the data may leave more open than the tolerance, which a result tells.
             promising = stage.steps.steps > 0
@@ -406,7 +409,11 @@ class _Climb:
             little = fall < _FALL_FOR_ERROR
             times = (self._times if stage.windows > 1 else math.inf) if little else 1.0
             near = _NEAR_IN_WINDOWS if stage.windows > 1 else _NEAR
-            promising = foreseen * times <= near * self.ladder.tolerance
+            promising = foreseen * times <= near * tolerance
+            # Slabs, which come next, take far longer than an estimate.
+            promising |= (
+                self.evolves and self._concluded is None and self._share(stage) <= tolerance
+            )
         ends = self._ends(stage, before)
         if self.ladder.decided(certain or promising or ends):
             error = self._conclude_once(stage, fall)
@@ -416,13 +423,13 @@ class _Climb:
         ends = self._ends(stage, before)
         self.why, best = UNDECIDED if ends else None, self.ladder.best
         # An order of magnitude is to be clearly below the tolerance.
-        rough = little and best and best.error.relative > self.ladder.tolerance / _NEAR
+        rough = little and best and best.error.relative > tolerance / _NEAR
         return self._concluded is stage and (ends or not rough and self.ladder.met)
 
     def _ends(self, stage: Stage, before: Stage | None) -> bool:
         """Return whether no error can be known of a small residual, as all is open (collective)."""
         solver, ladder = self.solver, self.ladder
-        share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
+        share = self._share(stage)
         small = share <= (USEFUL if solver.sides_are_open else ladder.tolerance)
         ends = len(solver.open_names) == self.problem.outputs and small
         # A higher degree may show that what is nearly open is not.
@@ -436,7 +443,7 @@ class _Climb:
         fall : of the residual since the stage before, which shows whether polynomials converge.
         """
         ladder = self.ladder
-        share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
+        share = self._share(stage)
         useful = share <= (_USEFUL_WITH_NOISE if self._noisy else USEFUL)
         if stage is self._concluded or not ladder.decided(useful):
             return None
@@ -454,10 +461,14 @@ class _Climb:
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")
         return of_all
 
+    def _share(self, stage: Stage) -> float:
+        """Return the residual of a stage in relation to that of u = 0 (local)."""
+        return self.ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
+
     def keep_useless(self, stage: Stage) -> None:
         """Keep a stage whose residual is too large for an estimate, or whose time is over."""
         ladder = self.ladder
-        share = ladder.share_of(stage.judged.validation_loss, stage.judged.zero_loss)
+        share = self._share(stage)
         late = ladder.left() <= 0
         if ladder.decided(late or share < 1.0):
             error = ErrorEstimate.not_known(self.problem.outputs, useless_text(share))

@@ -173,7 +173,7 @@ class PointsOfTerms:
             sobol = qmc.Sobol(domain.dimension - 1, rng=np.random.default_rng((self.seed, draw, k)))
             unit = sobol.random(max(_FEW_AT_CORNER, n // _AT_CORNER))
             x, normals, lengths = corner.on_sides(unit[:, 0])
-            others = (domain.lower[2:] + (domain.upper - domain.lower)[2:] * unit[:, 1:])
+            others = domain.lower[2:] + (domain.upper - domain.lower)[2:] * unit[:, 1:]
             x, normals = np.hstack([x, others]), np.hstack([normals, 0 * others])
             holds = domain.on_boundary(x) & condition.holds_at(x, domain, normals)
             found.append((x[holds], normals[holds], lengths[holds] / (4 * corner.size)))

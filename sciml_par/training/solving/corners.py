@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy.typing as npt
 
 from sciml_par.networks.propagation.corner_functions import CornerFunction
 from sciml_par.problems.conditions.boundary_values import Dirichlet
+from sciml_par.problems.conditions.drawing import has_time
+from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.product import Product
 from sciml_par.problems.problem import Problem
 
@@ -21,6 +24,8 @@ _RADIUS, _DIRECTIONS, _ALONG, _HALVINGS = 1e-4, 720, 400, 40
 points of the ray across which the functions of a corner jump."""
 _SAME, _MOST = 1e-4, 64
 """By which a power is a whole number, and an angle is π; and powers at a corner."""
+_HIGHEST = 5.0
+"""Power of r of the functions of corners."""
 _CLOSEST = 1e-5
 """Of the domain's size, the distance of the points that are closest to a corner."""
 
@@ -99,6 +104,8 @@ def corners_of(problem: Problem) -> list[Corner]:
     """
     domain: Any = problem.domain
     plane = domain._space if isinstance(domain, Product) else domain
+    if isinstance(plane, Box) and has_time(plane) and plane.dimension == 3:
+        plane = Box(plane.lower[:2], plane.upper[:2])
     if plane.dimension != 2 or problem.ansatz is not None or problem.scaled_box is not None:
         return []
     if isinstance(plane, Product):
@@ -113,10 +120,12 @@ def corners_of(problem: Problem) -> list[Corner]:
     return [corner for corner in corners if corner is not None]
 
 
-def is_mixed(problem: Problem) -> bool:
-    """Return whether values are given on a part of the boundary, and others on another (local)."""
+def functions_of(corners: Sequence[Corner], degree: int, problem: Problem) -> list[CornerFunction]:
+    """Return the functions of corners beside polynomials of a degree (local)."""
+    # Between a given value and a given flux there are further powers.
     kinds = {isinstance(each, Dirichlet) for each in problem.conditions if each.on_boundary}
-    return len(kinds) > 1
+    highest, mixed = min(1 + degree / 5, _HIGHEST), len(kinds) > 1
+    return [each for corner in corners for each in corner.functions(highest, mixed=mixed)]
 
 
 def _corner(plane: Any, at: Array, size: float) -> Corner | None:

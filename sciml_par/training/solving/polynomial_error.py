@@ -161,12 +161,12 @@ def linearized_of(stage: Stage) -> Linearized | None:
 def _richer(solver: PolynomialSolver, stage: Stage, most_operations: float) -> tuple[Any, int]:
     """Return polynomials of a higher degree or in smaller windows, and the degree."""
     if math.prod(stage.model.cells.shape) == 1:
-        degree, d = stage.degree + _RICHER_OTHERWISE, stage.x.shape[1]
-        highest = math.ceil(_RICHER * stage.degree) if d <= MOST_DIMENSIONS else 0
+        least, d = stage.degree + _RICHER_OTHERWISE, stage.x.shape[1]
+        degree = max(least, math.ceil(_RICHER * stage.degree) if d <= MOST_DIMENSIONS else 0)
         most = _MOST_COLUMNS / stage.system.outputs
-        while degree < highest and math.comb(degree + 1 + d, d) <= most:
-            degree += 1
-        return solver.on_box(degree), degree
+        while (richer := solver.on_box(degree)).width > most and degree > least:
+            degree -= 1
+        return richer, degree
     former = [np.array(b) for b in stage.model.cells.breaks]
     breaks, degree = refined(stage, smooth=solver.smooth)
     # Where cells are to be divided, as at a corner, a higher degree would not lower the residual.

@@ -25,7 +25,7 @@ from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_of, 
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
-from sciml_par.training.solving.corners import is_mixed
+from sciml_par.training.solving.corners import Corner, functions_of
 from sciml_par.training.solving.open_sides import open_sides
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -47,7 +47,6 @@ MISSED = 1e4
 """Times the squares at its points, from which a solution misses something between these."""
 _FREE_POINTS, _NUMBERS_OPEN = 150, 4_000_000
 """Where it is asked what is open, the fewest points, and the most numbers in a matrix of values."""
-_WHOLE = 1e300
 _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 500, 64, 0.1
 _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
@@ -132,7 +131,7 @@ class PolynomialSolver:
     unknowns : their parameters to begin with, [q].
     asked : see `PointsOfTerms`.
 
-    `ahead` is the step with which the estimate of an error went on in the same windows with a
+    `at_corners` tells whether functions of corners are among the columns, and `ahead` is the step with which the estimate of an error went on in the same windows with a
     higher degree: the stage, the windows, the degree, and what `System.step` returned.
     """
 
@@ -155,6 +154,7 @@ class PolynomialSolver:
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d, part = problem.domain.dimension, problem.means(x).mean(axis=0).min()
+        self.at_corners = self._d == 2
         # A component that means something in a part has the points there alone.
         self._per_column = _POINTS_PER_COLUMN / max(part, _LEAST_PART)
         # The same points judge several stages.
@@ -174,23 +174,23 @@ class PolynomialSolver:
         """Whether nothing is determined since waves enter, which no higher degree changes."""
         return self.free is not None and self.free.reason != UNDETERMINED
 
+    @property
+    def _corners(self) -> list[Corner]:
+        return self._points.corners if self.at_corners else []
+
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
-        corners = () if box else self._at_corners(degree, farther=_WHOLE)
+        # Some functions jump in the domain, where it goes on behind their corners.
+        whole = [each for each in self._corners if each.reach == math.inf]
+        corners = () if box else functions_of(whole, degree, self.problem)
         return self._polynomials(degree=degree, interacting=interacting, corners=corners, **box)
-
-    def _at_corners(self, degree: int, *, farther: float = 0.0) -> list[Any]:
-        """Return the functions of corners, with which the ray behind does not meet the domain."""
-        highest, mixed = min(1 + degree / 5, 5.0), is_mixed(self.problem)
-        corners = [each for each in self._points.corners if each.reach > farther]
-        return [f for each in corners for f in each.functions(highest, mixed=mixed)]
 
     def in_windows(self, breaks: Sequence[Array], degree: int) -> Any:
         """Return polynomials in the windows of cells that the domain meets."""
         cells = Cells(tuple(tuple(map(float, along_axis)) for along_axis in breaks))
         dropped = outside(self.problem, cells, self._along(degree))
-        corners = self._at_corners(degree)
+        corners = functions_of(self._corners, degree, self.problem)
         return self._polynomials(
             degree=degree, breaks=cells.breaks, dropped=dropped, corners=corners
         )
