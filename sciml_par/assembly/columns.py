@@ -32,7 +32,7 @@ _STEP = Polynomial([0, 0, 0, 0, 35, -84, 70, -20])
 
 @dataclass(frozen=True)
 class Columns:
-    """The jets of the M' used columns of one window at points of a request: [Q, M', n] at rows [n]."""
+    """The jets of the M' columns that a window uses, at points of a request: [Q, M', n], [n]."""
 
     rows: Integers
     jets: Array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
@@ -199,14 +199,20 @@ class Polynomials(PropagatedModel):
 
         return columns.mapped(summed)
 
-    def _at_corners(self, x: Propagated, columns: Propagated, numbers: Any, slots: int) -> Any:
+    def _at_corners(
+        self, x: Propagated, columns: Propagated, numbers: Any, slots: int
+    ) -> Iterator[Propagated]:
         """Yield the products of corner functions and columns: [M', S n] each."""
-        for (function, rows), windows in zip(self.corners, self.near, strict=True):
-            near = tf.constant(windows, columns.value.dtype)
+
+        def products(function: CornerFunction, rows: Any, near: Any) -> Iterator[Propagated]:
             both = function.propagate(x).mapped(lambda part: tf.tile(part, [1, slots]))
-            chosen = columns.mapped(lambda part: tf.gather(part, rows) * tf.gather(near, numbers))
-            for k in range(2):
-                yield chosen * both.mapped(lambda part: part[k : k + 1])
+            there = tf.gather(tf.constant(near, columns.value.dtype), numbers)
+            chosen = columns.mapped(lambda part: tf.gather(part, rows) * there)
+            yield chosen * both.mapped(lambda part: part[:1])
+            yield chosen * both.mapped(lambda part: part[1:])
+
+        pairs = zip(self.corners, self.near, strict=True)
+        return (each for (function, rows), near in pairs for each in products(function, rows, near))
 
     def jet(  # type: ignore[override]
         self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None

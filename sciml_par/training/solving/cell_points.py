@@ -12,10 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
+from sciml_par._partial_operators import matrix_of, order_of
 from sciml_par.assembly.equations import Asked, Equations
+from sciml_par.assembly.solution import zero_jets
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.training.solving.corners import Corner, corners_of
 
 Array = npt.NDArray[np.float64]
@@ -75,14 +78,8 @@ class PointsOfTerms:
                 if self.given(condition)
                 else condition.completed(self._drawn(k, condition, n, draw), self.problem.domain)
             )
-            found.append((arrays, self._even(arrays[0], term)))
-            beside = None if self.given(condition) else self._beside_corners(condition, n, draw)
-            if beside is not None:
-                x, normals, shares = beside
-                more = condition.completed((x, normals), self.problem.domain)
-                factors = np.concatenate([found[-1][1], np.sqrt(term.weight * shares)])
-                arrays = tuple(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
-                found[-1] = arrays, factors
+            rows = arrays, self._even(arrays[0], term)
+            found.append(self._beside_corners(rows, condition, term, draw))
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
 
@@ -109,7 +106,7 @@ class PointsOfTerms:
         for k, (condition, term) in enumerate(self._conditions):
             if self.given(condition):
                 arrays = term.points(_CANDIDATES)
-                factors = self._even(arrays[0], term)
+                rows = arrays, self._even(arrays[0], term)
             else:
                 # Windows of several cells need more, where those of two sizes overlap.
                 gauss = along if even and len(low) == 1 else ()
@@ -118,15 +115,10 @@ class PointsOfTerms:
                 x, normals, shares, of_points = drawn
                 arrays = condition.completed((x, normals), self.problem.domain)
                 factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
-                beside = self._beside_corners(condition, len(x), draw)
-                if beside is not None:
-                    x, normals, shares = beside
-                    own = size[np.maximum(cell_of(cells, x), 0)]
-                    more = condition.completed((x, normals), self.problem.domain)
-                    weights = np.sqrt(term.weight * shares / np.maximum(own, _LEAST_SIZE))
-                    factors = np.concatenate([factors, weights])
-                    arrays = tuple(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
-            found.append((arrays, factors))
+                # As large as the cell that each is in.
+                sizes = lambda x: np.maximum(size[np.maximum(cell_of(cells, x), 0)], _LEAST_SIZE)  # noqa: E731
+                rows = self._beside_corners((arrays, factors), condition, term, draw, sizes)
+            found.append(rows)
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
 
@@ -149,41 +141,59 @@ class PointsOfTerms:
 
     def _at_corners(self, x: Array, shares: Array, draw: int) -> tuple[Array, Array]:
         """Return points with further ones that are denser near corners, and all shares."""
-        domain, points, areas = self.problem.domain, [x], [shares]
-        volume = float(np.prod(domain.upper - domain.lower))
-        for k, corner in enumerate(self.corners):
-            sobol = qmc.Sobol(domain.dimension, rng=np.random.default_rng((self.seed, draw, k)))
-            unit = sobol.random(max(_FEW_AT_CORNER, len(x) // _AT_CORNER))
-            at, area = corner.inside(unit[:, :2])
-            others = (domain.lower + (domain.upper - domain.lower) * unit)[:, 2:]
-            at = np.hstack([at, others])
-            inside = domain._within(at)
-            points.append(at[inside])
-            areas.append(area[inside] / volume)
-        found = np.concatenate(areas)
-        return np.concatenate(points), found / found.sum()
+        count = max(_FEW_AT_CORNER, len(x) // _AT_CORNER)
+        found = [at.inside(self.problem.domain, count, (self.seed, draw)) for at in self.corners]
+        points, parts = zip((x, shares), *found, strict=True)
+        every = np.concatenate(parts)
+        return np.concatenate(points), every / every.sum()
 
-    def _beside_corners(self, condition: Any, n: int, draw: int) -> Any:
-        """Return points on the sides of corners, with normals and shares; None without any."""
-        domain = self.problem.domain
-        if not self.corners or not condition.on_boundary:
-            return None
-        found = []
-        for k, corner in enumerate(self.corners):
-            sobol = qmc.Sobol(domain.dimension - 1, rng=np.random.default_rng((self.seed, draw, k)))
-            unit = sobol.random(max(_FEW_AT_CORNER, n // _AT_CORNER))
-            x, normals, lengths = corner.on_sides(unit[:, 0])
-            others = domain.lower[2:] + (domain.upper - domain.lower)[2:] * unit[:, 1:]
-            x, normals = np.hstack([x, others]), np.hstack([normals, 0 * others])
-            holds = domain.on_boundary(x) & condition.holds_at(x, domain, normals)
-            found.append((x[holds], normals[holds], lengths[holds] / (4 * corner.size)))
+    def _beside_corners(
+        self, rows: Any, condition: Any, term: Any, draw: int, sizes: Any = None
+    ) -> tuple[tuple[Array, ...], Array]:
+        """Return arrays and factors of a condition with points that are denser near corners.
+
+        sizes : x -> by which the weights are divided, [n].
+        """
+        arrays, factors = rows
+        if self.given(condition) or not condition.on_boundary or not self.corners:
+            return arrays, factors
+        domain, count = self.problem.domain, max(_FEW_AT_CORNER, len(factors) // _AT_CORNER)
+        found = [at.on_sides(domain, count, (self.seed, draw)) for at in self.corners]
         x, normals, shares = (np.concatenate(each) for each in zip(*found, strict=True))
-        return (x, normals, shares) if len(x) else None
+        holds = domain.contains(x) & domain.on_boundary(x)
+        holds &= condition.holds_at(x, domain, normals)
+        if not holds.any():
+            return arrays, factors
+        weights = term.weight * shares[holds] / (1.0 if sizes is None else sizes(x[holds]))
+        more = condition.completed((x[holds], normals[holds]), domain)
+        together = tuple(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
+        return together, np.concatenate([factors, np.sqrt(weights)])
 
     @cached_property
     def corners(self) -> list[Corner]:
         """The corners of the domain that have functions of their own."""
-        return corners_of(self.problem)
+        return corners_of(self.problem, self._leading)
+
+    def _leading(self, plane: Array) -> Array:
+        """Return the coefficients of second derivatives in a plane at its points x: [n, 2, 2].
+
+        Those of the first equation that has any, at u = 0 in the middle of further axes.
+        """
+        domain, d = self.problem.domain, self.problem.domain.dimension
+        others = np.tile((domain.lower + domain.upper)[2:] / 2, (len(plane), 1))
+        x, pairs = np.hstack([plane, others]), self._equations
+        arrays, factors = [each.payload(x) for each, _ in pairs], [np.ones(len(x))] * len(pairs)
+        of = self.problem, arrays, factors, self.asked
+        at, p = Equations(*of, terms=[t for _, t in pairs]), initial_unknowns(of[0].unknowns, 0)
+        for rows, term in zip(at.rows, at.linearized(zero_jets(at), p), strict=True):
+            found = np.zeros((len(x), d, d))
+            for request, slopes in zip(rows.requests, term.by_jets, strict=True):
+                for operator, slope in zip(request.operators, slopes[0, 1 + d :, 0], strict=True):
+                    if order_of(operator) == 2:
+                        found += matrix_of(operator, d) * slope[:, None, None]
+            if found.any() and np.isfinite(found).all():
+                return found[:, :2, :2]
+        return np.tile(np.eye(2), (len(x), 1, 1))
 
     def given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""

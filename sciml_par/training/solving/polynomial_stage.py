@@ -131,8 +131,9 @@ class PolynomialSolver:
     unknowns : their parameters to begin with, [q].
     asked : see `PointsOfTerms`.
 
-    `at_corners` tells whether functions of corners are among the columns, and `ahead` is the step with which the estimate of an error went on in the same windows with a
-    higher degree: the stage, the windows, the degree, and what `System.step` returned.
+    `at_corners` tells whether functions of corners are among the columns. `ahead` is the step with
+    which the estimate of an error went on in the same windows with a higher degree: the stage, the
+    windows, the degree, and what `System.step` returned.
     """
 
     def __init__(
