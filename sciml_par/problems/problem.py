@@ -28,6 +28,7 @@ from sciml_par.problems._arguments import (
     checked_where,
     unique,
 )
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.functions import holds_at, values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.in_time import Before
@@ -55,7 +56,6 @@ from sciml_par.problems.unknowns.unknown_arguments import (
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.problems.unknowns.unknowns import Unknown
 
-FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
 
 
@@ -221,7 +221,7 @@ class Problem(OtherAttributes, ByName):
         """Names of the components, m of them."""
         return self._output_names
 
-    def means(self, x: FloatArray) -> npt.NDArray[np.bool_]:
+    def means(self, x: FloatArray) -> BoolArray:
         """Return where the components mean something, x: [n, d] -> [n, m]; see `where` (local)."""
         found = np.ones((len(x), self.outputs), np.bool_)
         for j, name in enumerate(self._output_names):

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import FloatArray
 
 _MOST = 0.5
 """The relative error of an estimate up to which the number itself is claimed."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._compiled_function import CompiledFunction
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import record
@@ -21,7 +21,6 @@ from sciml_par.results.member import Member
 from sciml_par.results.predict import FEWEST_ROWS, Predictor, field_of_member, kept_weights
 from sciml_par.results.trained_field import FieldOf, field_of_model
 
-Array = npt.NDArray[Any]
 Tensor = Any
 
 

@@ -8,16 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
 from sciml_par.results.trained_field import TrainedField, field_of_model
 
-FloatArray = npt.NDArray[np.float64]
 Tensor = Any
 
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, checked_number
 from sciml_par._masked import with_gaps
@@ -18,12 +17,11 @@ from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.metrics.norms import relative_l2_error
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.problems.checks.functions import as_columns
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
-
-Array = npt.NDArray[Any]
 
 _VALUES_AT_ONCE = 1 << 18  # points × members
 FEWEST_ROWS = 256

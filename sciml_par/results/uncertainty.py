@@ -8,18 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import check_positive
 from sciml_par._text import listed
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.observed import Observed
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import PredictionElsewhere
 
-FloatArray = npt.NDArray[np.float64]
 Bands = Callable[[Any], tuple[FloatArray, FloatArray]]
 
 LINEARIZED, PROFILE, RANDOMIZED = "linearized", "profile", "randomized"

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

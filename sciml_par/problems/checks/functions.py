@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sciml_par._masked import with_gaps
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 
 
 def check_takes(
@@ -35,7 +36,7 @@ def check_takes(
 
 def holds_at(
     predicate: Callable[..., Any], x: Any, owner: str, argument: str = "where"
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Return at which points x: [n, d] a predicate that is an argument of `owner` holds: [n]."""
     check_takes(predicate, "x", what=f"{owner}: {argument}")
     found = np.asarray(predicate(x))
@@ -50,7 +51,7 @@ def holds_at(
 
 def as_columns(
     values: npt.ArrayLike, n: int, *, what: str, columns: int | None = None
-) -> npt.NDArray[np.float64]:
+) -> FloatArray:
     """Return values at n points as an array [n, m]; [n] is taken as [n, 1] where m may be 1."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu":
@@ -125,9 +126,6 @@ def _text(variable: Any) -> str:
     if variable.shape.num_elements() == 1:
         return f"{float(np.asarray(variable).reshape(())):g}"
     return f"an array {variable.shape.as_list()}"
-
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def values_at(

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_weight, is_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
 from sciml_par.problems.checks.functions import holds_at
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
@@ -29,7 +28,6 @@ from sciml_par.problems.conditions.selection import numbers_of
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 
-FloatArray = npt.NDArray[np.float64]
 Arrays = tuple[FloatArray, ...]
 Predicate = Callable[[Any], Any]
 On = str | Sequence[str] | Predicate
@@ -322,7 +320,7 @@ class Condition(ByName):
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
-    ) -> npt.NDArray[np.bool_]:
+    ) -> BoolArray:
         """Return at which of the points of `draw` the condition holds: x: [n, d] -> [n] (local).
 
         A condition that uses normals holds only on faces that have the `normals` of the points,
@@ -344,7 +342,7 @@ class Condition(ByName):
                 chosen &= self._selected(predicate, x, what)
         return chosen
 
-    def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> npt.NDArray[np.bool_]:
+    def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> BoolArray:
         return holds_at(predicate, x, type(self).__name__, what)
 
     def no_points(self, tried: int, domain: Domain) -> InputError:

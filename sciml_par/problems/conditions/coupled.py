@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import FloatArray
 
 _SYMMETRIC = 1e-10
 """The largest difference between C and Cᵀ that is rounding, relative to the largest element."""

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.faces import Face, faces_of
 from sciml_par.problems.domains.surfaces.sampling import GRID
-
-FloatArray = npt.NDArray[np.float64]
 
 _TRIALS = 12
 _MOST_TRIED = 10_000_000

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.domain import Domain
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:

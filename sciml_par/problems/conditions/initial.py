@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.conditions.condition import Arrays, Predicate
 from sciml_par.problems.conditions.in_time import Before, StartValue
@@ -22,8 +22,6 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.operators.arguments import FieldLike
 from sciml_par.problems.operators.operators import derivative
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
@@ -139,7 +137,7 @@ class Initial(ValuedCondition):
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
-    ) -> npt.NDArray[np.bool_]:
+    ) -> BoolArray:
         """See `Condition`."""
         chosen = lies_at(x, domain, -1, float(domain.lower[-1]))
         if chosen.any():

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number, is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import FloatArray, finite_array
 from sciml_par.problems.checks.functions import as_columns, raw_values
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.given_points import points_within
@@ -21,8 +21,6 @@ from sciml_par.problems.conditions.quadrature import Rule, at_position, over_dom
 from sciml_par.problems.conditions.selection import axis_number, checked_axis
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
-
-FloatArray = npt.NDArray[np.float64]
 
 _DEFAULT_NUMBERS = {0: 1, 1: 32, 2: 256}
 _DEFAULT_NUMBER = 1000

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
 from sciml_par.problems.conditions.selection import (
     Component,
@@ -26,8 +26,6 @@ from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.operators.arguments import FieldLike
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
@@ -24,7 +24,6 @@ from sciml_par.problems.conditions.selection import Component, Components, as_co
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 
-FloatArray = npt.NDArray[np.float64]
 Operator = Callable[..., Any]
 
 UNKNOWN = "unknown"
@@ -364,7 +363,7 @@ def _checked_operator(operator: Any, component: Any) -> Operator | None:
     return checked
 
 
-def _rows_of(holdout: Any, count: int, *, coupled: bool) -> npt.NDArray[np.bool_]:
+def _rows_of(holdout: Any, count: int, *, coupled: bool) -> BoolArray:
     """Return which of the rows are held out, [n]."""
     what = "Observations: holdout"
     if coupled:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
 from sciml_par.problems.conditions.drawing import draw_on_boundary
 from sciml_par.problems.conditions.in_time import with_points_in
@@ -29,8 +29,6 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.operators.arguments import FieldLike
 from sciml_par.problems.operators.operators import derivative
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
@@ -125,7 +123,7 @@ class Periodic(FrozenCondition):
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
-    ) -> npt.NDArray[np.bool_]:
+    ) -> BoolArray:
         """See `Condition`."""
         chosen = self._on_lower_face(x, domain)
         if self.where is not None and chosen.any():
@@ -160,6 +158,6 @@ class Periodic(FrozenCondition):
         values = derivative(u, x, *[self.axis] * order) if order else u(x)
         return select(values, self.component, "Periodic")
 
-    def _on_lower_face(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+    def _on_lower_face(self, x: FloatArray, domain: Domain) -> BoolArray:
         axis = axis_number(self.axis, domain, "Periodic")
         return lies_at(x, domain, axis, float(domain.lower[axis]))

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.domain import Domain
-
-FloatArray = npt.NDArray[np.float64]
 
 _ROUNDING = 8 * float(np.finfo(np.float32).eps)
 
 
-def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> npt.NDArray[np.bool_]:
+def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> BoolArray:
     """Return which points have this coordinate to single precision: [n, d] -> [n]."""
     largest = max(abs(domain.lower[axis]), abs(domain.upper[axis]), domain.extent[axis])
     found = np.abs(x[:, axis] - position) <= _ROUNDING * largest

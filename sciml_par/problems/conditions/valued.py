@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import (
     Arrays,
@@ -28,7 +28,6 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.operators.arguments import FieldLike
 from sciml_par.problems.operators.operators import jacobian
 
-FloatArray = npt.NDArray[np.float64]
 Value = float | Sequence[float] | Callable[..., Any]
 
 

@@ -12,16 +12,13 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import checked_vector, counts_per_axis
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_vector, counts_per_axis
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.box_boundary import BoxBoundary
 from sciml_par.problems.domains.cuts import cuts_between
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region, lattice
 from sciml_par.problems.domains.surfaces.sampling import proportional, unit_points
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Box(BoxBoundary):

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import ROUNDING
 from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _SIDES = (("left", "right"), ("bottom", "top"), ("front", "back"))
 _TIMES = ("t", "time")

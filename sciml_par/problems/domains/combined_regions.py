@@ -9,14 +9,11 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.kept_surface import KeptSurface
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class CombinedRegion(Region):

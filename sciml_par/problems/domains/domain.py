@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sciml_par._checks import checked_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.domains.bounded_region import BoundedRegion
 from sciml_par.problems.domains.combined_regions import (
@@ -28,9 +29,6 @@ from sciml_par.problems.domains.surfaces.sampling import (
     exactly,
     method_name,
 )
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Domain(ByName, BoundedRegion):

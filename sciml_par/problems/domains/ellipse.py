@@ -10,15 +10,12 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import checked_vector
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_vector
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.ball import SURFACE, Ball
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _UNIT = Ball([0.0, 0.0], 1.0)
 _NEWTON_STEPS = 4

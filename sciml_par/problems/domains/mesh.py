@@ -14,14 +14,12 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number
 from sciml_par._optional import needed
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.mesh_files import OF_CELLS, in_plane, named_cells, read_by
 from sciml_par.problems.domains.surfaces.surface import Surface
 from sciml_par.problems.domains.surfaces.triangles import Triangles
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 SURFACE = "surface"
 _OF_SURFACES = (".stl", ".obj", ".ply", ".off")

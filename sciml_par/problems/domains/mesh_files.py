@@ -12,9 +12,9 @@ import numpy.typing as npt
 from sciml_par._optional import needed
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.surfaces.ring import signed_area
 
-FloatArray = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.int64]
 
 OF_CELLS = (".msh", ".vtu", ".vtk", ".inp", ".mesh")

@@ -13,15 +13,12 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import checked_points
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_points
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.point_files import read_points
 from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name
 from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 BOUNDARY = "boundary"
 

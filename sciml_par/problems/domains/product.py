@@ -11,14 +11,12 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.box import Interval
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.surface import Surface
 from sciml_par.problems.domains.surfaces.timed_surface import SliceSurface, TimedSurface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Product(Domain):

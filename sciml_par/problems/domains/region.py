@@ -9,15 +9,11 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
-from sciml_par.problems.checks.arrays import counts_per_axis
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, counts_per_axis
 from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share, proportional
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 ROUNDING = 8 * float(np.finfo(np.float32).eps)
 """Of coordinates that have passed through single precision, relative to the largest one."""

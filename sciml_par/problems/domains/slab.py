@@ -6,14 +6,11 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _BISECTIONS = 52  # halve an interval down to rounding
 

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
@@ -18,9 +17,6 @@ from sciml_par.problems.domains.cuts import cuts_between
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.product import Product
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Time(Interval):

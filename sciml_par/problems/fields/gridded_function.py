@@ -13,9 +13,8 @@ import numpy.typing as npt
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
 
-FloatArray = npt.NDArray[np.float64]
 Tensor = Any
 
 _SAME = 1e-9
@@ -183,7 +182,7 @@ class GriddedFunction(ByName):
         values = tf.where(inside[:, None], self._interpolated(given), missing)
         return values if tf.is_tensor(x) else values.numpy()
 
-    def _check(self, x: FloatArray, inside: npt.NDArray[np.bool_]) -> None:
+    def _check(self, x: FloatArray, inside: BoolArray) -> None:
         if not inside.all():
             raise InputError(
                 f"GriddedFunction: {np.sum(~inside)} of {len(x)} points are outside of the grid "

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par import _tape
 from sciml_par._tensorflow import tf
@@ -27,7 +26,6 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.imposition.distance import Factor, product_of
 from sciml_par.problems.imposition.imposed_conditions import Imposed, ImposedComponent, OnFace
 
-FloatArray = npt.NDArray[np.float64]
 Tensor = Any
 Value = float | Callable[[Tensor], Tensor]
 

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tape import Jet
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Coefficients
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 
-FloatArray = npt.NDArray[np.float64]
 Tensor = Any
 
 

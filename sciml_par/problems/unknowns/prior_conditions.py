@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
@@ -18,8 +18,6 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.problems.unknowns.priors import Smooth
 from sciml_par.problems.unknowns.unknowns import Unknown
-
-FloatArray = npt.NDArray[np.float64]
 
 _PER_LENGTH = (12, 8, 6, 4)
 """Points per length, the first that fits. Four tell a Gaussian process to 1.4 % of its amplitude,

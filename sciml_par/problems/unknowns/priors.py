@@ -13,9 +13,8 @@ from sciml_par._checks import is_positive
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import FloatArray, finite_array
 
-FloatArray = npt.NDArray[np.float64]
 Number = float | Sequence[float] | npt.NDArray[Any]
 Tensor = Any
 

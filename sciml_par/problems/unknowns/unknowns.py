@@ -14,9 +14,9 @@ from sciml_par._checks import checked_number
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.unknowns.priors import LogNormal, Normal, check_prior
 
-FloatArray = npt.NDArray[np.float64]
 Tensor = Any
 Number = float | Sequence[float] | npt.NDArray[Any]
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._optional import needed
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import Array
 
-Array = npt.NDArray[Any]
 Quantities = Mapping[str, Callable[..., Any]]
 
 

@@ -7,14 +7,12 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._files import put_file, write_text
 from sciml_par._optional import needed
 from sciml_par.errors import InputError, OutputError
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.results.exports.sampled import Sampler, dataframe, dataset, nodes_of
-
-Array = npt.NDArray[Any]
 
 _MESHES = (".vtu", ".vtk", ".xdmf")
 _CELLS = {1: "line", 2: "quad", 3: "hexahedron"}

@@ -19,16 +19,9 @@ from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.style import vector_of
 from sciml_par.evaluation.figures.save import DOTS_PER_INCH, save_figure
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.results.linearized_bands import linearized_uncertainty
-from sciml_par.results.member import (
-    DIVERGED,
-    FINISHED,
-    NOT_FINITE,
-    FloatArray,
-    Member,
-    in_the_mean,
-    ranks_of,
-)
+from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, in_the_mean, ranks_of
 from sciml_par.results.trained_field import TrainedField
 
 _DRAWN_DIMENSIONS = 2

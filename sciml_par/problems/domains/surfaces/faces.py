@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.surfaces.sampling import proportional
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Face(NamedTuple):

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class KeptSurface(Surface):

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.surfaces.sampling import allotted
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Ring(Surface):

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 
 GRID = "grid"
 RANDOM_METHODS = ("uniform", "latin-hypercube", "sobol", "halton")
@@ -133,7 +132,6 @@ def allotted(total: int, sizes: FloatArray) -> npt.NDArray[np.int64]:
     return counts
 
 
-BoolArray = npt.NDArray[np.bool_]
 Place = Callable[[FloatArray], tuple[Any, ...]]
 
 _AT_ONCE = 2**20

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.surfaces.sampling import unit_points
-
-FloatArray = npt.NDArray[np.float64]
 
 _INSIDE = 1e-16  # normal quantiles are finite inside the unit interval only
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._optional import needed
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.surfaces.sampling import unit_points
 from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _EDGE = 1e-9
