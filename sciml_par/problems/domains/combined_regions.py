@@ -13,6 +13,7 @@ import numpy as np
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.kept_surface import KeptSurface
+from sciml_par.problems.domains.surfaces.sampling import kept_share
 from sciml_par.problems.domains.surfaces.surface import Surface
 
 
@@ -20,6 +21,8 @@ class CombinedRegion(Region):
     """The base of the three combinations."""
 
     sign: str
+    in_shapely: str  # the method of a geometry of shapely
+    of_volumes: tuple[int, int, int]  # factors of both volumes and of the common one
 
     def __init__(self, first: Region, second: Region) -> None:
         self._first, self._second = first, second
@@ -65,12 +68,9 @@ class CombinedRegion(Region):
     @functools.cached_property
     def _polygon(self) -> Any:
         first, second = self._first._polygon, self._second._polygon
-        return None if first is None or second is None else self._of_polygons(first, second)
-
-    @staticmethod
-    @abstractmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        """Return the result for two geometries of shapely."""
+        if first is None or second is None:
+            return None
+        return getattr(first, self.in_shapely)(second)
 
     @functools.cached_property
     def _measured(self) -> tuple[float, float]:
@@ -78,7 +78,10 @@ class CombinedRegion(Region):
         if self._polygon is not None:
             return float(self._polygon.area), 0.0
         common = self._common_volume()
-        return self._estimated_volume() if common is None else self._of_volumes(common)
+        if common is None:
+            return _estimate(self)
+        first, second, both = self.of_volumes
+        return first * self._first.volume + second * self._second.volume + both * common, 0.0
 
     def _common_volume(self) -> float | None:
         """Return the volume of the intersection of the operands, where it follows from theirs."""
@@ -90,10 +93,6 @@ class CombinedRegion(Region):
         if a._surely_contains(b):
             return b.volume
         return a.volume if b._surely_contains(a) else None
-
-    @abstractmethod
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        """Return the volume, and that its error is 0, where the common volume is known."""
 
     @property
     def volume(self) -> float:
@@ -116,21 +115,21 @@ class CombinedRegion(Region):
         return min(pair, key=lambda region: region._candidates)
 
 
+@functools.lru_cache(maxsize=256)
+def _estimate(region: Region) -> tuple[float, float]:
+    """Return the volume by quasi-random points, and its standard error; see `kept_share`."""
+    share, error = kept_share(lambda unit: region._place(unit)[1], region._coordinates)
+    return share * region._candidates, error * region._candidates
+
+
 class UnionRegion(CombinedRegion):
     """The points of either region."""
 
-    sign = "|"
+    sign, in_shapely, of_volumes = "|", "union", (1, 1, -1)
 
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
         a, b = self._first, self._second
         return np.minimum(a.lower, b.lower), np.maximum(a.upper, b.upper)
-
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        return self._first.volume + self._second.volume - common, 0.0
-
-    @staticmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        return first.union(second)
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return self._first._within(x, margin) | self._second._within(x, margin)
@@ -162,18 +161,11 @@ class UnionRegion(CombinedRegion):
 class IntersectionRegion(CombinedRegion):
     """The points of both regions."""
 
-    sign = "&"
+    sign, in_shapely, of_volumes = "&", "intersection", (0, 0, 1)
 
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
         a, b = self._first, self._second
         return np.maximum(a.lower, b.lower), np.minimum(a.upper, b.upper)
-
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        return common, 0.0
-
-    @staticmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        return first.intersection(second)
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return self._first._within(x, margin) & self._second._within(x, margin)
@@ -211,17 +203,10 @@ class IntersectionRegion(CombinedRegion):
 class DifferenceRegion(CombinedRegion):
     """The points of the first region that are not inside the second."""
 
-    sign = "-"
+    sign, in_shapely, of_volumes = "-", "difference", (1, 0, -1)
 
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
         return self._first.lower, self._first.upper
-
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        return self._first.volume - common, 0.0
-
-    @staticmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        return first.difference(second)
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return self._first._within(x, margin) & ~self._second._within(x, -margin)

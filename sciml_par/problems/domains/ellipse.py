@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +108,7 @@ class Ellipse(Domain):
         return (EllipseCurve(self._center, self._axes, self._rotation),)
 
     def _surely_contains(self, other: Region) -> bool:
-        corners = np.array([[x, y] for x in _ends(other, 0) for y in _ends(other, 1)])
+        corners = np.array(list(product(*zip(other.lower, other.upper, strict=True))))
         return bool(self._within(corners).all())
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
@@ -173,7 +174,3 @@ class EllipseCurve(Surface):
         normals /= np.linalg.norm(normals, axis=1, keepdims=True)
         x = self._center + (y * self._axes) @ self._rotation.T
         return all_kept(x, normals @ self._rotation.T)
-
-
-def _ends(region: Region, axis: int) -> tuple[float, float]:
-    return float(region.lower[axis]), float(region.upper[axis])

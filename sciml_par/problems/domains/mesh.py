@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.mesh_files import OF_CELLS, in_plane, named_cells, read_by
+from sciml_par.problems.domains.mesh_files import in_plane, named_cells, opened
 from sciml_par.problems.domains.surfaces.surface import Surface
 from sciml_par.problems.domains.surfaces.triangles import Triangles
 
@@ -142,27 +141,12 @@ class Mesh(Domain):
 
 def _read(source: Any) -> tuple[FloatArray, npt.NDArray[np.int64], dict[str, Any]]:
     """Return points [n, 3], triangles [k, 3], and the rows of those in named groups."""
-    if hasattr(source, "faces") and hasattr(source, "vertices"):
-        return np.array(source.vertices, np.float64), np.array(source.faces), {}
-    if hasattr(source, "cells") and hasattr(source, "points"):
-        return _of_cells(source, "this mesh")
-    if not isinstance(source, str | Path):
-        raise InputError(
-            f"Mesh: expected the path of a file, a trimesh.Trimesh or a meshio.Mesh; got "
-            f"{type(source).__name__}."
-        )
-    path = Path(source)
-    ending = path.suffix.lower()
-    if ending not in (*_OF_SURFACES, *OF_CELLS):
-        raise InputError(
-            f"Mesh: expected a file with the ending {', '.join((*_OF_SURFACES, *OF_CELLS))}; got "
-            f"{path.name!r}."
-        )
-    package = "trimesh" if ending in _OF_SURFACES else "meshio"
-    found = read_by(package, path, "Mesh")
-    if package == "trimesh":
+    name, found = "", source
+    if not hasattr(source, "faces") or not hasattr(source, "vertices"):
+        name, found = opened(source, "Mesh", _OF_SURFACES)
+    if hasattr(found, "vertices"):
         return np.array(found.vertices, np.float64), np.array(found.faces), {}
-    return _of_cells(found, path.name)
+    return _of_cells(found, name)
 
 
 def _of_cells(mesh: Any, name: str) -> tuple[FloatArray, npt.NDArray[np.int64], dict[str, Any]]:

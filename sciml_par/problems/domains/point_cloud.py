@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator
 from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
 
 BOUNDARY = "boundary"
+_NOT_KNOWN = property(lambda _: math.nan, doc="Not known: NaN.")
 
 
 class PointCloud(Domain):
@@ -124,20 +126,7 @@ class PointCloud(Domain):
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
 
-    @property
-    def volume(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
-
-    @property
-    def volume_error(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
-
-    @property
-    def surface(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
+    volume = volume_error = surface = _candidates = _NOT_KNOWN
 
     @functools.cached_property
     def _key(self) -> Hashable:
@@ -171,10 +160,6 @@ class PointCloud(Domain):
     @property
     def _coordinates(self) -> int:
         return 1
-
-    @property
-    def _candidates(self) -> float:
-        return float("nan")
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Choose one of the points by one number, for a cloud over time."""
@@ -234,10 +219,7 @@ class CloudSurface(Surface):
 
         return KDTree(self._x)
 
-    @property
-    def measure(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
+    measure = _NOT_KNOWN
 
     def place(self, unit: FloatArray) -> OnSurface:
         """See `Surface`."""

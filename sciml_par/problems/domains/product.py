@@ -94,13 +94,8 @@ class Product(Domain):
         """Return parts of equal volume across the longest axis; see `Domain.split`."""
         count = checked_integer(parts, "split: parts", least=1)
         if np.argmax(self.extent) == self.dimension - 1:
-            return tuple(
-                self._with(self._space, Interval(*piece, name=self._along.names[0]))
-                for piece in (
-                    (float(part.lower[0]), float(part.upper[0]))
-                    for part in self._along.split(count)
-                )
-            )
+            pieces = (each for each in self._along.split(count) if isinstance(each, Interval))
+            return tuple(self._with(self._space, piece) for piece in pieces)
         return tuple(self._with(part, self._along) for part in self._space.split(count))
 
     @abstractmethod

@@ -12,8 +12,6 @@ from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
 from sciml_par.problems.domains.surfaces.surface import Surface
 
-_BISECTIONS = 52  # halve an interval down to rounding
-
 
 class SlabRegion(Region):
     """The box between two planes across one axis."""
@@ -49,28 +47,19 @@ class SlabRegion(Region):
 
 
 def cuts_of_equal_volume(polygon: Any, axis: int, shares: FloatArray) -> FloatArray:
-    """Return the coordinates below which these shares of the area of a geometry of shapely lie.
-
-    By bisection of the area below a coordinate, which shapely computes to rounding.
-    """
+    """Return the coordinates below which these shares of the area of a geometry of shapely lie."""
     import shapely
+    from scipy.optimize import brentq
 
     bounds = np.array(polygon.bounds)
     low, high = bounds[:2], bounds[2:]
 
-    def below(position: float) -> float:
+    def excess(position: float, share: float) -> float:
         top = high.copy()
         top[axis] = position
-        return float(shapely.intersection(polygon, shapely.box(*low, *top)).area)
+        below = shapely.intersection(polygon, shapely.box(*low, *top))
+        return float(below.area - share * polygon.area)
 
-    found = []
-    for share in shares:
-        left, right = low[axis], high[axis]
-        for _ in range(_BISECTIONS):
-            middle = (left + right) / 2
-            if below(middle) < share * polygon.area:
-                left = middle
-            else:
-                right = middle
-        found.append((left + right) / 2)
-    return np.array(found)
+    rounding: Any = {"xtol": np.finfo(float).tiny, "rtol": 4 * np.finfo(float).eps}
+    ends = low[axis], high[axis]
+    return np.array([brentq(excess, *ends, args=(share,), **rounding) for share in shares])
