@@ -70,15 +70,11 @@ def function_field(
         network = field_of_model(model(), None, len(placed.inputs), dtype)
 
         def of(parameters: Sequence[Tensor]) -> Any:
-            return partial(_values, placed, cast(Field, network(parameters)), scaled)
+            return partial(placed.values, cast(Field, network(parameters)), scaled=scaled)
 
         return of, model()
 
     return TrainedField(make)
-
-
-def _values(placed: PlacedFunction, network: Field, scaled: bool, z: Tensor) -> Tensor:
-    return placed.values(network, z, scaled=scaled)
 
 
 def members_of_functions(members: Sequence[Member]) -> list[Member]:

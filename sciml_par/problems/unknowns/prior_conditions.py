@@ -44,7 +44,6 @@ class PriorCondition(Condition):
         self.place = (np.asarray(domain.lower) + np.asarray(domain.upper))[None] / 2
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         return self
 
     def residual(self, u: Any, *arrays: tf.Tensor, **unknowns: Any) -> tf.Tensor:
