@@ -60,12 +60,10 @@ class Dirichlet(ValuedCondition):
     needs_normals = False
 
     def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
-        """See `Condition`."""
         check_faces(self, whole, starts=True)
         return self if on_initial_face(self, whole) else with_points_in(self, whole, slab)
 
     def starting_from(self, before: Before, domain: Domain) -> Self:
-        """See `Condition`."""
         if not on_initial_face(self, domain):
             return self
         return self._changed(value=StartValue(before, 0, self.component))
@@ -74,7 +72,6 @@ class Dirichlet(ValuedCondition):
         return u(x)
 
     def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor:
-        """See `Condition`."""
         return u(x)
 
 
@@ -233,7 +230,6 @@ class Traction(ValuedCondition):
         object.__setattr__(self, "material", material)
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         timed = TIME in domain.names
         space = domain.names[:-1] if timed else domain.names
         if len(outputs) != len(space):

@@ -22,9 +22,8 @@ from sciml_par.problems.conditions.drawing import (
     has_time,
     refuse_whole_boundary,
 )
-from sciml_par.problems.conditions.given_points import normals_at, points_within
 from sciml_par.problems.conditions.in_time import Before, check_faces, with_points_in
-from sciml_par.problems.conditions.selection import numbers_of
+from sciml_par.problems.conditions.selection import normals_at, numbers_of, points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 

@@ -90,7 +90,6 @@ class Initial(ValuedCondition):
         return (*super().known_functions, *(("velocity",) if is_data(self.velocity) else ()))
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         d, names = domain.dimension, domain.names
         if d > 1 and names == coordinate_names(d):
             raise InputError(
@@ -110,13 +109,11 @@ class Initial(ValuedCondition):
         return self.with_own(x, None)
 
     def starting_from(self, before: Before, domain: Domain) -> Self:
-        """See `Condition`."""
         start = partial(StartValue, before, components=self.component)
         velocity = None if self.velocity is None else start(1)
         return self._changed(value=start(self.order), velocity=velocity)
 
     def given(self, domain: Domain) -> Arrays | None:
-        """See `Condition`."""
         arrays = super().given(domain)
         if arrays is not None:
             later = ~lies_at(arrays[0], domain, -1, float(domain.lower[-1]))
@@ -132,20 +129,17 @@ class Initial(ValuedCondition):
     def draw(
         self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """See `Condition`."""
         return domain.initial(n, method=method, rng=rng)
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
     ) -> BoolArray:
-        """See `Condition`."""
         chosen = lies_at(x, domain, -1, float(domain.lower[-1]))
         if chosen.any():
             chosen[chosen] &= super().holds_at(x[chosen], domain)
         return chosen
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
-        """See `Condition`."""
         return InputError(
             f"Initial: none of the {tried} points on the boundary of {domain} has "
             f"{domain.names[-1]} = {domain.lower[-1]}"

@@ -15,10 +15,9 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray, finite_array
 from sciml_par.problems.checks.functions import as_columns, raw_values
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.quadrature import Rule, at_position, over_domain, over_faces
-from sciml_par.problems.conditions.selection import axis_number, checked_axis
+from sciml_par.problems.conditions.selection import axis_number, checked_axis, points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 
@@ -102,7 +101,6 @@ class IntegralCondition(Condition):
         return f"IntegralCondition({where})"
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         self.points(domain, 1)
         return self
 

@@ -117,13 +117,11 @@ class Interface(FrozenCondition):
             )
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         if self.at is not None:
             self._plane(domain)
         return super().prepared(domain, outputs)
 
     def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
-        """See `Condition`."""
         if self.at is not None and self._plane(whole)[0] == whole.dimension - 1:
             raise InputError(
                 f"Interface: at={self.at!r} is a time, where a slab may end; leave out slabs=."
@@ -145,7 +143,6 @@ class Interface(FrozenCondition):
         return np.insert(inside, axis, position, axis=1), np.tile(normal, (len(inside), 1))
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
-        """See `Condition`."""
         return InputError(f"Interface: where selects none of the {tried} points of the plane")
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:

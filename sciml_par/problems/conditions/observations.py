@@ -17,10 +17,15 @@ from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.condition import Arrays, Condition
 from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
-from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.robust import LOSSES
-from sciml_par.problems.conditions.selection import Component, Components, as_components, select
+from sciml_par.problems.conditions.selection import (
+    Component,
+    Components,
+    as_components,
+    points_within,
+    select,
+)
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 
@@ -236,7 +241,6 @@ class Observations(Condition):
         return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         points_within(self.x, domain, "Observations: x")
         other = super().prepared(domain, outputs)
         if self.held_out is not None:

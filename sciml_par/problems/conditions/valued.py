@@ -67,7 +67,6 @@ class ValuedCondition(FrozenCondition):
         return (*Condition.known_functions, *(("value",) if is_data(self.value) else ()))
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         other = super().prepared(domain, outputs)
         other._check_count(len(outputs) if other.component is None else len(other.component))
         return other

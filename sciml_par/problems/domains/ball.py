@@ -141,15 +141,12 @@ class SphereSurface(Surface):
         return unit * float(self._radius) ** (self._center.size - 1)
 
     def levels(self, name: str) -> list[Level]:  # noqa: ARG002
-        """See `Surface`."""
         return [Level.ellipsoid(self._center, np.eye(self._center.size) / self._radius)]
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         return self._along(directions(unit, self._center.size))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         return self._along(spread(n, self._center.size))[:2]
 
     def points(
@@ -159,7 +156,6 @@ class SphereSurface(Surface):
         return self.grid(n) if self._center.size == 1 else super().points(n, method, rng)
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         away = x - self._center
         length = np.linalg.norm(away, axis=1, keepdims=True)
         away = np.where(length > 0, away, np.eye(1, self._center.size))

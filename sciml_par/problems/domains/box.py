@@ -14,9 +14,9 @@ from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_vector, counts_per_axis
 from sciml_par.problems.checks.names import names_of_axes
-from sciml_par.problems.domains.cuts import cuts_between
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import ROUNDING, Region, lattice
+from sciml_par.problems.domains.slab import cuts_between
 from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
 from sciml_par.problems.domains.surfaces.sampling import proportional, unit_points
 from sciml_par.problems.domains.surfaces.surface import Surface
@@ -93,7 +93,6 @@ class Box(Domain):
 
     @property
     def slabs(self) -> tuple[Domain, ...]:
-        """See `Domain`."""
         if not self._inner_times:
             return (self,)
         first, last = float(self.lower[-1]), float(self.upper[-1])

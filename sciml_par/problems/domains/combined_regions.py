@@ -96,12 +96,10 @@ class CombinedRegion(Region):
 
     @property
     def volume(self) -> float:
-        """See `Region`."""
         return self._measured[0]
 
     @property
     def volume_error(self) -> float:
-        """See `Region`."""
         return self._measured[1]
 
     @abstractmethod

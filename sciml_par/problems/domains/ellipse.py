@@ -134,15 +134,12 @@ class EllipseCurve(Surface):
         return float(4 * a * ellipe(1 - (b / a) ** 2))
 
     def levels(self, name: str) -> list[Level]:  # noqa: ARG002
-        """See `Surface`."""
         return [Level.ellipsoid(self._center, self._rotation.T / self._axes[:, None])]
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         return self._at(self._parameters(unit[:, 0]))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         return self._at(self._parameters((np.arange(n) + 0.5) / n))[:2]
 
     def project(self, x: FloatArray) -> OnSurface:

@@ -222,12 +222,10 @@ class CloudSurface(Surface):
     measure = _NOT_KNOWN
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         rows = _chosen(unit, len(self._x))
         return OnSurface(self._x[rows], self._normals[rows], np.ones(len(rows), np.bool_))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         rows = _every(len(self._x), n)
         return self._x[rows], self._normals[rows]
 
@@ -242,7 +240,6 @@ class CloudSurface(Surface):
         return self._x[rows], self._normals[rows]
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         _, rows = self._tree.query(x)
         return OnSurface(self._x[rows], self._normals[rows], np.ones(len(x), np.bool_))
 

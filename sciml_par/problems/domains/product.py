@@ -37,7 +37,6 @@ class Product(Domain):
 
     @property
     def volume_error(self) -> float:
-        """See `Region`."""
         return self._space.volume_error * self._along.volume
 
     @property
@@ -45,7 +44,6 @@ class Product(Domain):
         return self._space._combines
 
     def admits(self, x: npt.ArrayLike) -> BoolArray:
-        """See `Domain`."""
         points = self._as_points(x, "admits")
         return self._space.admits(points[:, :-1]) & self._along._within(
             points[:, -1:], self._rounding

@@ -1,4 +1,4 @@
-"""The part between two planes across an axis, and planes that cut off equal volumes."""
+"""Slabs across an axis: the part between two planes, and where cuts give equal volumes or times."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import is_integer
+from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
@@ -25,7 +27,6 @@ class SlabRegion(Region):
 
     @property
     def volume(self) -> float:
-        """See `Region`."""
         return float(np.prod(self.extent))
 
     @property
@@ -63,3 +64,21 @@ def cuts_of_equal_volume(polygon: Any, axis: int, shares: FloatArray) -> FloatAr
     rounding: Any = {"xtol": np.finfo(float).tiny, "rtol": 4 * np.finfo(float).eps}
     ends = low[axis], high[axis]
     return np.array([brentq(excess, *ends, args=(share,), **rounding) for share in shares])
+
+
+def cuts_between(initial: float, final: float, slabs: Any, owner: str) -> tuple[float, ...]:
+    """Return the inner times of a number of equal slabs, or those that are given."""
+    what = f"{owner}: slabs must be a number of slabs ≥ 1, or increasing times between {initial:g}"
+    if is_integer(slabs):
+        if slabs < 1:
+            raise InputError(f"{what} and {final:g}; got {slabs!r}")
+        return tuple(np.linspace(initial, final, int(slabs) + 1)[1:-1].tolist())
+    try:
+        times = np.asarray(slabs, np.float64)
+    except (TypeError, ValueError):
+        times = np.empty(())
+    if isinstance(slabs, str | bool) or times.ndim != 1:
+        raise InputError(f"{what} and {final:g}; got {slabs!r}")
+    if not np.all(np.diff([initial, *times, final]) > 0):
+        raise InputError(f"{what} and {final:g} without these two; got {times.tolist()}")
+    return tuple(times.tolist())

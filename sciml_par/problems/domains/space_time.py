@@ -13,9 +13,9 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box, Interval
-from sciml_par.problems.domains.cuts import cuts_between
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.product import Product
+from sciml_par.problems.domains.slab import cuts_between
 from sciml_par.problems.domains.surfaces.surface import Surface
 
 
@@ -105,7 +105,6 @@ class SpaceTime(Product):
 
     @property
     def slabs(self) -> tuple[Domain, ...]:
-        """See `Domain`."""
         times = [each for each in self._along.slabs if isinstance(each, Interval)]
         if len(times) == 1:
             return (self,)

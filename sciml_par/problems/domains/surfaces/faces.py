@@ -47,11 +47,9 @@ class BoxFace(Surface):
 
     @property
     def measure(self) -> float:
-        """See `Surface`."""
         return float(np.prod(np.delete(self._upper - self._lower, self.face.axis)))
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         axis, position, _ = self.face
         low, high = np.delete(self._lower, axis), np.delete(self._upper, axis)
         # lower + extent may round to just above upper.
@@ -59,20 +57,17 @@ class BoxFace(Surface):
         return all_kept(x, self._normals(len(unit)))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         cells = proportional(np.ones(self.coordinates), n, least=1)
         middles = [(np.arange(count) + 0.5) / count for count in cells]
         unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1)
         return self.place(unit.reshape(-1, self.coordinates))[:2]
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         foot = np.clip(x, self._lower, self._upper)
         foot[:, self.face.axis] = self.face.position
         return all_kept(foot, self._normals(len(x)))
 
     def levels(self, name: str) -> list[Level]:  # noqa: ARG002
-        """See `Surface`."""
         return [Level.plane(self._normal, self._normal**2 * self.face.position)]
 
     def _normals(self, n: int) -> FloatArray:

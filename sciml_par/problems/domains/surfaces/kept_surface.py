@@ -38,7 +38,6 @@ class KeptSurface(Surface):
 
     @functools.cached_property
     def share(self) -> float:
-        """See `Surface`."""
         return kept_share(lambda unit: self.place(unit).kept, self.coordinates)[0]
 
     @functools.cached_property
@@ -48,11 +47,9 @@ class KeptSurface(Surface):
 
     @property
     def size(self) -> float:
-        """See `Surface`."""
         return self._surface.size * (self.share / self._surface.share)
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         return self._bounding(*self._surface.place(unit))
 
     def _bounding(self, x: FloatArray, normals: FloatArray, kept: BoolArray) -> OnSurface:
@@ -65,7 +62,6 @@ class KeptSurface(Surface):
         return OnSurface(x, np.where(inward[:, None], normals, -normals), kept)
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         asked = max(1, round(n * self._surface.share / self.share))
         x, normals = self._surface.grid(asked)
         x, normals, kept = self._bounding(x, normals, np.ones(len(x), np.bool_))
@@ -78,7 +74,6 @@ class KeptSurface(Surface):
         )
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         foot, normals, kept = self._surface.project(x)
         inward, outward = self._sides(self._region, foot, normals)
         # On an edge, a step along one face stays on another: there the open region decides.
@@ -89,12 +84,10 @@ class KeptSurface(Surface):
         return OnSurface(foot, np.where(inside[:, None], normals, -normals), kept & bounds)
 
     def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
-        """See `Surface`."""
         inside = None if name is None else self._names_inside.get(name, name)
         return self._surface.near(x, inside, tolerance) & self.project(x).kept
 
     def levels(self, name: str) -> list[Level] | None:
-        """See `Surface`."""
         return self._surface.levels(self._names_inside.get(name, name))
 
     def _sides(

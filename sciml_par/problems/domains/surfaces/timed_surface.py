@@ -24,27 +24,22 @@ class TimedSurface(Surface):
 
     @property
     def measure(self) -> float:
-        """See `Surface`."""
         return self._surface.measure * (self._last - self._first)
 
     @property
     def size(self) -> float:
-        """See `Surface`."""
         return self._surface.size * self._length
 
     @property
     def share(self) -> float:
-        """See `Surface`."""
         return self._surface.share
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         x, normals, kept = self._surface.place(unit[:, :-1])
         times = self._first + unit[:, -1] * (self._last - self._first)
         return OnSurface(_with(x, np.minimum(times, self._last)), _with(normals, 0.0), kept)
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         times = max(1, round(n ** (1 / (self._surface.coordinates + 1))))
         x, normals = self._surface.points(max(1, round(n / times)), "grid", None)
         middles = self._first + (np.arange(times) + 0.5) / times * (self._last - self._first)
@@ -55,17 +50,14 @@ class TimedSurface(Surface):
         )
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         foot, normals, kept = self._surface.project(x[:, :-1])
         times = np.clip(x[:, -1], self._first, self._last)
         return OnSurface(_with(foot, times), _with(normals, 0.0), kept)
 
     def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
-        """See `Surface`."""
         return self._surface.near(x[:, :-1], name, tolerance)
 
     def levels(self, name: str) -> list[Level] | None:
-        """See `Surface`."""
         found = self._surface.levels(name)
         return found and [
             Level(np.pad(square, (0, 1)), np.append(linear, 0.0), constant)
@@ -83,31 +75,25 @@ class SliceSurface(Surface):
 
     @property
     def measure(self) -> float:
-        """See `Surface`."""
         return self._space.volume
 
     @property
     def share(self) -> float:
-        """See `Surface`."""
         share = self._space.volume / self._space._candidates
         return 1.0 if not share < 1 - 1e-12 else share
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         x, kept = self._space._place(unit)
         return OnSurface(*self._at_the_time(x), kept)
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         return self._at_the_time(self._space._lattice(n, ends=False))
 
     def levels(self, name: str) -> list[Level]:  # noqa: ARG002
-        """See `Surface`."""
         axis = np.eye(len(self._space.lower) + 1)[-1]
         return [Level.plane(self._sign * axis, self._time * axis)]
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         inside = self._space._within(x[:, :-1], self._space._rounding)
         return OnSurface(*self._at_the_time(x[:, :-1]), inside)
 

@@ -50,7 +50,6 @@ class Triangles(Surface):
         return self.place(np.concatenate([first[:, None], inside], axis=1))[:2]
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         trimesh = needed("trimesh", "Mesh")
         foot, _, triangle = trimesh.proximity.closest_point(self.mesh, x)
         corners = self.mesh.triangles[triangle]
