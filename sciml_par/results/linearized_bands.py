@@ -48,8 +48,7 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         numbers = np.concatenate([np.empty(0), *given])
         numerical = numbers if len(numbers) == len(names) else numerical
     known = np.nan_to_num(numerical)[:, None]
-    values = member.unknown_values
-    true = dict(zip(values.names, values.true_numbers(), strict=True))
+    true = member.unknown_values.true_numbers
     return Uncertainty(
         method="linearized",
         level=level,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._checks import check_positive
+from sciml_par._optional import needed
 from sciml_par._text import listed
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -180,10 +181,7 @@ class Uncertainty:
         InputError
             pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise InputError("Uncertainty.to_pandas: pip install pandas first.") from None
+        pandas = needed("pandas", "Uncertainty.to_pandas")
         columns = {
             "value": self.values,
             "deviation": self.deviations,

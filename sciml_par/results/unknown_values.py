@@ -42,13 +42,14 @@ class UnknownValues:
         """The history of each of the q numbers by its name, [s]."""
         return dict(zip(self.names, self.history.T, strict=bool(self.history.size)))
 
-    def true_numbers(self) -> list[float | None]:
-        """Return the known value of each of the q numbers, or None."""
+    @property
+    def true_numbers(self) -> dict[str, float | None]:
+        """The known value of each of the q numbers by its name, or None."""
         found: list[float | None] = []
         for name, shape in self.shapes.items():
             true = self.true.get(name)
             found += [None] * math.prod(shape) if true is None else np.ravel(true).tolist()
-        return found
+        return dict(zip(self.names, found, strict=True))
 
     def by_name(self, numbers: FloatArray) -> dict[str, Any]:
         """Return [..., q] as [..., *shape] for each unknown; a single number as a float."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.functions import positional_names
 from sciml_par.problems.conditions.condition import On, Predicate
 from sciml_par.problems.conditions.in_time import (
     Before,
@@ -19,12 +20,7 @@ from sciml_par.problems.conditions.in_time import (
     with_points_in,
 )
 from sciml_par.problems.conditions.selection import Component
-from sciml_par.problems.conditions.valued import (
-    Value,
-    ValuedCondition,
-    normal_derivative,
-    positional_names,
-)
+from sciml_par.problems.conditions.valued import Value, ValuedCondition, normal_derivative
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import SPACE, TIME, FieldLike
 from sciml_par.problems.operators.elastic import Elastic

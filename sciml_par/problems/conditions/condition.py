@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -15,7 +14,7 @@ from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
-from sciml_par.problems.checks.functions import holds_at
+from sciml_par.problems.checks.functions import holds_at, positional_names
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
@@ -150,13 +149,11 @@ class Condition(ByName):
             "on": _checked_on(on, owner),
             "where": where,
             "own": _checked_own(points, owner),
-            "name": name,
+            "name": name or None,
             "weight": weight,
         }
         for key, value in found.items():
-            if value is not None and not (
-                key == "name" and not value
-            ):  # a class may have another default
+            if value is not None:  # a class may have another default
                 object.__setattr__(self, key, value)  # those derived from it may be frozen
 
     def with_arrays(self, arrays: Arrays) -> Self:
@@ -189,15 +186,7 @@ class Condition(ByName):
     @property
     def needs_normals(self) -> bool:
         """Whether the residual takes normals, so that its points may not lie on edges."""
-        if self.function is None:
-            return False
-        try:
-            parameters = inspect.signature(self.function).parameters.values()
-        except (TypeError, ValueError):
-            return False
-        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        needed = [p for p in parameters if p.kind in positional and p.default is p.empty]
-        return len(needed) >= 3
+        return self.function is not None and len(positional_names(self.function)) >= 3
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """Return the condition with names resolved for a problem (local).

@@ -18,7 +18,7 @@ from sciml_par.problems.conditions.selection import (
     Components,
     as_components,
     axis_number,
-    checked_axis,
+    checked_at,
     select,
 )
 from sciml_par.problems.conditions.valued import normal_derivative
@@ -107,7 +107,10 @@ class Interface(FrozenCondition):
         numbers = {"k_left": k_left, "k_right": k_right, "jump": jump, "flux_jump": flux_jump}
         for key, value in numbers.items():
             put(self, key, checked_number(value, f"Interface: {key}"))
-        put(self, "at", _checked_plane(at))
+        if at is not None:
+            axis, place = checked_at(at, "Interface", "(axis, position), as ('x', 0.5)")
+            at = axis, checked_number(place, "Interface: the position")
+        put(self, "at", at)
         self._set_common(on=None, where=where, points=points, name=name, weight=weight)
         pair = isinstance(self.own, tuple)
         if pair == (at is not None) or (pair and self.own[1] is None):
@@ -175,13 +178,3 @@ class Interface(FrozenCondition):
                 f"Interface: {domain.names[axis]} = {position} does not lie inside {domain}"
             )
         return axis, position
-
-
-def _checked_plane(at: Any) -> tuple[int | str, float] | None:
-    if at is None:
-        return None
-    if not isinstance(at, (tuple, list)) or len(at) != 2:
-        raise InputError(
-            f"Interface: at must be a pair (axis, position), as ('x', 0.5); got {at!r}"
-        )
-    return checked_axis(at[0], "Interface"), checked_number(at[1], "Interface: the position")

@@ -40,6 +40,13 @@ def checked_axis(axis: Any, owner: str) -> int | str:
     raise InputError(f"{owner}: axis must be a coordinate's name or number from 0, got {axis!r}")
 
 
+def checked_at(at: Any, owner: str, form: str) -> tuple[int | str, Any]:
+    """Return the axis and what follows it of a pair, which must have this form."""
+    if not isinstance(at, (tuple, list)) or len(at) != 2:
+        raise InputError(f"{owner}: at must be a pair {form}; got {at!r}")
+    return checked_axis(at[0], owner), at[1]
+
+
 Component = int | str | Sequence[int | str]
 Components = tuple[int | str, ...]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
-from sciml_par.problems.checks.functions import values_at
+from sciml_par.problems.checks.functions import BY_NAME, parameters_of, positional_names, values_at
 from sciml_par.problems.conditions.condition import (
     Arrays,
     Condition,
@@ -167,22 +166,8 @@ def is_data(value: Any) -> bool:
     keywords = value.keywords.values() if isinstance(value, partial) else ()
     if any(isinstance(given, Field) or tf.is_tensor(given) for given in keywords):
         return False  # it takes the value of an unknown
-    try:
-        _, *others = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):  # of functions that are not written in Python
-        return True
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return not any(p.default is p.empty and p.kind in named for p in others)
-
-
-def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the arguments that a function must get by their places."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of functions that are not written in Python
-        return ("x",)
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(p.name for p in parameters if p.kind in by_place and p.default is p.empty)
+    others = list(parameters_of(value).values())[1:]
+    return not any(p.default is p.empty and p.kind in BY_NAME for p in others)
 
 
 def checked_value(value: Any, what: str) -> Any:

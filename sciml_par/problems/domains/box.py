@@ -195,9 +195,7 @@ class Box(Domain):
         return gauss_legendre(self.lower, self.upper, counts)
 
     def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
-        unit = unit_points(method, n, self.dimension, rng)
-        # lower + extent may round to just above upper.
-        return np.clip(self.lower + unit * self.extent, self.lower, self.upper)
+        return self._place(unit_points(method, n, self.dimension, rng))[0]
 
     def split(self, parts: int) -> tuple[Box, ...]:
         """Return equal slabs along the longest axis, which tile the box exactly (local).

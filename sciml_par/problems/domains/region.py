@@ -84,6 +84,7 @@ class Region(ABC):
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Map the unit cube onto candidates, all equally likely: [n, k] -> x: [n, d], kept: [n]."""
+        # lower + extent may round to just above upper.
         x = np.clip(self.lower + unit * self.extent, self.lower, self.upper)
         return x, self._within(x)
 

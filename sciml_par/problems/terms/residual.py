@@ -50,6 +50,7 @@ class Residual(ByName):
     >>> equation = Residual(lambda u, x, f: -laplacian(u, x) - f, data=np.sin)
     """
 
+    kind: ClassVar[str] = "residual"
     known_functions: ClassVar[tuple[str, ...]] = ("data", "where")
 
     function: Callable[..., tf.Tensor]

@@ -195,12 +195,12 @@ def _loss_curve(member: Member, label: str) -> LossCurve:
 
 def _unknown_curves(member: Member, label: str) -> list[UnknownCurve]:
     values = member.unknown_values
-    numbers = zip(values.names, values.history.T, values.true_numbers(), strict=True)
+    numbers = zip(values.true_numbers.items(), values.history.T, strict=True)
     if label.startswith(_ONE):
         label = label.replace(_ONE, "found", 1)
     return [
         UnknownCurve(name, label, member.loss_steps, history, true)
-        for name, history, true in (numbers if values.size else ())
+        for (name, true), history in (numbers if values.size else ())
     ]
 
 
