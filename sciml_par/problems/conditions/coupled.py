@@ -52,8 +52,3 @@ def at_all(function: Any, x: tf.Tensor) -> tf.Tensor:
     """Return a function [n, d] -> [n, 1] at the points of each row: [I, n, d] -> [I, n]."""
     _, n, d = x.shape
     return tf.reshape(function(tf.reshape(x, [-1, d])), [-1, n])
-
-
-def whitened(factor: tf.Tensor, errors: tf.Tensor) -> tf.Tensor:
-    """Return L⁻¹ e of each row: [I, n, n], [I, n] -> [I, n]."""
-    return tf.linalg.matvec(factor, errors)

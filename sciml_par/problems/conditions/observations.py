@@ -16,7 +16,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
+from sciml_par.problems.conditions.coupled import at_all, whitening
 from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.robust import LOSSES
 from sciml_par.problems.conditions.selection import (
@@ -292,7 +292,7 @@ class Observations(Condition):
         x, measured, *noise = arrays
         if self.factor is not None:
             values = at_all(lambda z: self.quantities(u, z), x)
-            return whitened(noise[0], values - measured)
+            return tf.linalg.matvec(noise[0], values - measured)
         difference = self.quantities(u, x) - measured
         return difference / noise[0] if noise else difference
 

@@ -13,7 +13,7 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
+from sciml_par.problems.conditions.coupled import at_all, whitening
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.problems.unknowns.priors import Smooth
@@ -88,7 +88,7 @@ class PriorOfFunction(PriorCondition):
     def residual(self, u: Any, *arrays: tf.Tensor, **unknowns: Any) -> tf.Tensor:
         _, x, factor, mean = arrays
         values = at_all(unknowns[self.unknown], x)
-        return whitened(factor, self.prior.residual(values, mean))
+        return tf.linalg.matvec(factor, self.prior.residual(values, mean))
 
 
 def prior_conditions(
