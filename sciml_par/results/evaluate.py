@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._compiled_function import CompiledFunction
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import Array
@@ -26,8 +27,6 @@ from sciml_par.results.predict import (
     kept_weights,
 )
 from sciml_par.results.trained_field import FieldOf, field_of_model
-
-Tensor = Any
 
 
 class FunctionPredictor(Predictor):

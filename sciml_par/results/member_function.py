@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from sciml_par._tape import Tensor
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
 from sciml_par.results.trained_field import TrainedField, field_of_model
-
-Tensor = Any
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sciml_par._compiled_function import CompiledFunction
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import Array
@@ -19,7 +20,6 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.transformed import Corners, Ranges, corners_of
 from sciml_par.problems.problem import Problem
 
-Tensor = Any
 FieldOf = Callable[[Sequence[Tensor]], Callable[[Tensor], Tensor]]
 """Gives u of a network with these weights, as a `Field` unless it is not known."""
 

@@ -17,7 +17,7 @@ from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.conditions.condition import Arrays, Predicate
 from sciml_par.problems.conditions.in_time import Before, StartValue
 from sciml_par.problems.conditions.selection import Component, lies_at, select
-from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value, is_data
+from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.operators.arguments import FieldLike
@@ -55,6 +55,7 @@ class Initial(ValuedCondition):
     """
 
     kind: ClassVar[str] = "initial"
+    sides: ClassVar[tuple[str, ...]] = ("value", "velocity")
     needs_normals = False
     order: int
     velocity: Any
@@ -83,11 +84,6 @@ class Initial(ValuedCondition):
                     f"order={order}"
                 )
         object.__setattr__(self, "velocity", velocity)
-
-    @property
-    def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """See `ValuedCondition`."""
-        return (*super().known_functions, *(("velocity",) if is_data(self.velocity) else ()))
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         d, names = domain.dimension, domain.names
@@ -147,13 +143,6 @@ class Initial(ValuedCondition):
             + "; time is the last coordinate"
         )
 
-    def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Return points, normals, and the known values and velocities there (local)."""
-        return (
-            *super().completed(arrays, domain),
-            *self._values(self.velocity, arrays[0], "velocity"),
-        )
-
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Return u − value, ∂^q u/∂t^q − value, or both parts: [k, c] or [k, 2c] (local)."""
         x, normals, *values = arrays
@@ -171,6 +160,3 @@ class Initial(ValuedCondition):
     def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor | None:
         """See `Condition`; of u alone."""
         return u(x) if self.order == 0 and self.velocity is None else None
-
-    def _numbers(self) -> tuple[Any, ...]:
-        return (self.value, self.velocity)

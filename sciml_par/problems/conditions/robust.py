@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
-
-Tensor = Any
 
 HUBER_AT = 1.345
 """δ, for which the estimate of a mean has 95 % of its efficiency under normal errors."""

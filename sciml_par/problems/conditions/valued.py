@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -41,6 +42,8 @@ class ValuedCondition(FrozenCondition):
     """
 
     selects: ClassVar[tuple[str, ...]] = ("component",)
+    sides: ClassVar[tuple[str, ...]] = ("value",)
+    """The attributes that are right-hand sides."""
     value: Any
     component: Components | None
 
@@ -62,17 +65,24 @@ class ValuedCondition(FrozenCondition):
 
     @property
     def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """See `Condition`; the value is known unless it takes unknowns."""
-        return (*Condition.known_functions, *(("value",) if is_data(self.value) else ()))
+        """See `Condition`; the right-hand sides are known unless they take unknowns."""
+        known = (side for side in self.sides if is_data(getattr(self, side)))
+        return (*Condition.known_functions, *known)
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         other = super().prepared(domain, outputs)
-        other._check_count(len(outputs) if other.component is None else len(other.component))
+        count = len(outputs) if other.component is None else len(other.component)
+        for value in (getattr(other, side) for side in self.sides):
+            if isinstance(value, tuple) and len(value) != count:
+                raise InputError(
+                    f"{type(self).__name__}: {len(value)} values {value} for {count} component(s)"
+                )
         return other
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
         """Return points, normals and the known values there: [k, c], or [k, 1] (local)."""
-        return (*arrays, *self._values(self.value, arrays[0], "value"))
+        known = (self._values(getattr(self, side), arrays[0], side) for side in self.sides)
+        return (*arrays, *chain.from_iterable(known))
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Return the left side minus the right side: [k, c] (local)."""
@@ -143,16 +153,6 @@ class ValuedCondition(FrozenCondition):
                 f"Unknowns of the problem follow a star, as (u, x, *, q)."
             )
         return found
-
-    def _check_count(self, count: int) -> None:
-        for value in self._numbers():
-            if isinstance(value, tuple) and len(value) != count:
-                raise InputError(
-                    f"{type(self).__name__}: {len(value)} values {value} for {count} component(s)"
-                )
-
-    def _numbers(self) -> tuple[Any, ...]:
-        return (self.value,)
 
 
 def is_data(value: Any) -> bool:

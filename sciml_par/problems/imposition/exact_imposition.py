@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par import _tape
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
@@ -25,7 +26,6 @@ from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.imposition.distance import Distance, Factor, product_of
 
-Tensor = Any
 Value = float | Callable[[Tensor], Tensor]
 
 _ROUNDING = 1e-6

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sciml_par._tape import Jet
+from sciml_par._tape import Jet, Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
@@ -19,8 +19,6 @@ from sciml_par.problems.fields.plan import Coefficients
 from sciml_par.problems.fields.transformed import Corners, Scaling, corners_of
 from sciml_par.problems.operators.arguments import pair_coefficients
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
-
-Tensor = Any
 
 
 @dataclass(frozen=True)

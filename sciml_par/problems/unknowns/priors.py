@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from sciml_par._checks import is_positive
 from sciml_par._other_names import ByName
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray, finite_array
 
 Number = float | Sequence[float] | npt.NDArray[Any]
-Tensor = Any
 
 JITTER = 1e-8
 """The share of the variance that is added to the diagonal of the covariance of `Smooth`."""

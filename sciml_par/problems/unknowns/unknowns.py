@@ -13,13 +13,11 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par._other_names import ByName
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
-from sciml_par.problems.unknowns.priors import LogNormal, Normal, as_text, check_prior
-
-Tensor = Any
-Number = float | Sequence[float] | npt.NDArray[Any]
+from sciml_par.problems.unknowns.priors import LogNormal, Normal, Number, as_text, check_prior
 
 _TRIES = 1000
 
