@@ -312,8 +312,9 @@ def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str
     involved = np.flatnonzero(np.abs(combination) > _INVOLVED)
     chosen = [names[int(i)] for i in involved]
     if len(chosen) == 1:
+        times = f"{size:.1f}" if size < 100 else f"{size:.0e}"
         return (
-            f"! the data do not determine {chosen[0]}: its deviation is {_times(size)} its value. "
+            f"! the data do not determine {chosen[0]}: its deviation is {times} times its value. "
             f"Observe more, or give it a prior."
         )
     a, b = combination[involved[:2]]
@@ -330,7 +331,3 @@ def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str
         f"proportions {parts} leave all observations as they are, within their errors. Give one of "
         f"them a value or a prior."
     )
-
-
-def _times(size: float) -> str:
-    return f"{size:.1f} times" if size < 100 else f"{size:.0e} times"

@@ -141,7 +141,9 @@ class PlacedFunction:
         return (
             v,
             tf.stack([slopes.get(i, zero) for i in range(x.shape[1])], axis=-1),
-            _stacked([operators.get(k, zero) for k in range(len(second))], v),
+            tf.stack([operators.get(k, zero) for k in range(len(second))], axis=-1)
+            if len(second)
+            else v[:, :, None][..., :0],
         )
 
     def _jet_beside(self, network: Field, x: Tensor, second: Coefficients, u: Field) -> Jet:
@@ -265,7 +267,3 @@ def _column(values: Tensor, component: Any) -> Tensor:
 def _product(first: Tensor, other: Tensor, second: Coefficients) -> Tensor:
     """Compute Σ_ij C_kij a_i b_j of a, b: [n, d] -> [n, K]."""
     return tf.einsum("ni,kij,nj->nk", first, tf.constant(second, first.dtype), other)
-
-
-def _stacked(columns: Sequence[Tensor], like: Tensor) -> Tensor:
-    return tf.stack(columns, axis=-1) if columns else like[:, :, None][..., :0]

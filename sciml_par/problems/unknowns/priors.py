@@ -215,7 +215,9 @@ class Smooth(ByName):
         return tf.math.log(value / mean) if self.log else value - mean
 
     def __repr__(self) -> str:
-        more = "" if self.mean is None else f", mean={_name(self.mean)}"
+        given = self.mean
+        mean = getattr(given, "__qualname__", "function") if callable(given) else repr(given)
+        more = "" if given is None else f", mean={mean}"
         more += ", log=True" if self.log else ""
         return f"Smooth(length={as_text(self.length)}, amplitude={self.amplitude!r}{more})"
 
@@ -248,7 +250,3 @@ def check_prior(prior: Any, shape: tuple[int, ...], lower: Any, upper: Any) -> N
 def as_text(value: Any) -> str:
     """Return a number, or an array as a list, as text."""
     return f"{np.asarray(value).tolist()}"
-
-
-def _name(value: Any) -> str:
-    return getattr(value, "__qualname__", "function") if callable(value) else f"{value!r}"

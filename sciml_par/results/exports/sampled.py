@@ -99,16 +99,11 @@ class Sampler:
                 f"{self.where}: expected a number of grid points for each of the coordinates "
                 f"{', '.join(names)}; got {grid!r}."
             )
-        lower, upper = self._box()
+        corners, x = self.result.members[0].form.domain, self.result.members[0].prediction.x
+        lower, upper = (x.min(axis=0), x.max(axis=0)) if corners is None else corners
         sizes = [checked_integer(n, f"{self.where}: grid", least=2) for n in counts]
         lines = zip(lower, upper, sizes, strict=True)
         return dict(zip(names, (np.linspace(a, b, n) for a, b, n in lines), strict=True))
-
-    def _box(self) -> tuple[Array, Array]:
-        corners = self.result.members[0].form.domain
-        x = self.result.members[0].prediction.x
-        lower, upper = (x.min(axis=0), x.max(axis=0)) if corners is None else corners
-        return np.asarray(lower), np.asarray(upper)
 
 
 def nodes_of(axes: Mapping[str, Array]) -> Array:
