@@ -21,10 +21,10 @@ from .domains.box import Box as Box
 from .domains.box import Interval as Interval
 from .domains.domain import Domain as Domain
 from .domains.ellipse import Ellipse as Ellipse
-from .domains.extruded import Extruded as Extruded
 from .domains.mesh import Mesh as Mesh
 from .domains.point_cloud import PointCloud as PointCloud
 from .domains.polygon import Polygon as Polygon
+from .domains.product import Extruded as Extruded
 from .domains.space_time import Time as Time
 from .fields.field import Field as Field
 from .fields.gridded_function import GriddedFunction as GriddedFunction

@@ -28,6 +28,7 @@ from sciml_par.problems._arguments import (
     checked_where,
     unique,
 )
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.functions import holds_at, values_at
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.in_time import Before
@@ -55,7 +56,6 @@ from sciml_par.problems.unknowns.unknown_arguments import (
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.problems.unknowns.unknowns import Unknown
 
-FloatArray = npt.NDArray[np.float64]
 Exact = Callable[[FloatArray], npt.ArrayLike]
 
 
@@ -221,7 +221,7 @@ class Problem(OtherAttributes, ByName):
         """Names of the components, m of them."""
         return self._output_names
 
-    def means(self, x: FloatArray) -> npt.NDArray[np.bool_]:
+    def means(self, x: FloatArray) -> BoolArray:
         """Return where the components mean something, x: [n, d] -> [n, m]; see `where` (local)."""
         found = np.ones((len(x), self.outputs), np.bool_)
         for j, name in enumerate(self._output_names):
@@ -406,9 +406,7 @@ class Problem(OtherAttributes, ByName):
         other = copy.copy(self)
         other._conditions = (*self._conditions, prepared)
         name = unique([*(term.name for term in self._terms), prepared.name or prepared.kind])[-1]
-        points = partial(prepared.points, self._domain)
-        function = residual_of(prepared, self._starts(), name)
-        other._terms = (*self._terms, Term(name, weight, points, function, self._name))
+        other._terms = (*self._terms, self._term(name, prepared, weight))
         other._term_weights = self._term_weights | {name: weight}
         return other
 
@@ -689,20 +687,14 @@ class Problem(OtherAttributes, ByName):
         return values_at(self._exact, points, what=what, columns=self.outputs, reads_variables=True)
 
     def _make_terms(self) -> tuple[Term, ...]:
-        parts: list[tuple[str, Residual | Condition]] = []
-        parts += [(r.name or "residual", r) for r in self._residuals]
-        parts += [(c.name or c.kind, c) for c in self._conditions]
-        names = unique([name for name, _ in parts])
-        return tuple(
-            Term(
-                name,
-                self._weight_of(p),
-                partial(p.points, self._domain),
-                residual_of(p, self._starts(), name),
-                self._name,
-            )
-            for name, (_, p) in zip(names, parts, strict=True)
-        )
+        parts: list[Residual | Condition] = [*self._residuals, *self._conditions]
+        names = unique([part.name or part.kind for part in parts])
+        named = zip(names, parts, strict=True)
+        return tuple(self._term(name, part, self._weight_of(part)) for name, part in named)
+
+    def _term(self, name: str, part: Residual | Condition, weight: float) -> Term:
+        points = partial(part.points, self._domain)
+        return Term(name, weight, points, residual_of(part, self._starts(), name), self._name)
 
     def _starts(self) -> dict[str, Any]:
         """Return the values at which all unknowns start, and those of `with_values`."""

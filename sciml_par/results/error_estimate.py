@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import FloatArray
 
 _MOST = 0.5
 """The relative error of an estimate up to which the number itself is claimed."""
@@ -193,9 +191,23 @@ class ErrorEstimate:
                 f"ErrorEstimate.field: expected points x of the shape [n, d]; got {x!r}."
             ) from error
         points = points[:, None] if points.ndim == 1 else points
-        if isinstance(self.evaluate, ValuesAt):
-            return self._stored(self.evaluate, points)
-        return self.values_at(points)
+        if not isinstance(self.evaluate, ValuesAt):
+            return self.values_at(points)
+        d = self.evaluate.x.shape[1]
+        if points.ndim != 2 or points.shape[1] != d:
+            raise InputError(
+                f"ErrorEstimate.field: expected points x of the shape [n, {d}]; got "
+                f"{list(points.shape)}."
+            )
+        values = self.evaluate(points)
+        if others := int(np.isnan(values).any(axis=1).sum()):
+            raise InputError(
+                f"ErrorEstimate.field: files hold the estimated error at the evaluation points "
+                f"only (on_own_domain.x of a member of result.members), and {others} of these "
+                f"{len(points)} points are others. Train with estimate=True and call field "
+                f"before the program ends."
+            )
+        return values
 
     def values_at(self, x: FloatArray) -> FloatArray:
         """Return e at x: [n, d] -> [n, m], NaN where it is not known (local)."""
@@ -212,24 +224,6 @@ class ErrorEstimate:
         if quantity is None or self.undetermined and self.between:
             return np.full((len(x), k), math.nan)
         return _in_blocks(lambda part: quantity(f, part), x)
-
-    @staticmethod
-    def _stored(evaluate: ValuesAt, points: FloatArray) -> FloatArray:
-        d = evaluate.x.shape[1]
-        if points.ndim != 2 or points.shape[1] != d:
-            raise InputError(
-                f"ErrorEstimate.field: expected points x of the shape [n, {d}]; got "
-                f"{list(points.shape)}."
-            )
-        values = evaluate(points)
-        if others := int(np.isnan(values).any(axis=1).sum()):
-            raise InputError(
-                f"ErrorEstimate.field: files hold the estimated error at the evaluation points "
-                f"only (on_own_domain.x of a member of result.members), and {others} of these "
-                f"{len(points)} points are others. Train with estimate=True and call field "
-                f"before the program ends."
-            )
-        return values
 
     @property
     def sentence(self) -> str:

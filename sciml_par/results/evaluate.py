@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._compiled_function import CompiledFunction
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.recording import record
@@ -18,11 +19,14 @@ from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.unknowns.placed_function import BoundFunction
 from sciml_par.problems.unknowns.unknown_arguments import residual_of
 from sciml_par.results.member import Member
-from sciml_par.results.predict import FEWEST_ROWS, Predictor, field_of_member, kept_weights
+from sciml_par.results.predict import (
+    FEWEST_ROWS,
+    OfMembers,
+    Predictor,
+    field_of_member,
+    kept_weights,
+)
 from sciml_par.results.trained_field import FieldOf, field_of_model
-
-Array = npt.NDArray[Any]
-Tensor = Any
 
 
 class FunctionPredictor(Predictor):
@@ -43,10 +47,10 @@ class FunctionPredictor(Predictor):
         for j, member in enumerate(members):
             fields = field_of_member(member), *(function.field for function in member.functions)
             programs = made.setdefault(fields, _Programs(f, member))
-            self._stacks.append((programs.with_values(member), [j], kept_weights(member)[None]))
+            self._stacks.append((programs.of_member(member), [j], kept_weights(member)[None]))
         x = np.zeros([FEWEST_ROWS, self.dimension], self.dtype)
-        field, _, weights = self._stacks[0]
-        self.outputs = field.of_members(weights, x).shape[2]
+        of_member, _, weights = self._stacks[0]
+        self.outputs = of_member(weights, x).shape[2]
         self._f = next(iter(made.values())).f
 
     def error(self, x: Array) -> Array:
@@ -69,14 +73,14 @@ class _Programs:
         self.f = residual_of(Residual(f, name="f"), starts, "f")
         self._made: dict[Any, CompiledFunction] = {}
 
-    def with_values(self, member: Member) -> _OfMember:
-        """Return the functions with the unknowns of a member."""
+    def of_member(self, member: Member) -> OfMembers:
+        """Return f with the unknowns of a member: its weights [1, p], x: [n, d] -> [1, n, k]."""
         dtype = kept_weights(member).dtype
-        numbers = [np.asarray(member.unknowns[name], dtype) for name in self._names]
-        functions = [_weights_of(each, member.kept) for each in member.functions]
-        return _OfMember(self, [*numbers, *functions])
+        values = [np.asarray(member.unknowns[name], dtype) for name in self._names]
+        values += [kept_weights(each.as_member(member)) for each in member.functions]
+        return lambda weights, x: self._compute(weights[0], *values, x.astype(dtype))[None]
 
-    def compute(self, *given: Array) -> Array:
+    def _compute(self, *given: Array) -> Array:
         """Return f for weights [p], values of unknowns and x: [n, d]."""
         tensors = [tf.constant(each) for each in given]
         specs = tuple(tf.TensorSpec(each.shape, each.dtype) for each in tensors)
@@ -105,24 +109,6 @@ class _Programs:
             )
         network: Any = self._networks[name](function.field.parameters(flat))
         return BoundFunction(placed, network, scaled=function.scaled)
-
-
-class _OfMember:
-    """What `Predictor` asks of a field, with the unknowns of one member."""
-
-    def __init__(self, programs: _Programs, values: Sequence[Array]) -> None:
-        self._compute = programs.compute
-        self._values = values
-
-    def of_members(self, weights: Array, x: Array) -> Array:
-        """Return f for weights [1, p] at x: [n, d], [1, n, k]."""
-        return self._compute(weights[0], *self._values, x.astype(weights.dtype))[None]
-
-
-def _weights_of(function: Any, kept: str) -> Array:
-    assert function.weights is not None
-    weights: Array = function.weights.best if kept == "best" else function.weights.last
-    return weights
 
 
 def _checked(y: Any, x: Tensor) -> Tensor:

@@ -9,16 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.checks.arrays import Array, FloatArray
 from sciml_par.results.member import Member, in_the_mean
 from sciml_par.results.member_function import MemberFunction
 from sciml_par.results.predict import EnsemblePrediction, Predictor
 from sciml_par.results.unknown_values import relative_error
-
-Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float64]
 
 _SHOWN = 4
 

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.unknowns.unknowns import Unknown, Unknowns, numbers_of
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,16 +7,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.unknowns.unknowns import names_of_numbers
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member
 from sciml_par.results.predict import Predictor, kept_weights
 from sciml_par.results.uncertainty import Uncertainty, remarks_on
-
-FloatArray = npt.NDArray[np.float64]
 
 _STEP = 1e-3
 """Of a deviation, at most, for the derivatives along it."""
@@ -50,8 +48,7 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         numbers = np.concatenate([np.empty(0), *given])
         numerical = numbers if len(numbers) == len(names) else numerical
     known = np.nan_to_num(numerical)[:, None]
-    values = member.unknown_values
-    true = dict(zip(values.names, values.true_numbers(), strict=True))
+    true = member.unknown_values.true_numbers
     return Uncertainty(
         method="linearized",
         level=level,

@@ -15,14 +15,13 @@ from sciml_par._text import rank_list
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.evaluation.figures.parts.observed import Observed
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.results.data_fit import DataFit
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.growth import Growth, over_fits
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.trained_field import FieldForm
 from sciml_par.results.unknown_values import NO_UNKNOWNS, UnknownValues
-
-FloatArray = npt.NDArray[np.float64]
 
 FINISHED, NOT_FINITE, DIVERGED = "finished", "not finite", "diverged"
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")

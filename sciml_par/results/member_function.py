@@ -8,17 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-import numpy as np
-import numpy.typing as npt
-
+from sciml_par._tape import Tensor
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, Weights
 from sciml_par.results.trained_field import TrainedField, field_of_model
-
-FloatArray = npt.NDArray[np.float64]
-Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -74,15 +69,11 @@ def function_field(
         network = field_of_model(model(), None, len(placed.inputs), dtype)
 
         def of(parameters: Sequence[Tensor]) -> Any:
-            return partial(_values, placed, cast(Field, network(parameters)), scaled)
+            return partial(placed.values, cast(Field, network(parameters)), scaled=scaled)
 
         return of, model()
 
     return TrainedField(make)
-
-
-def _values(placed: PlacedFunction, network: Field, scaled: bool, z: Tensor) -> Tensor:
-    return placed.values(network, z, scaled=scaled)
 
 
 def members_of_functions(members: Sequence[Member]) -> list[Member]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, checked_number
 from sciml_par._masked import with_gaps
@@ -18,12 +17,11 @@ from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.metrics.norms import relative_l2_error
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.problems.checks.functions import as_columns
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.results.member import Member, in_the_mean, numbers_text
 from sciml_par.results.trained_field import TrainedField
-
-Array = npt.NDArray[Any]
 
 _VALUES_AT_ONCE = 1 << 18  # points × members
 FEWEST_ROWS = 256
@@ -134,11 +132,8 @@ def interval_of(values: Array, probability: float) -> tuple[Array, Array]:
     return mean - half, mean + half
 
 
-class _OfMembers(Protocol):
-    """A quantity of members that are alike, such as u."""
-
-    def of_members(self, weights: Array, x: Array) -> Array:
-        """Return it for weights [M, p] at x: [n, d], [M, n, m]."""
+OfMembers = Callable[[Array, Array], Array]
+"""A quantity of members that are alike: weights [M, p] and x: [n, d] -> [M, n, m]."""
 
 
 class Predictor:
@@ -151,14 +146,14 @@ class Predictor:
         entering = zip(members, in_the_mean(members), strict=True)
         self.left_out = tuple(member.number for member, enters in entering if not enters)
         self.used = [m.number not in self.left_out for m in members]
-        chosen = [field_of_member(member) for member in members]
-        self._stacks: list[tuple[_OfMembers, list[int], Array]] = []
-        for field in dict.fromkeys(chosen):
-            places = [j for j, each in enumerate(chosen) if each is field]
-            for dtype in sorted({kept_weights(members[j]).dtype for j in places}, key=str):
-                alike = [j for j in places if kept_weights(members[j]).dtype == dtype]
-                weights = np.stack([kept_weights(members[j]) for j in alike])
-                self._stacks.append((field, alike, weights))
+        self._stacks: list[tuple[OfMembers, list[int], Array]] = []
+        groups: dict[tuple[TrainedField, str], list[int]] = {}
+        for j, member in enumerate(members):
+            key = field_of_member(member), kept_weights(member).dtype.name
+            groups.setdefault(key, []).append(j)
+        for (field, _), alike in groups.items():
+            weights = np.stack([kept_weights(members[j]) for j in alike])
+            self._stacks.append((field.of_members, alike, weights))
         errors = [member.error for member in members if member.number not in self.left_out]
         self._error = errors[0] if len(errors) == 1 else None
         self._domains = [m.form.domain for m in members if m.number not in self.left_out]
@@ -183,8 +178,8 @@ class Predictor:
             part = x[first : first + length]
             whole = np.concatenate([part, np.repeat(part[-1:], length - len(part), axis=0)])
             values = np.empty((self.members, len(part), self.outputs), self.dtype)
-            for field, places, weights in self._stacks:
-                values[places] = field.of_members(weights, whole)[:, : len(part)]
+            for of_members, places, weights in self._stacks:
+                values[places] = of_members(weights, whole)[:, : len(part)]
             yield slice(first, first + len(part)), values
 
     def predict(

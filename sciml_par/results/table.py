@@ -155,8 +155,7 @@ def _columns_of_unknowns(members: Sequence[Member]) -> list[_Column]:
     """Return those of the numbers that are sought, if these are few, and of known errors."""
     known: dict[str, bool] = {}
     for member in members:
-        values = member.unknown_values
-        for name, true in zip(values.names, values.true_numbers(), strict=True):
+        for name, true in member.unknown_values.true_numbers.items():
             known[name] = known.get(name, False) or bool(true)
     columns = []
     for name in known if len(known) <= _MOST_UNKNOWNS else ():
@@ -173,9 +172,8 @@ def _unknown(name: str, member: Member) -> float:
 
 
 def _error(name: str, member: Member) -> float:
-    values = member.unknown_values
-    true = dict(zip(values.names, values.true_numbers(), strict=True))
-    return relative_error(_unknown(name, member), true.get(name))
+    true = member.unknown_values.true_numbers.get(name)
+    return relative_error(_unknown(name, member), true)
 
 
 def _or_nothing(form: str, value: float) -> str:

@@ -9,18 +9,17 @@ from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._compiled_function import CompiledFunction
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.transformed import Corners, Ranges, corners_of
 from sciml_par.problems.problem import Problem
 
-Tensor = Any
-Array = npt.NDArray[Any]
 FieldOf = Callable[[Sequence[Tensor]], Callable[[Tensor], Tensor]]
 """Gives u of a network with these weights, as a `Field` unless it is not known."""
 

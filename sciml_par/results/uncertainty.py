@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import check_positive
+from sciml_par._optional import needed
 from sciml_par._text import listed
 from sciml_par.errors import InputError
-from sciml_par.evaluation.figures.parts.data import Prediction
-from sciml_par.evaluation.figures.parts.observed import Observed
+from sciml_par.evaluation.figures.parts.observed import Uncertain
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.linearized import Linearized
-from sciml_par.results.member import PredictionElsewhere
 
-FloatArray = npt.NDArray[np.float64]
 Bands = Callable[[Any], tuple[FloatArray, FloatArray]]
 
 LINEARIZED, PROFILE, RANDOMIZED = "linearized", "profile", "randomized"
@@ -46,7 +43,7 @@ _UNENDED = "the training has not ended"
 
 
 @dataclass(frozen=True, eq=False)
-class Uncertainty:
+class Uncertainty(Uncertain):
     """Intervals of unknowns, their covariance, and bands of fields, given data with known errors.
 
     The equation and its conditions are a constraint. With S = ∂u(x_i)/∂a the sensitivities of the
@@ -81,25 +78,6 @@ class Uncertainty:
     linearized : of the other methods, the linearization that they began with.
     """
 
-    method: str
-    level: float
-    names: tuple[str, ...]
-    values: FloatArray
-    deviations: FloatArray
-    covariance: FloatArray
-    bounds: FloatArray
-    numerical: FloatArray
-    remarks: tuple[str, ...] = ()
-    reason: str = ""
-    chi_square: float = math.nan
-    degrees: float = math.nan
-    draws: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
-    profiles: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
-    reach: float = math.nan
-    true: FloatArray = field(default_factory=lambda: np.empty(0))
-    prediction: Prediction | PredictionElsewhere | None = None
-    observations: tuple[Observed, ...] = ()
-    linearized: Uncertainty | None = None
     _bands: Bands | None = None
     _after: Callable[[Any, float], FloatArray] | None = None
     _of_functions: dict[str, Bands] = field(default_factory=dict)
@@ -181,10 +159,7 @@ class Uncertainty:
         InputError
             pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise InputError("Uncertainty.to_pandas: pip install pandas first.") from None
+        pandas = needed("pandas", "Uncertainty.to_pandas")
         columns = {
             "value": self.values,
             "deviation": self.deviations,
@@ -215,14 +190,9 @@ class Uncertainty:
         return arviz.from_dict(posterior=posterior)
 
     def __repr__(self) -> str:
-        return "\n".join(lines_of(self))
-
-
-def lines_of(found: Uncertainty) -> list[str]:
-    """Return a line for each number, and the remarks."""
-    if found.reason:
-        return [f"uncertainty: not known: {found.reason}."]
-    return [*lines_of_numbers(found), *found.remarks]
+        if self.reason:
+            return f"uncertainty: not known: {self.reason}."
+        return "\n".join([*lines_of_numbers(self), *self.remarks])
 
 
 def lines_of_numbers(found: Uncertainty) -> list[str]:
@@ -342,8 +312,9 @@ def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str
     involved = np.flatnonzero(np.abs(combination) > _INVOLVED)
     chosen = [names[int(i)] for i in involved]
     if len(chosen) == 1:
+        times = f"{size:.1f}" if size < 100 else f"{size:.0e}"
         return (
-            f"! the data do not determine {chosen[0]}: its deviation is {_times(size)} its value. "
+            f"! the data do not determine {chosen[0]}: its deviation is {times} times its value. "
             f"Observe more, or give it a prior."
         )
     a, b = combination[involved[:2]]
@@ -360,7 +331,3 @@ def _sentence(size: float, combination: FloatArray, names: Sequence[str]) -> str
         f"proportions {parts} leave all observations as they are, within their errors. Give one of "
         f"them a value or a prior."
     )
-
-
-def _times(size: float) -> str:
-    return f"{size:.1f} times" if size < 100 else f"{size:.0e} times"

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
-
-FloatArray = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import FloatArray
+from sciml_par.problems.unknowns.unknowns import Unknowns, names_of_elements, numbers_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +35,21 @@ class UnknownValues:
     @property
     def names(self) -> list[str]:
         """Of the q numbers: "D", or "c[0]" and so on of an array."""
-        return [label for _, label, _ in self._places()]
+        return names_of_elements(self.shapes)
 
     @property
     def columns(self) -> dict[str, FloatArray]:
         """The history of each of the q numbers by its name, [s]."""
         return dict(zip(self.names, self.history.T, strict=bool(self.history.size)))
 
-    def true_numbers(self) -> list[float | None]:
-        """Return the known value of each of the q numbers, or None."""
-        return [
-            float(self.true[name][place]) if name in self.true else None
-            for name, _, place in self._places()
-        ]
+    @property
+    def true_numbers(self) -> dict[str, float | None]:
+        """The known value of each of the q numbers by its name, or None."""
+        found: list[float | None] = []
+        for name, shape in self.shapes.items():
+            true = self.true.get(name)
+            found += [None] * math.prod(shape) if true is None else np.ravel(true).tolist()
+        return dict(zip(self.names, found, strict=True))
 
     def by_name(self, numbers: FloatArray) -> dict[str, Any]:
         """Return [..., q] as [..., *shape] for each unknown; a single number as a float."""
@@ -61,13 +61,6 @@ class UnknownValues:
             found[name] = part if part.ndim else float(part)
             at += size
         return found
-
-    def _places(self) -> list[tuple[str, str, tuple[int, ...]]]:
-        return [
-            (name, name + (f"[{', '.join(map(str, place))}]" if place else ""), place)
-            for name, shape in self.shapes.items()
-            for place in np.ndindex(shape)
-        ]
 
 
 NO_UNKNOWNS = UnknownValues()

@@ -11,12 +11,11 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import sin
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def function_approximation(

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.problem import Problem
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

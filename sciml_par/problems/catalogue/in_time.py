@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
 from sciml_par.problems.catalogue.functions import exp, sin
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.conditions.observations import Observations
@@ -18,8 +18,6 @@ from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import Unknown
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def heat(*, diffusivity: float = 0.1) -> Problem:

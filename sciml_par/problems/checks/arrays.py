@@ -13,6 +13,8 @@ from sciml_par._masked import with_gaps
 from sciml_par.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Array = npt.NDArray[Any]
 
 
 def finite_array(value: Any, what: str) -> FloatArray:

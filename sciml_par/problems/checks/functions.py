@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,24 @@ import numpy.typing as npt
 from sciml_par._masked import with_gaps
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def parameters_of(function: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function; none if it is not written in Python."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def positional_names(function: Any) -> tuple[str, ...]:
+    """Return the names of the arguments that a function must get by their places."""
+    found = parameters_of(function).items()
+    return tuple(name for name, p in found if p.kind in POSITIONAL and p.default is p.empty)
 
 
 def check_takes(
@@ -35,7 +53,7 @@ def check_takes(
 
 def holds_at(
     predicate: Callable[..., Any], x: Any, owner: str, argument: str = "where"
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Return at which points x: [n, d] a predicate that is an argument of `owner` holds: [n]."""
     check_takes(predicate, "x", what=f"{owner}: {argument}")
     found = np.asarray(predicate(x))
@@ -50,7 +68,7 @@ def holds_at(
 
 def as_columns(
     values: npt.ArrayLike, n: int, *, what: str, columns: int | None = None
-) -> npt.NDArray[np.float64]:
+) -> FloatArray:
     """Return values at n points as an array [n, m]; [n] is taken as [n, 1] where m may be 1."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiu":
@@ -92,18 +110,6 @@ def refuse_trainable(
     )
 
 
-def evaluate_data(
-    function: Callable[[Any], npt.ArrayLike], x: Any, *, what: str = "data of the residual"
-) -> Any:
-    """Return the values of a function at x: [n, d], if it reads no trainable variable."""
-    if "tensorflow" not in sys.modules:  # then there are no variables, and no need to import it
-        return function(x)
-    with tf.GradientTape() as tape:
-        values = function(x)
-    refuse_trainable(tape.watched_variables(), what)
-    return values
-
-
 def _is_frozen_by_keras(variable: Any) -> bool:
     """Return whether a Keras variable with trainable=False holds this one.
 
@@ -125,9 +131,6 @@ def _text(variable: Any) -> str:
     if variable.shape.num_elements() == 1:
         return f"{float(np.asarray(variable).reshape(())):g}"
     return f"an array {variable.shape.as_list()}"
-
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def values_at(
@@ -161,7 +164,13 @@ def raw_values(
     check_takes(function, "x", what=what)
 
     def evaluate(points: Any) -> Any:
-        found = function(points) if reads_variables else evaluate_data(function, points, what=what)
+        # Without TensorFlow there are no variables, and no need to import it.
+        if reads_variables or "tensorflow" not in sys.modules:
+            found = function(points)
+        else:
+            with tf.GradientTape() as tape:
+                found = function(points)
+            refuse_trainable(tape.watched_variables(), what)
         return found.numpy() if hasattr(found, "numpy") else with_gaps(found)
 
     try:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.functions import positional_names
 from sciml_par.problems.conditions.condition import On, Predicate
 from sciml_par.problems.conditions.in_time import (
     Before,
@@ -19,12 +20,7 @@ from sciml_par.problems.conditions.in_time import (
     with_points_in,
 )
 from sciml_par.problems.conditions.selection import Component
-from sciml_par.problems.conditions.valued import (
-    Value,
-    ValuedCondition,
-    normal_derivative,
-    positional_names,
-)
+from sciml_par.problems.conditions.valued import Value, ValuedCondition, normal_derivative
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import SPACE, TIME, FieldLike
 from sciml_par.problems.operators.elastic import Elastic
@@ -60,12 +56,10 @@ class Dirichlet(ValuedCondition):
     needs_normals = False
 
     def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
-        """See `Condition`."""
         check_faces(self, whole, starts=True)
         return self if on_initial_face(self, whole) else with_points_in(self, whole, slab)
 
     def starting_from(self, before: Before, domain: Domain) -> Self:
-        """See `Condition`."""
         if not on_initial_face(self, domain):
             return self
         return self._changed(value=StartValue(before, 0, self.component))
@@ -74,7 +68,6 @@ class Dirichlet(ValuedCondition):
         return u(x)
 
     def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor:
-        """See `Condition`."""
         return u(x)
 
 
@@ -233,7 +226,6 @@ class Traction(ValuedCondition):
         object.__setattr__(self, "material", material)
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         timed = TIME in domain.names
         space = domain.names[:-1] if timed else domain.names
         if len(outputs) != len(space):

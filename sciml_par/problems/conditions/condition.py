@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_weight, is_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
-from sciml_par.problems.checks.functions import holds_at
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
+from sciml_par.problems.checks.functions import holds_at, positional_names
 from sciml_par.problems.conditions.drawing import (
     draw_on_boundary,
     grid_of_about,
     has_time,
     refuse_whole_boundary,
 )
-from sciml_par.problems.conditions.given_points import normals_at, points_within
 from sciml_par.problems.conditions.in_time import Before, check_faces, with_points_in
-from sciml_par.problems.conditions.selection import numbers_of
+from sciml_par.problems.conditions.selection import normals_at, numbers_of, points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 
-FloatArray = npt.NDArray[np.float64]
 Arrays = tuple[FloatArray, ...]
 Predicate = Callable[[Any], Any]
 On = str | Sequence[str] | Predicate
@@ -153,13 +149,11 @@ class Condition(ByName):
             "on": _checked_on(on, owner),
             "where": where,
             "own": _checked_own(points, owner),
-            "name": name,
+            "name": name or None,
             "weight": weight,
         }
         for key, value in found.items():
-            if value is not None and not (
-                key == "name" and not value
-            ):  # a class may have another default
+            if value is not None:  # a class may have another default
                 object.__setattr__(self, key, value)  # those derived from it may be frozen
 
     def with_arrays(self, arrays: Arrays) -> Self:
@@ -192,15 +186,7 @@ class Condition(ByName):
     @property
     def needs_normals(self) -> bool:
         """Whether the residual takes normals, so that its points may not lie on edges."""
-        if self.function is None:
-            return False
-        try:
-            parameters = inspect.signature(self.function).parameters.values()
-        except (TypeError, ValueError):
-            return False
-        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        needed = [p for p in parameters if p.kind in positional and p.default is p.empty]
-        return len(needed) >= 3
+        return self.function is not None and len(positional_names(self.function)) >= 3
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
         """Return the condition with names resolved for a problem (local).
@@ -322,7 +308,7 @@ class Condition(ByName):
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
-    ) -> npt.NDArray[np.bool_]:
+    ) -> BoolArray:
         """Return at which of the points of `draw` the condition holds: x: [n, d] -> [n] (local).
 
         A condition that uses normals holds only on faces that have the `normals` of the points,
@@ -344,7 +330,7 @@ class Condition(ByName):
                 chosen &= self._selected(predicate, x, what)
         return chosen
 
-    def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> npt.NDArray[np.bool_]:
+    def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> BoolArray:
         return holds_at(predicate, x, type(self).__name__, what)
 
     def no_points(self, tried: int, domain: Domain) -> InputError:

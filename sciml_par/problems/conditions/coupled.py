@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import FloatArray
 
 _SYMMETRIC = 1e-10
 """The largest difference between C and Cᵀ that is rounding, relative to the largest element."""
@@ -54,8 +52,3 @@ def at_all(function: Any, x: tf.Tensor) -> tf.Tensor:
     """Return a function [n, d] -> [n, 1] at the points of each row: [I, n, d] -> [I, n]."""
     _, n, d = x.shape
     return tf.reshape(function(tf.reshape(x, [-1, d])), [-1, n])
-
-
-def whitened(factor: tf.Tensor, errors: tf.Tensor) -> tf.Tensor:
-    """Return L⁻¹ e of each row: [I, n, n], [I, n] -> [I, n]."""
-    return tf.linalg.matvec(factor, errors)

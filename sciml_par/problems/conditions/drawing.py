@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.surfaces.faces import Face, faces_of
+from sciml_par.problems.domains.surfaces.faces import Face
 from sciml_par.problems.domains.surfaces.sampling import GRID
-
-FloatArray = npt.NDArray[np.float64]
 
 _TRIALS = 12
 _MOST_TRIED = 10_000_000
@@ -52,18 +50,12 @@ def draw_on_boundary(
     """
     if names is None or not isinstance(domain, Box):
         return domain.boundary(n, method=method, rng=rng)
-    faces_named(domain, names)  # raises an error for an unknown name
     return domain.points_on_faces(names, n, method=method, rng=rng)
 
 
 def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
     """Return the faces of a box that have one of these names."""
-    faces = faces_of(domain.lower, domain.upper)
-    centres = np.tile((domain.lower + domain.upper) / 2, (len(faces), 1))
-    for centre, face in zip(centres, faces, strict=True):
-        centre[face.axis] = face.position
-    chosen = domain.on_faces(centres, names)
-    return [face for face, wanted in zip(faces, chosen, strict=True) if wanted]
+    return [surface.face for surface in domain.named_surfaces(names)]
 
 
 def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:

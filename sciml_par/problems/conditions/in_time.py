@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.domain import Domain
 
-FloatArray = npt.NDArray[np.float64]
 Before = Callable[[FloatArray, int], FloatArray]
 """The solution on the slab before: (x: [k, d], q) -> ∂^q u/∂t^q at x, [k, m]."""
 C = TypeVar("C", bound=Any)
@@ -35,7 +34,7 @@ class StartValue:
         return found if self.components is None else found[:, list(self.components)]
 
 
-def in_slab(x: FloatArray, whole: Domain, slab: Domain) -> npt.NDArray[np.bool_]:
+def in_slab(x: FloatArray, whole: Domain, slab: Domain) -> BoolArray:
     """Return which points lie in a slab, x: [n, d] -> [n]; those between two in the earlier one."""
     t, first, last = x[:, -1], slab.lower[-1], slab.upper[-1]
     is_first, is_last = first == whole.lower[-1], last == whole.upper[-1]

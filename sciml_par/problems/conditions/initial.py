@@ -8,22 +8,20 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.conditions.condition import Arrays, Predicate
 from sciml_par.problems.conditions.in_time import Before, StartValue
 from sciml_par.problems.conditions.selection import Component, lies_at, select
-from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value, is_data
+from sciml_par.problems.conditions.valued import Value, ValuedCondition, checked_value
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.operators.arguments import FieldLike
 from sciml_par.problems.operators.operators import derivative
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
@@ -57,6 +55,7 @@ class Initial(ValuedCondition):
     """
 
     kind: ClassVar[str] = "initial"
+    sides: ClassVar[tuple[str, ...]] = ("value", "velocity")
     needs_normals = False
     order: int
     velocity: Any
@@ -86,13 +85,7 @@ class Initial(ValuedCondition):
                 )
         object.__setattr__(self, "velocity", velocity)
 
-    @property
-    def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """See `ValuedCondition`."""
-        return (*super().known_functions, *(("velocity",) if is_data(self.velocity) else ()))
-
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         d, names = domain.dimension, domain.names
         if d > 1 and names == coordinate_names(d):
             raise InputError(
@@ -112,13 +105,11 @@ class Initial(ValuedCondition):
         return self.with_own(x, None)
 
     def starting_from(self, before: Before, domain: Domain) -> Self:
-        """See `Condition`."""
         start = partial(StartValue, before, components=self.component)
         velocity = None if self.velocity is None else start(1)
         return self._changed(value=start(self.order), velocity=velocity)
 
     def given(self, domain: Domain) -> Arrays | None:
-        """See `Condition`."""
         arrays = super().given(domain)
         if arrays is not None:
             later = ~lies_at(arrays[0], domain, -1, float(domain.lower[-1]))
@@ -134,32 +125,22 @@ class Initial(ValuedCondition):
     def draw(
         self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """See `Condition`."""
         return domain.initial(n, method=method, rng=rng)
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
-    ) -> npt.NDArray[np.bool_]:
-        """See `Condition`."""
+    ) -> BoolArray:
         chosen = lies_at(x, domain, -1, float(domain.lower[-1]))
         if chosen.any():
             chosen[chosen] &= super().holds_at(x[chosen], domain)
         return chosen
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
-        """See `Condition`."""
         return InputError(
             f"Initial: none of the {tried} points on the boundary of {domain} has "
             f"{domain.names[-1]} = {domain.lower[-1]}"
             + (", or where selects none of them" if self.where is not None else "")
             + "; time is the last coordinate"
-        )
-
-    def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
-        """Return points, normals, and the known values and velocities there (local)."""
-        return (
-            *super().completed(arrays, domain),
-            *self._values(self.velocity, arrays[0], "velocity"),
         )
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
@@ -179,6 +160,3 @@ class Initial(ValuedCondition):
     def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor | None:
         """See `Condition`; of u alone."""
         return u(x) if self.order == 0 and self.velocity is None else None
-
-    def _numbers(self) -> tuple[Any, ...]:
-        return (self.value, self.velocity)

@@ -12,17 +12,14 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number, is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import FloatArray, finite_array
 from sciml_par.problems.checks.functions import as_columns, raw_values
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.quadrature import Rule, at_position, over_domain, over_faces
-from sciml_par.problems.conditions.selection import axis_number, checked_axis
+from sciml_par.problems.conditions.selection import axis_number, checked_at, points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
-
-FloatArray = npt.NDArray[np.float64]
 
 _DEFAULT_NUMBERS = {0: 1, 1: 32, 2: 256}
 _DEFAULT_NUMBER = 1000
@@ -104,7 +101,6 @@ class IntegralCondition(Condition):
         return f"IntegralCondition({where})"
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         self.points(domain, 1)
         return self
 
@@ -220,14 +216,11 @@ class IntegralCondition(Condition):
 
 
 def _checked_at(at: Any) -> tuple[int | str, FloatArray]:
-    if not isinstance(at, (tuple, list)) or len(at) != 2:
-        raise InputError(
-            f"IntegralCondition: at must be a pair (axis, positions), as ('t', [0, 1]); got {at!r}"
-        )
-    positions = np.atleast_1d(finite_array(at[1], "IntegralCondition: the positions"))
+    axis, given = checked_at(at, "IntegralCondition", "(axis, positions), as ('t', [0, 1])")
+    positions = np.atleast_1d(finite_array(given, "IntegralCondition: the positions"))
     if positions.ndim != 1 or positions.size == 0:
         raise InputError("IntegralCondition: the positions must be numbers, at least one of them")
-    return checked_axis(at[0], "IntegralCondition"), positions
+    return axis, positions
 
 
 def _checked_rule(points: Any) -> Any:

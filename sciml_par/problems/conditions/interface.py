@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
 from sciml_par.problems.conditions.selection import (
     Component,
     Components,
     as_components,
     axis_number,
-    checked_axis,
+    checked_at,
     select,
 )
 from sciml_par.problems.conditions.valued import normal_derivative
@@ -26,8 +26,6 @@ from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.operators.arguments import FieldLike
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
@@ -109,7 +107,10 @@ class Interface(FrozenCondition):
         numbers = {"k_left": k_left, "k_right": k_right, "jump": jump, "flux_jump": flux_jump}
         for key, value in numbers.items():
             put(self, key, checked_number(value, f"Interface: {key}"))
-        put(self, "at", _checked_plane(at))
+        if at is not None:
+            axis, place = checked_at(at, "Interface", "(axis, position), as ('x', 0.5)")
+            at = axis, checked_number(place, "Interface: the position")
+        put(self, "at", at)
         self._set_common(on=None, where=where, points=points, name=name, weight=weight)
         pair = isinstance(self.own, tuple)
         if pair == (at is not None) or (pair and self.own[1] is None):
@@ -119,13 +120,11 @@ class Interface(FrozenCondition):
             )
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         if self.at is not None:
             self._plane(domain)
         return super().prepared(domain, outputs)
 
     def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
-        """See `Condition`."""
         if self.at is not None and self._plane(whole)[0] == whole.dimension - 1:
             raise InputError(
                 f"Interface: at={self.at!r} is a time, where a slab may end; leave out slabs=."
@@ -147,7 +146,6 @@ class Interface(FrozenCondition):
         return np.insert(inside, axis, position, axis=1), np.tile(normal, (len(inside), 1))
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
-        """See `Condition`."""
         return InputError(f"Interface: where selects none of the {tried} points of the plane")
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
@@ -180,13 +178,3 @@ class Interface(FrozenCondition):
                 f"Interface: {domain.names[axis]} = {position} does not lie inside {domain}"
             )
         return axis, position
-
-
-def _checked_plane(at: Any) -> tuple[int | str, float] | None:
-    if at is None:
-        return None
-    if not isinstance(at, (tuple, list)) or len(at) != 2:
-        raise InputError(
-            f"Interface: at must be a pair (axis, position), as ('x', 0.5); got {at!r}"
-        )
-    return checked_axis(at[0], "Interface"), checked_number(at[1], "Interface: the position")

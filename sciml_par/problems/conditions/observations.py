@@ -13,18 +13,22 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
 from sciml_par.problems.checks.functions import check_takes
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
-from sciml_par.problems.conditions.given_points import points_within
+from sciml_par.problems.conditions.coupled import at_all, whitening
 from sciml_par.problems.conditions.in_time import in_slab
 from sciml_par.problems.conditions.robust import LOSSES
-from sciml_par.problems.conditions.selection import Component, Components, as_components, select
+from sciml_par.problems.conditions.selection import (
+    Component,
+    Components,
+    as_components,
+    points_within,
+    select,
+)
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.operators.arguments import FieldLike
 
-FloatArray = npt.NDArray[np.float64]
 Operator = Callable[..., Any]
 
 UNKNOWN = "unknown"
@@ -237,7 +241,6 @@ class Observations(Condition):
         return f"Observations(x: {list(self.x.shape)}, u: {list(self.u.shape)})"
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         points_within(self.x, domain, "Observations: x")
         other = super().prepared(domain, outputs)
         if self.held_out is not None:
@@ -289,7 +292,7 @@ class Observations(Condition):
         x, measured, *noise = arrays
         if self.factor is not None:
             values = at_all(lambda z: self.quantities(u, z), x)
-            return whitened(noise[0], values - measured)
+            return tf.linalg.matvec(noise[0], values - measured)
         difference = self.quantities(u, x) - measured
         return difference / noise[0] if noise else difference
 
@@ -364,7 +367,7 @@ def _checked_operator(operator: Any, component: Any) -> Operator | None:
     return checked
 
 
-def _rows_of(holdout: Any, count: int, *, coupled: bool) -> npt.NDArray[np.bool_]:
+def _rows_of(holdout: Any, count: int, *, coupled: bool) -> BoolArray:
     """Return which of the rows are held out, [n]."""
     what = "Observations: holdout"
     if coupled:

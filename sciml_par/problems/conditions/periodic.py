@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
 from sciml_par.problems.conditions.drawing import draw_on_boundary
 from sciml_par.problems.conditions.in_time import with_points_in
@@ -29,8 +29,6 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.operators.arguments import FieldLike
 from sciml_par.problems.operators.operators import derivative
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
@@ -88,14 +86,12 @@ class Periodic(FrozenCondition):
         self._set_common(on=None, where=where, points=points, name=name, weight=weight)
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         if not isinstance(domain, Box):
             raise InputError(f"Periodic: opposite faces are those of a Box; the domain is {domain}")
         other = super().prepared(domain, outputs)
         return other._changed(axis=axis_number(self.axis, domain, "Periodic"))
 
     def on_slab(self, whole: Domain, slab: Domain) -> Self | None:
-        """See `Condition`."""
         if self.axis == whole.dimension - 1:
             raise InputError(
                 f"Periodic: a solution that is periodic in {whole.names[-1]} is not solved from an "
@@ -104,7 +100,6 @@ class Periodic(FrozenCondition):
         return with_points_in(self, whole, slab)
 
     def given(self, domain: Domain) -> Arrays | None:
-        """See `Condition`."""
         arrays = super().given(domain)
         if arrays is not None:
             elsewhere = ~self._on_lower_face(arrays[0], domain)
@@ -119,21 +114,18 @@ class Periodic(FrozenCondition):
     def draw(
         self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """See `Condition`."""
         name = domain.names[axis_number(self.axis, domain, "Periodic")]
         return draw_on_boundary(domain, n, (f"{name}=lower",), method=method, rng=rng)
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
-    ) -> npt.NDArray[np.bool_]:
-        """See `Condition`."""
+    ) -> BoolArray:
         chosen = self._on_lower_face(x, domain)
         if self.where is not None and chosen.any():
             chosen[chosen] &= self._selected(self.where, x[chosen], "where")
         return chosen
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
-        """See `Condition`."""
         return InputError(
             f"Periodic: none of the {tried} points on the boundary of {domain} lies on the lower "
             f"face of axis {self.axis!r}" + (" where `where` holds" if self.where else "")
@@ -160,6 +152,6 @@ class Periodic(FrozenCondition):
         values = derivative(u, x, *[self.axis] * order) if order else u(x)
         return select(values, self.component, "Periodic")
 
-    def _on_lower_face(self, x: FloatArray, domain: Domain) -> npt.NDArray[np.bool_]:
+    def _on_lower_face(self, x: FloatArray, domain: Domain) -> BoolArray:
         axis = axis_number(self.axis, domain, "Periodic")
         return lies_at(x, domain, axis, float(domain.lower[axis]))

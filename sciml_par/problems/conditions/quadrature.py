@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.domains.box import Box, gauss_legendre
 from sciml_par.problems.domains.domain import Domain
 
-FloatArray = npt.NDArray[np.float64]
 Rule = tuple[FloatArray, FloatArray]
 
 

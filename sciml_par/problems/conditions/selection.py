@@ -1,4 +1,4 @@
-"""Axes of a domain and components of u, by name or number."""
+"""Axes of a domain and components of u, by name or number, and points of it, as arrays."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import is_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.domain import Domain
-
-FloatArray = npt.NDArray[np.float64]
 
 _ROUNDING = 8 * float(np.finfo(np.float32).eps)
 
 
-def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> npt.NDArray[np.bool_]:
+def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> BoolArray:
     """Return which points have this coordinate to single precision: [n, d] -> [n]."""
     largest = max(abs(domain.lower[axis]), abs(domain.upper[axis]), domain.extent[axis])
     found = np.abs(x[:, axis] - position) <= _ROUNDING * largest
@@ -40,6 +38,13 @@ def checked_axis(axis: Any, owner: str) -> int | str:
     if isinstance(axis, str) or (is_integer(axis) and axis >= 0):
         return axis if isinstance(axis, str) else int(axis)
     raise InputError(f"{owner}: axis must be a coordinate's name or number from 0, got {axis!r}")
+
+
+def checked_at(at: Any, owner: str, form: str) -> tuple[int | str, Any]:
+    """Return the axis and what follows it of a pair, which must have this form."""
+    if not isinstance(at, (tuple, list)) or len(at) != 2:
+        raise InputError(f"{owner}: at must be a pair {form}; got {at!r}")
+    return checked_axis(at[0], owner), at[1]
 
 
 Component = int | str | Sequence[int | str]
@@ -94,3 +99,37 @@ def select(u: tf.Tensor, components: Components | None, owner: str) -> tf.Tensor
     if components == tuple(range(m)):
         return u
     return tf.stack([u[:, c] for c in components], axis=1)
+
+
+def points_within(x: FloatArray, domain: Domain, what: str) -> FloatArray:
+    """Return points [n, d], or [n] if d = 1, of the closed domain."""
+    d = domain.dimension
+    points = x[:, None] if x.ndim == 1 and d == 1 else x
+    if points.ndim != 2 or points.shape[1] != d or len(points) == 0:
+        raise InputError(
+            f"{what} must have the shape [n, {d}] with n ≥ 1, got {list(x.shape)}"
+            + ("; one row is one point" if x.shape[:1] == (d,) else "")
+        )
+    points = np.where(domain.admits(points)[:, None], points, domain.snap(points))
+    outside = ~domain.admits(points)
+    if outside.any():
+        first = int(np.argmax(outside))
+        raise InputError(
+            f"{what}: {int(outside.sum())} of {len(points)} lie outside {domain}, the first of "
+            f"them number {first}: {points[first].tolist()}"
+        )
+    return points
+
+
+def normals_at(x: FloatArray, domain: Domain, owner: str) -> FloatArray:
+    """Return the outward unit normals at points of the boundary: x: [n, d] -> [n, d]."""
+    normals = domain.outward_normals(x)
+    alone = np.isclose(np.linalg.norm(normals, axis=1), 1.0) & ~domain.on_edges(x)
+    if not alone.all():
+        first = int(np.argmin(alone))
+        raise InputError(
+            f"{owner} uses the normal, and {int((~alone).sum())} of its {len(x)} points have none "
+            f"that is known, the first of them number {first}: {x[first].tolist()}. Give a pair "
+            f"points=(x, normals), or leave out points inside and on edges."
+        )
+    return normals

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.functions import values_at
+from sciml_par.problems.checks.arrays import FloatArray
+from sciml_par.problems.checks.functions import BY_NAME, parameters_of, positional_names, values_at
 from sciml_par.problems.conditions.condition import (
     Arrays,
     Condition,
@@ -28,7 +28,6 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.operators.arguments import FieldLike
 from sciml_par.problems.operators.operators import jacobian
 
-FloatArray = npt.NDArray[np.float64]
 Value = float | Sequence[float] | Callable[..., Any]
 
 
@@ -43,6 +42,8 @@ class ValuedCondition(FrozenCondition):
     """
 
     selects: ClassVar[tuple[str, ...]] = ("component",)
+    sides: ClassVar[tuple[str, ...]] = ("value",)
+    """The attributes that are right-hand sides."""
     value: Any
     component: Components | None
 
@@ -64,18 +65,24 @@ class ValuedCondition(FrozenCondition):
 
     @property
     def known_functions(self) -> tuple[str, ...]:  # type: ignore[override]
-        """See `Condition`; the value is known unless it takes unknowns."""
-        return (*Condition.known_functions, *(("value",) if is_data(self.value) else ()))
+        """See `Condition`; the right-hand sides are known unless they take unknowns."""
+        known = (side for side in self.sides if is_data(getattr(self, side)))
+        return (*Condition.known_functions, *known)
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         other = super().prepared(domain, outputs)
-        other._check_count(len(outputs) if other.component is None else len(other.component))
+        count = len(outputs) if other.component is None else len(other.component)
+        for value in (getattr(other, side) for side in self.sides):
+            if isinstance(value, tuple) and len(value) != count:
+                raise InputError(
+                    f"{type(self).__name__}: {len(value)} values {value} for {count} component(s)"
+                )
         return other
 
     def completed(self, arrays: Arrays, domain: Domain) -> Arrays:
         """Return points, normals and the known values there: [k, c], or [k, 1] (local)."""
-        return (*arrays, *self._values(self.value, arrays[0], "value"))
+        known = (self._values(getattr(self, side), arrays[0], side) for side in self.sides)
+        return (*arrays, *chain.from_iterable(known))
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Return the left side minus the right side: [k, c] (local)."""
@@ -147,16 +154,6 @@ class ValuedCondition(FrozenCondition):
             )
         return found
 
-    def _check_count(self, count: int) -> None:
-        for value in self._numbers():
-            if isinstance(value, tuple) and len(value) != count:
-                raise InputError(
-                    f"{type(self).__name__}: {len(value)} values {value} for {count} component(s)"
-                )
-
-    def _numbers(self) -> tuple[Any, ...]:
-        return (self.value,)
-
 
 def is_data(value: Any) -> bool:
     """Return whether a value is known before the first step: a number, or a function of x.
@@ -169,22 +166,8 @@ def is_data(value: Any) -> bool:
     keywords = value.keywords.values() if isinstance(value, partial) else ()
     if any(isinstance(given, Field) or tf.is_tensor(given) for given in keywords):
         return False  # it takes the value of an unknown
-    try:
-        _, *others = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):  # of functions that are not written in Python
-        return True
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return not any(p.default is p.empty and p.kind in named for p in others)
-
-
-def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the arguments that a function must get by their places."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of functions that are not written in Python
-        return ("x",)
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(p.name for p in parameters if p.kind in by_place and p.default is p.empty)
+    others = list(parameters_of(value).values())[1:]
+    return not any(p.default is p.empty and p.kind in BY_NAME for p in others)
 
 
 def checked_value(value: Any, what: str) -> Any:

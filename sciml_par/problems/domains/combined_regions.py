@@ -5,24 +5,23 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surfaces.kept_surface import KeptSurface
-from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share
+from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
 
 
 class CombinedRegion(Region):
     """The base of the three combinations."""
 
     sign: str
+    in_shapely: str  # the method of a geometry of shapely
+    of_volumes: tuple[int, int, int]  # factors of both volumes and of the common one
 
     def __init__(self, first: Region, second: Region) -> None:
         self._first, self._second = first, second
@@ -68,12 +67,9 @@ class CombinedRegion(Region):
     @functools.cached_property
     def _polygon(self) -> Any:
         first, second = self._first._polygon, self._second._polygon
-        return None if first is None or second is None else self._of_polygons(first, second)
-
-    @staticmethod
-    @abstractmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        """Return the result for two geometries of shapely."""
+        if first is None or second is None:
+            return None
+        return getattr(first, self.in_shapely)(second)
 
     @functools.cached_property
     def _measured(self) -> tuple[float, float]:
@@ -81,7 +77,10 @@ class CombinedRegion(Region):
         if self._polygon is not None:
             return float(self._polygon.area), 0.0
         common = self._common_volume()
-        return self._estimated_volume() if common is None else self._of_volumes(common)
+        if common is None:
+            return _estimate(self)
+        first, second, both = self.of_volumes
+        return first * self._first.volume + second * self._second.volume + both * common, 0.0
 
     def _common_volume(self) -> float | None:
         """Return the volume of the intersection of the operands, where it follows from theirs."""
@@ -94,18 +93,12 @@ class CombinedRegion(Region):
             return b.volume
         return a.volume if b._surely_contains(a) else None
 
-    @abstractmethod
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        """Return the volume, and that its error is 0, where the common volume is known."""
-
     @property
     def volume(self) -> float:
-        """See `Region`."""
         return self._measured[0]
 
     @property
     def volume_error(self) -> float:
-        """See `Region`."""
         return self._measured[1]
 
     @abstractmethod
@@ -119,21 +112,21 @@ class CombinedRegion(Region):
         return min(pair, key=lambda region: region._candidates)
 
 
+@functools.lru_cache(maxsize=256)
+def _estimate(region: Region) -> tuple[float, float]:
+    """Return the volume by quasi-random points, and its standard error; see `kept_share`."""
+    share, error = kept_share(lambda unit: region._place(unit)[1], region._coordinates)
+    return share * region._candidates, error * region._candidates
+
+
 class UnionRegion(CombinedRegion):
     """The points of either region."""
 
-    sign = "|"
+    sign, in_shapely, of_volumes = "|", "union", (1, 1, -1)
 
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
         a, b = self._first, self._second
         return np.minimum(a.lower, b.lower), np.maximum(a.upper, b.upper)
-
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        return self._first.volume + self._second.volume - common, 0.0
-
-    @staticmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        return first.union(second)
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return self._first._within(x, margin) | self._second._within(x, margin)
@@ -165,18 +158,11 @@ class UnionRegion(CombinedRegion):
 class IntersectionRegion(CombinedRegion):
     """The points of both regions."""
 
-    sign = "&"
+    sign, in_shapely, of_volumes = "&", "intersection", (0, 0, 1)
 
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
         a, b = self._first, self._second
         return np.maximum(a.lower, b.lower), np.minimum(a.upper, b.upper)
-
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        return common, 0.0
-
-    @staticmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        return first.intersection(second)
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return self._first._within(x, margin) & self._second._within(x, margin)
@@ -214,17 +200,10 @@ class IntersectionRegion(CombinedRegion):
 class DifferenceRegion(CombinedRegion):
     """The points of the first region that are not inside the second."""
 
-    sign = "-"
+    sign, in_shapely, of_volumes = "-", "difference", (1, 0, -1)
 
     def _combined_bounds(self) -> tuple[FloatArray, FloatArray]:
         return self._first.lower, self._first.upper
-
-    def _of_volumes(self, common: float) -> tuple[float, float]:
-        return self._first.volume - common, 0.0
-
-    @staticmethod
-    def _of_polygons(first: Any, second: Any) -> Any:
-        return first.difference(second)
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
         return self._first._within(x, margin) & ~self._second._within(x, -margin)
@@ -247,3 +226,88 @@ class DifferenceRegion(CombinedRegion):
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
         x, kept = self._first._place(unit)
         return x, kept & ~self._second._within(x)
+
+
+class KeptSurface(Surface):
+    """The points of a surface with the region on one side only.
+
+    The rule needs no case for each operation, and holds if operands share parts of boundaries.
+    """
+
+    def __init__(
+        self,
+        surface: Surface,
+        region: Any,
+        earlier: Sequence[Any],
+        numbers: Mapping[str, str],
+        *,
+        step: float,
+    ) -> None:
+        self._surface, self._region, self._earlier = surface, region, tuple(earlier)
+        self._step = step
+        self._names_inside = {new: old for old, new in numbers.items()}
+        self.names = tuple(numbers.get(name, name) for name in surface.names)
+        unnumbered = (*surface.aliases, *(n for n in surface.names if n in numbers))
+        self.aliases = (*unnumbered, *(numbers[a] for a in surface.aliases if a in numbers))
+        self.coordinates = surface.coordinates
+
+    @functools.cached_property
+    def share(self) -> float:
+        return kept_share(lambda unit: self.place(unit).kept, self.coordinates)[0]
+
+    @functools.cached_property
+    def measure(self) -> float:
+        """See `Surface`; it is estimated, unless the surface remains as a whole."""
+        return self._surface.measure * (self.share / self._surface.share)
+
+    @property
+    def size(self) -> float:
+        return self._surface.size * (self.share / self._surface.share)
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        return self._bounding(*self._surface.place(unit))
+
+    def _bounding(self, x: FloatArray, normals: FloatArray, kept: BoolArray) -> OnSurface:
+        """Keep the points that bound the region and no earlier operand, with outward normals."""
+        inward, outward = self._sides(self._region, x, normals)
+        kept = kept & (inward != outward)
+        for other in self._earlier:
+            one, another = self._sides(other, x, normals)
+            kept &= one == another
+        return OnSurface(x, np.where(inward[:, None], normals, -normals), kept)
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        asked = max(1, round(n * self._surface.share / self.share))
+        x, normals = self._surface.grid(asked)
+        x, normals, kept = self._bounding(x, normals, np.ones(len(x), np.bool_))
+        if kept.any():
+            return x[kept], normals[kept]
+        # So small a part that no point of the grid lies on it has points of a sequence.
+        rng = np.random.default_rng(0)
+        return exactly(  # type: ignore[return-value]
+            self.place, n, coordinates=self.coordinates, share=self.share, method="halton", rng=rng
+        )
+
+    def project(self, x: FloatArray) -> OnSurface:
+        foot, normals, kept = self._surface.project(x)
+        inward, outward = self._sides(self._region, foot, normals)
+        # On an edge, a step along one face stays on another: there the open region decides.
+        margin = -self._step / 2
+        inner, outer = self._sides(self._region, foot, normals, margin)
+        bounds = (inward != outward) | (inner != outer)
+        inside = np.where(inward != outward, inward, inner)
+        return OnSurface(foot, np.where(inside[:, None], normals, -normals), kept & bounds)
+
+    def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
+        inside = None if name is None else self._names_inside.get(name, name)
+        return self._surface.near(x, inside, tolerance) & self.project(x).kept
+
+    def levels(self, name: str) -> list[Level] | None:
+        return self._surface.levels(self._names_inside.get(name, name))
+
+    def _sides(
+        self, region: Any, x: FloatArray, normals: FloatArray, margin: float = 0.0
+    ) -> tuple[BoolArray, BoolArray]:
+        """Return whether a region is on the side against the normal, and on that of the normal."""
+        step = self._step * normals
+        return region._within(x - step, margin), region._within(x + step, margin)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sciml_par._checks import checked_integer
 from sciml_par._other_names import ByName
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.names import coordinate_names
 from sciml_par.problems.domains.bounded_region import BoundedRegion
 from sciml_par.problems.domains.combined_regions import (
@@ -28,9 +29,6 @@ from sciml_par.problems.domains.surfaces.sampling import (
     exactly,
     method_name,
 )
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Domain(ByName, BoundedRegion):
@@ -161,10 +159,8 @@ class Domain(ByName, BoundedRegion):
         -------
         x : array [n, d]
         """
-        count, entropy = (
-            checked_integer(n, "sample: n", least=0),
-            checked_integer(seed, "sample: seed", least=0),
-        )
+        count = checked_integer(n, "sample: n", least=0)
+        entropy = checked_integer(seed, "sample: seed", least=0)
         name = method_name(method, "sample: method", allowed=RANDOM_METHODS)
         return self._scattered(count, name, np.random.default_rng(entropy))
 
@@ -261,12 +257,11 @@ class CombinedDomain(CombinedRegion, Domain):
                 f"{chosen[0]} and {chosen[1]}"
             )
         self._names = chosen[0] if chosen else default
-        self._operands = (first, second)
         if not np.all(self.lower < self.upper) or not self.volume > 0:
             raise InputError(f"{self} is empty: no points lie in it")
 
     def __repr__(self) -> str:
-        return f"({self._operands[0]!r} {self.sign} {self._operands[1]!r})"
+        return f"({self._first!r} {self.sign} {self._second!r})"
 
 
 class Union(UnionRegion, CombinedDomain):

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import checked_vector
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_vector
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.ball import SURFACE, Ball
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _UNIT = Ball([0.0, 0.0], 1.0)
 _NEWTON_STEPS = 4
@@ -110,7 +108,7 @@ class Ellipse(Domain):
         return (EllipseCurve(self._center, self._axes, self._rotation),)
 
     def _surely_contains(self, other: Region) -> bool:
-        corners = np.array([[x, y] for x in _ends(other, 0) for y in _ends(other, 1)])
+        corners = np.array(list(product(*zip(other.lower, other.upper, strict=True))))
         return bool(self._within(corners).all())
 
     def _cuts(self, axis: int, shares: FloatArray) -> FloatArray:
@@ -136,15 +134,12 @@ class EllipseCurve(Surface):
         return float(4 * a * ellipe(1 - (b / a) ** 2))
 
     def levels(self, name: str) -> list[Level]:  # noqa: ARG002
-        """See `Surface`."""
         return [Level.ellipsoid(self._center, self._rotation.T / self._axes[:, None])]
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         return self._at(self._parameters(unit[:, 0]))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         return self._at(self._parameters((np.arange(n) + 0.5) / n))[:2]
 
     def project(self, x: FloatArray) -> OnSurface:
@@ -176,7 +171,3 @@ class EllipseCurve(Surface):
         normals /= np.linalg.norm(normals, axis=1, keepdims=True)
         x = self._center + (y * self._axes) @ self._rotation.T
         return all_kept(x, normals @ self._rotation.T)
-
-
-def _ends(region: Region, axis: int) -> tuple[float, float]:
-    return float(region.lower[axis]), float(region.upper[axis])

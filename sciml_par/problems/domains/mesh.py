@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,16 @@ import numpy.typing as npt
 from sciml_par._checks import checked_number
 from sciml_par._optional import needed
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.mesh_files import OF_CELLS, in_plane, named_cells, read_by
-from sciml_par.problems.domains.surfaces.surface import Surface
-from sciml_par.problems.domains.surfaces.triangles import Triangles
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from sciml_par.problems.domains.mesh_files import in_plane, named_cells, opened
+from sciml_par.problems.domains.surfaces.sampling import unit_points
+from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface, all_kept
 
 SURFACE = "surface"
+_EDGE = 1e-9
+"""Barycentric coordinates below which a point lies on an edge."""
 _OF_SURFACES = (".stl", ".obj", ".ply", ".off")
 
 
@@ -142,29 +141,65 @@ class Mesh(Domain):
         )
 
 
+class Triangles(Surface):
+    """The triangles of a `trimesh.Trimesh` as a surface with one name; see `Surface`."""
+
+    coordinates = 3
+
+    def __init__(self, mesh: Any, name: str) -> None:
+        self.mesh, self.names = mesh, (name,)
+        self._ends = np.cumsum(mesh.area_faces)
+
+    @property
+    def measure(self) -> float:
+        """Its area."""
+        return float(self._ends[-1])
+
+    def place(self, unit: FloatArray) -> OnSurface:
+        """See `Surface`; the first number chooses the triangle (Osada et al. 2002)."""
+        chosen = np.searchsorted(self._ends, unit[:, 0] * self._ends[-1], side="right")
+        chosen = np.minimum(chosen, len(self._ends) - 1)
+        root = np.sqrt(unit[:, 1:2])
+        weights = np.concatenate([1 - root, root * (1 - unit[:, 2:]), root * unit[:, 2:]], axis=1)
+        x = np.einsum("nc,ncd->nd", weights, self.mesh.triangles[chosen])
+        return all_kept(x, self._normals[chosen])
+
+    def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """See `Surface`; the triangles in their order, at points of Halton's sequence."""
+        unit = unit_points("halton", n, 2, np.random.default_rng(0))
+        first = (np.arange(n) + 0.5) / n
+        inside = np.clip(unit, 0.02, 0.98)
+        return self.place(np.concatenate([first[:, None], inside], axis=1))[:2]
+
+    def project(self, x: FloatArray) -> OnSurface:
+        trimesh = needed("trimesh", "Mesh")
+        foot, _, triangle = trimesh.proximity.closest_point(self.mesh, x)
+        corners = self.mesh.triangles[triangle]
+        weights = trimesh.triangles.points_to_barycentric(corners, foot)
+        normals = self._normals[triangle].copy()
+        faces, small = self.mesh.faces, weights < _EDGE
+        for row in np.flatnonzero(small.any(axis=1)):
+            # At an edge or a corner, the mean over the triangles that meet there.
+            ends = faces[triangle[row]][~small[row]]
+            around = self.mesh.vertex_faces[ends[0]]
+            shared = set(ends.tolist())
+            meeting = [f for f in around[around >= 0] if shared <= set(faces[f].tolist())]
+            normals[row] = self._normals[meeting].mean(axis=0)
+        return all_kept(foot, normals)
+
+    @functools.cached_property
+    def _normals(self) -> FloatArray:
+        return np.asarray(self.mesh.face_normals, np.float64)
+
+
 def _read(source: Any) -> tuple[FloatArray, npt.NDArray[np.int64], dict[str, Any]]:
     """Return points [n, 3], triangles [k, 3], and the rows of those in named groups."""
-    if hasattr(source, "faces") and hasattr(source, "vertices"):
-        return np.array(source.vertices, np.float64), np.array(source.faces), {}
-    if hasattr(source, "cells") and hasattr(source, "points"):
-        return _of_cells(source, "this mesh")
-    if not isinstance(source, str | Path):
-        raise InputError(
-            f"Mesh: expected the path of a file, a trimesh.Trimesh or a meshio.Mesh; got "
-            f"{type(source).__name__}."
-        )
-    path = Path(source)
-    ending = path.suffix.lower()
-    if ending not in (*_OF_SURFACES, *OF_CELLS):
-        raise InputError(
-            f"Mesh: expected a file with the ending {', '.join((*_OF_SURFACES, *OF_CELLS))}; got "
-            f"{path.name!r}."
-        )
-    package = "trimesh" if ending in _OF_SURFACES else "meshio"
-    found = read_by(package, path, "Mesh")
-    if package == "trimesh":
+    name, found = "", source
+    if not hasattr(source, "faces") or not hasattr(source, "vertices"):
+        name, found = opened(source, "Mesh", _OF_SURFACES)
+    if hasattr(found, "vertices"):
         return np.array(found.vertices, np.float64), np.array(found.faces), {}
-    return _of_cells(found, path.name)
+    return _of_cells(found, name)
 
 
 def _of_cells(mesh: Any, name: str) -> tuple[FloatArray, npt.NDArray[np.int64], dict[str, Any]]:

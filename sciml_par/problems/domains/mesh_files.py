@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from sciml_par._optional import needed
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.surfaces.ring import signed_area
 
-FloatArray = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.int64]
 
 OF_CELLS = (".msh", ".vtu", ".vtk", ".inp", ".mesh")
@@ -39,11 +39,27 @@ class MeshRing(NamedTuple):
     names: tuple[str, ...]
 
 
-def read_by(package: str, path: Path, where: str) -> Any:
-    """Return what a package reads from a mesh file, or raise why it cannot be read."""
-    library = needed(package, where)
+def opened(source: Any, where: str, surfaces: Sequence[str] = ()) -> tuple[str, Any]:
+    """Return the name and the mesh of a file, or of one of meshio.
+
+    Files of surfaces, with these endings, are read by trimesh, all others by meshio.
+    """
+    if hasattr(source, "cells") and hasattr(source, "points"):
+        return "this mesh", source
+    if not isinstance(source, str | Path):
+        kinds = "the path of a file, a trimesh.Trimesh" if surfaces else "the path of a file"
+        raise InputError(
+            f"{where}: expected {kinds} or a meshio.Mesh; got {type(source).__name__}."
+        )
+    path, known = Path(source), (*surfaces, *OF_CELLS)
+    ending = path.suffix.lower()
+    if ending not in known:
+        raise InputError(
+            f"{where}: expected a file with the ending {', '.join(known)}; got {path.name!r}."
+        )
+    library = needed("trimesh" if ending in surfaces else "meshio", where)
     try:
-        return library.load_mesh(path) if package == "trimesh" else library.read(path)
+        return path.name, (library.load_mesh if ending in surfaces else library.read)(path)
     except Exception as error:  # of many kinds
         raise InputError(f"{where}: cannot read {path}: {one_line(error)}") from None
 
@@ -66,20 +82,7 @@ def in_plane(points: FloatArray) -> bool:
 
 def rings_of(source: Any, where: str) -> list[MeshRing]:
     """Return the closed lines around a mesh in the plane, the longest way around first."""
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if path.suffix.lower() not in OF_CELLS:
-            raise InputError(
-                f"{where}: expected a file with the ending {', '.join(OF_CELLS)}; got "
-                f"{path.name!r}."
-            )
-        name, mesh = path.name, read_by("meshio", path, where)
-    elif hasattr(source, "cells") and hasattr(source, "points"):
-        name, mesh = "this mesh", source
-    else:
-        raise InputError(
-            f"{where}: expected the path of a file or a meshio.Mesh; got {type(source).__name__}."
-        )
+    name, mesh = opened(source, where)
     points, same = np.unique(np.asarray(mesh.points, np.float64), axis=0, return_inverse=True)
     faces = [c for c in mesh.cells if c.type in _SIDES and not c.type.startswith("line")]
     sides = [same.ravel()[_sides(c.type, np.asarray(c.data))] for c in faces]

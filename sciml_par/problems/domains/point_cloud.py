@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,17 +14,15 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import checked_points
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_points
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.point_files import read_points
 from sciml_par.problems.domains.surfaces.sampling import GRID, checked_generator, method_name
 from sciml_par.problems.domains.surfaces.surface import OnSurface, Surface
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-
 BOUNDARY = "boundary"
+_NOT_KNOWN = property(lambda _: math.nan, doc="Not known: NaN.")
 
 
 class PointCloud(Domain):
@@ -127,20 +126,7 @@ class PointCloud(Domain):
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
 
-    @property
-    def volume(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
-
-    @property
-    def volume_error(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
-
-    @property
-    def surface(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
+    volume = volume_error = surface = _candidates = _NOT_KNOWN
 
     @functools.cached_property
     def _key(self) -> Hashable:
@@ -174,10 +160,6 @@ class PointCloud(Domain):
     @property
     def _coordinates(self) -> int:
         return 1
-
-    @property
-    def _candidates(self) -> float:
-        return float("nan")
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Choose one of the points by one number, for a cloud over time."""
@@ -237,18 +219,13 @@ class CloudSurface(Surface):
 
         return KDTree(self._x)
 
-    @property
-    def measure(self) -> float:
-        """Not known: NaN."""
-        return float("nan")
+    measure = _NOT_KNOWN
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         rows = _chosen(unit, len(self._x))
         return OnSurface(self._x[rows], self._normals[rows], np.ones(len(rows), np.bool_))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         rows = _every(len(self._x), n)
         return self._x[rows], self._normals[rows]
 
@@ -263,7 +240,6 @@ class CloudSurface(Surface):
         return self._x[rows], self._normals[rows]
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         _, rows = self._tree.query(x)
         return OnSurface(self._x[rows], self._normals[rows], np.ones(len(x), np.bool_))
 

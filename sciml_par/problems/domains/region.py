@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer, is_integer
-from sciml_par.problems.checks.arrays import counts_per_axis
-from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share, proportional
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, counts_per_axis
+from sciml_par.problems.domains.surfaces.sampling import exactly, proportional
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 ROUNDING = 8 * float(np.finfo(np.float32).eps)
 """Of coordinates that have passed through single precision, relative to the largest one."""
@@ -89,6 +84,7 @@ class Region(ABC):
 
     def _place(self, unit: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Map the unit cube onto candidates, all equally likely: [n, k] -> x: [n, d], kept: [n]."""
+        # lower + extent may round to just above upper.
         x = np.clip(self.lower + unit * self.extent, self.lower, self.upper)
         return x, self._within(x)
 
@@ -150,16 +146,6 @@ class Region(ABC):
         x = lattice(self.lower, self.upper, counts, ends=ends)
         # Those on the boundary count as inside, within rounding in double precision.
         return x[self._within(x, 1e-5 * self._rounding)]
-
-    def _estimated_volume(self) -> tuple[float, float]:
-        """Return the volume by quasi-random points, and its standard error; see `kept_share`."""
-        return _estimate(self)
-
-
-@functools.lru_cache(maxsize=256)
-def _estimate(region: Region) -> tuple[float, float]:
-    share, error = kept_share(lambda unit: region._place(unit)[1], region._coordinates)
-    return share * region._candidates, error * region._candidates
 
 
 def lattice(

@@ -1,4 +1,4 @@
-"""The part between two planes across an axis, and planes that cut off equal volumes."""
+"""Slabs across an axis: the part between two planes, and where cuts give equal volumes or times."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par._checks import is_integer
+from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.faces import BoxFace, faces_of
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-
-_BISECTIONS = 52  # halve an interval down to rounding
 
 
 class SlabRegion(Region):
@@ -30,7 +27,6 @@ class SlabRegion(Region):
 
     @property
     def volume(self) -> float:
-        """See `Region`."""
         return float(np.prod(self.extent))
 
     @property
@@ -52,28 +48,37 @@ class SlabRegion(Region):
 
 
 def cuts_of_equal_volume(polygon: Any, axis: int, shares: FloatArray) -> FloatArray:
-    """Return the coordinates below which these shares of the area of a geometry of shapely lie.
-
-    By bisection of the area below a coordinate, which shapely computes to rounding.
-    """
+    """Return the coordinates below which these shares of the area of a geometry of shapely lie."""
     import shapely
+    from scipy.optimize import brentq
 
     bounds = np.array(polygon.bounds)
     low, high = bounds[:2], bounds[2:]
 
-    def below(position: float) -> float:
+    def excess(position: float, share: float) -> float:
         top = high.copy()
         top[axis] = position
-        return float(shapely.intersection(polygon, shapely.box(*low, *top)).area)
+        below = shapely.intersection(polygon, shapely.box(*low, *top))
+        return float(below.area - share * polygon.area)
 
-    found = []
-    for share in shares:
-        left, right = low[axis], high[axis]
-        for _ in range(_BISECTIONS):
-            middle = (left + right) / 2
-            if below(middle) < share * polygon.area:
-                left = middle
-            else:
-                right = middle
-        found.append((left + right) / 2)
-    return np.array(found)
+    rounding: Any = {"xtol": np.finfo(float).tiny, "rtol": 4 * np.finfo(float).eps}
+    ends = low[axis], high[axis]
+    return np.array([brentq(excess, *ends, args=(share,), **rounding) for share in shares])
+
+
+def cuts_between(initial: float, final: float, slabs: Any, owner: str) -> tuple[float, ...]:
+    """Return the inner times of a number of equal slabs, or those that are given."""
+    what = f"{owner}: slabs must be a number of slabs ≥ 1, or increasing times between {initial:g}"
+    if is_integer(slabs):
+        if slabs < 1:
+            raise InputError(f"{what} and {final:g}; got {slabs!r}")
+        return tuple(np.linspace(initial, final, int(slabs) + 1)[1:-1].tolist())
+    try:
+        times = np.asarray(slabs, np.float64)
+    except (TypeError, ValueError):
+        times = np.empty(())
+    if isinstance(slabs, str | bool) or times.ndim != 1:
+        raise InputError(f"{what} and {final:g}; got {slabs!r}")
+    if not np.all(np.diff([initial, *times, final]) > 0):
+        raise InputError(f"{what} and {final:g} without these two; got {times.tolist()}")
+    return tuple(times.tolist())

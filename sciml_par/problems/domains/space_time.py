@@ -7,20 +7,16 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box, Interval
-from sciml_par.problems.domains.cuts import cuts_between
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.product import Product
+from sciml_par.problems.domains.slab import cuts_between
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Time(Interval):
@@ -109,7 +105,6 @@ class SpaceTime(Product):
 
     @property
     def slabs(self) -> tuple[Domain, ...]:
-        """See `Domain`."""
         times = [each for each in self._along.slabs if isinstance(each, Interval)]
         if len(times) == 1:
             return (self,)

@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._other_names import ByName
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
-
-FloatArray = npt.NDArray[np.float64]
-Tensor = Any
+from sciml_par.problems.checks.arrays import FloatArray, finite_array
 
 _SAME = 1e-9
 """The difference, in extents of an axis, up to which two coordinates of a table are one."""
@@ -177,19 +175,16 @@ class GriddedFunction(ByName):
             margin = _ROUNDING * max(abs(axis[0]), abs(axis[-1]))
             low, high = (tf.constant(v, given.dtype) for v in (axis[0] - margin, axis[-1] + margin))
             inside &= (given[:, i] >= low) & (given[:, i] <= high)
-        if hasattr(inside, "numpy"):
-            self._check(given.numpy(), inside.numpy())
+        if hasattr(inside, "numpy") and not inside.numpy().all():
+            outside = given.numpy()[~inside.numpy()]
+            raise InputError(
+                f"GriddedFunction: {len(outside)} of {len(given)} points are outside of the grid "
+                f"{self._box}, the first of them {outside[0].tolist()}. Extend the grid, or "
+                f"leave these points out."
+            )
         missing = tf.constant(math.nan, given.dtype)
         values = tf.where(inside[:, None], self._interpolated(given), missing)
         return values if tf.is_tensor(x) else values.numpy()
-
-    def _check(self, x: FloatArray, inside: npt.NDArray[np.bool_]) -> None:
-        if not inside.all():
-            raise InputError(
-                f"GriddedFunction: {np.sum(~inside)} of {len(x)} points are outside of the grid "
-                f"{self._box}, the first of them {x[~inside][0].tolist()}. Extend the grid, or "
-                f"leave these points out."
-            )
 
     @property
     def _box(self) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._partial_operators import Operator
+from sciml_par.problems.checks.arrays import FloatArray
 
-Coefficients = npt.NDArray[np.float64]
+Coefficients = FloatArray
 Matrix = tuple[tuple[float, ...], ...]
 
 

@@ -184,13 +184,7 @@ class _Recorder(Field):
     """A field that notes the requests made of it, and answers each on its own."""
 
     def __init__(self, field: Field) -> None:
-        super().__init__(
-            field._source.function,
-            jet=field._source.jet,
-            unknowns=field.unknowns,
-            coordinates=field.coordinates,
-            components=field.components,
-        )
+        vars(self).update(vars(field.with_plan(())))
         self.asked = False
         self._log: dict[Key, Request] = {}
         # Identities are keys only as long as their objects live.

@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._partial_operators import Operator, scaled
 from sciml_par._tape import Jet
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.fields.composition import as_field, jet_by_values, tried
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Coefficients
 
-FloatArray = npt.NDArray[np.float64]
 AnsatzFunction = Callable[[Field, Any], Any]
 Corners = tuple[tuple[float, ...], tuple[float, ...]]
 Ranges = tuple[tuple[float, float], ...]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tape import Function, Jet
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.names import places_of
 from sciml_par.problems.fields.composition import as_field
 from sciml_par.problems.fields.field import Field, Selection, as_points
@@ -46,7 +46,7 @@ def field_and_points(
     return field if component is None else field[component], points
 
 
-def jet(field: Field, x: tf.Tensor, *second: npt.NDArray[np.float64]) -> Jet:
+def jet(field: Field, x: tf.Tensor, *second: FloatArray) -> Jet:
     """Return the field's jet of second order with these matrices [d, d]."""
     d = x.shape[1]
     return field.jet(x, np.array(second, dtype=np.float64).reshape(-1, d, d))
@@ -98,14 +98,14 @@ def _checked(field: Field, d: int, which: Any, call: str) -> tuple[int, ...]:
     return places
 
 
-def unit(d: int, axes: Sequence[int]) -> npt.NDArray[np.float64]:
+def unit(d: int, axes: Sequence[int]) -> FloatArray:
     """Return coefficients of Σ ∂²/∂x_i² over some axes: [d, d]."""
     matrix = np.zeros((d, d))
     matrix[list(axes), list(axes)] = 1.0
     return matrix
 
 
-def pair_coefficients(d: int, i: int, j: int) -> npt.NDArray[np.float64]:
+def pair_coefficients(d: int, i: int, j: int) -> FloatArray:
     """Return symmetric coefficients of ∂²/∂x_i∂x_j: [d, d]."""
     matrix = np.zeros((d, d))
     matrix[i, j] += 0.5

@@ -11,6 +11,7 @@ import numpy as np
 
 from sciml_par._checks import check_number, is_number
 from sciml_par._other_names import ByName
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.fields.field import Field
@@ -22,8 +23,6 @@ from sciml_par.problems.operators.arguments import (
     jet,
     pair_coefficients,
 )
-
-Tensor = Any
 
 STRAIN, STRESS = "strain", "stress"
 

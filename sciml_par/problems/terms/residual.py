@@ -7,12 +7,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_weight
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import holds_at, values_at
 from sciml_par.problems.domains.domain import Domain
 
@@ -50,6 +50,7 @@ class Residual(ByName):
     >>> equation = Residual(lambda u, x, f: -laplacian(u, x) - f, data=np.sin)
     """
 
+    kind: ClassVar[str] = "residual"
     known_functions: ClassVar[tuple[str, ...]] = ("data", "where")
 
     function: Callable[..., tf.Tensor]
@@ -71,13 +72,11 @@ class Residual(ByName):
         else:
             checked_weight(given, "Residual")
 
-    def points(
-        self, domain: Domain, n: int | tuple[int, ...]
-    ) -> tuple[npt.NDArray[np.float64], ...]:
+    def points(self, domain: Domain, n: int | tuple[int, ...]) -> tuple[FloatArray, ...]:
         """Return the grid points x: [k, d] of the domain, and the data there, if any (local)."""
         return self.payload(domain.grid(n))
 
-    def payload(self, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], ...]:
+    def payload(self, x: FloatArray) -> tuple[FloatArray, ...]:
         """Return points, the data and 1 where it holds: x: [n, d] -> (x, f?, [n, 1]?) (local)."""
         data = [] if self.data is None else [values_at(self.data, x, what="data of the residual")]
         if self.where is not None:

@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import refuse_trainable
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Plan
 from sciml_par.problems.fields.recording import Parametrized, Trace, trace
 
-Arrays = tuple[npt.NDArray[np.float64], ...]
+Arrays = tuple[FloatArray, ...]
 
 # A residual with as many components as points, and more than these, is a mistake, not a system.
 MANY_EQUATIONS = 16

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sciml_par._tape import Jet
+from sciml_par._tape import Jet, Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.plan import Coefficients
+from sciml_par.problems.fields.transformed import Corners, Scaling, corners_of
+from sciml_par.problems.operators.arguments import pair_coefficients
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
-
-FloatArray = npt.NDArray[np.float64]
-Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -72,11 +71,11 @@ class PlacedFunction:
         """The name of the true function in messages."""
         return f"the true function of the unknown {self.name!r}"
 
-    def box(self, *, scaled: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def box(self, *, scaled: bool) -> Corners:
         """Return the corners of the box in which N sees its inputs."""
         if scaled:
             return (-1.0,) * len(self.inputs), (1.0,) * len(self.inputs)
-        return tuple(self.lower.tolist()), tuple(self.upper.tolist())
+        return corners_of(self.lower, self.upper)
 
     def key(self, *, scaled: bool) -> tuple[Any, ...]:
         """Return a key that is equal for functions with the same map from network to values."""
@@ -85,18 +84,19 @@ class PlacedFunction:
 
     def values(self, network: Field, z: Tensor, *, scaled: bool) -> Tensor:
         """Return k at inputs z: [n, e] -> [n, 1]."""
-        return self._transformed(network(self._seen(z, scaled)))
+        return self._transformed(self._of_inputs(network, scaled)(z))
 
     def field(self, network: Field, u: Field, *, scaled: bool) -> Field:
         """Return k as a field of x, given N: [n, e] -> [n, 1] and the solution u."""
+        inner = self._of_inputs(network, scaled)
 
         def value(x: Tensor) -> Tensor:
             self._check_points(x)
-            return self.values(network, self._inputs(x, u), scaled=scaled)
+            return self._transformed(inner(self._inputs(x, u)))
 
         def jet(x: Tensor, second: Coefficients) -> Jet:
             make = self._jet_beside if self.needs_solution else self._jet_of_coordinates
-            v, dv, lv = make(network, x, second, u, scaled)
+            v, dv, lv = make(inner, x, second, u)
             return self._transformed_jet(v, dv, lv, second)
 
         # Where N has no jet, tapes go through N alone, not through functions of k as well.
@@ -123,50 +123,41 @@ class PlacedFunction:
         ]
         return tf.concat(columns, axis=1)
 
-    def _factors(self, scaled: bool) -> tuple[FloatArray, FloatArray]:
-        """Return c and s."""
+    def _of_inputs(self, network: Field, scaled: bool) -> Field:
+        """Return N((z − c) s) as a field of z."""
         if not scaled:
-            return np.zeros(len(self.inputs)), np.ones(len(self.inputs))
-        return (self.lower + self.upper) / 2, 2 / (self.upper - self.lower)
+            return network
+        return Scaling(corners_of(self.lower, self.upper), None).field(network)
 
-    def _seen(self, z: Tensor, scaled: bool) -> Tensor:
-        if not scaled:
-            return z
-        center, factors = (tf.constant(v, z.dtype) for v in self._factors(scaled))
-        return (z - center) * factors
-
-    def _jet_of_coordinates(
-        self, network: Field, x: Tensor, second: Coefficients, u: Field, scaled: bool
-    ) -> Jet:
+    def _jet_of_coordinates(self, network: Field, x: Tensor, second: Coefficients, u: Field) -> Jet:
         """Compute v = N of coordinates alone, its derivatives by all of x and its operators."""
         axes = self.axes
-        _, s = self._factors(scaled)
-        own = second[:, axes][:, :, axes] * np.outer(s, s)
+        own = second[:, axes][:, :, axes]
         seen = [k for k, matrix in enumerate(own) if matrix.any()]
-        v, dv, found = network.jet(self._seen(self._inputs(x, u), scaled), own[seen])
+        v, dv, found = network.jet(self._inputs(x, u), own[seen])
         zero = tf.zeros_like(v)
-        slopes = {axis: dv[:, :, j] * tf.constant(s[j], x.dtype) for j, axis in enumerate(axes)}
+        slopes = {axis: dv[:, :, j] for j, axis in enumerate(axes)}
         operators = {k: found[:, :, j] for j, k in enumerate(seen)}
         return (
             v,
             tf.stack([slopes.get(i, zero) for i in range(x.shape[1])], axis=-1),
-            _stacked([operators.get(k, zero) for k in range(len(second))], v),
+            tf.stack([operators.get(k, zero) for k in range(len(second))], axis=-1)
+            if len(second)
+            else v[:, :, None][..., :0],
         )
 
-    def _jet_beside(
-        self, network: Field, x: Tensor, second: Coefficients, u: Field, scaled: bool
-    ) -> Jet:
+    def _jet_beside(self, network: Field, x: Tensor, second: Coefficients, u: Field) -> Jet:
         """Compute v = N(z) for z = z(x) by the chain rule.
 
         ∂_i v = Σ_a N_a ∂_i z_a        L v = Σ_a N_a L z_a + Σ_ab N_ab Σ_ij C_ij ∂_i z_a ∂_j z_b
         """
-        e, (_, s) = len(self.inputs), self._factors(scaled)
+        e = len(self.inputs)
         y, dy, ly = u.jet(x, second)
         z, dz, lz = [], [], []
-        for a, each in enumerate(self.inputs):
+        for each in self.inputs:
             if each.axis is not None:
                 z.append(x[:, each.axis : each.axis + 1])
-                unit = np.eye(x.shape[1])[each.axis] * s[a]
+                unit = np.eye(x.shape[1])[each.axis]
                 dz.append(tf.zeros_like(x) + tf.constant(unit, x.dtype))
                 lz.append(tf.zeros_like(ly[:, 0, :]))
             else:
@@ -175,12 +166,8 @@ class PlacedFunction:
                 dz.append(dy[:, each.component, :])
                 lz.append(ly[:, each.component, :])
         pairs = [(a, b) for a in range(e) for b in range(a, e)] if len(second) else []
-        seen = self._seen(tf.concat(z, axis=1), scaled)
-        of_pairs = np.zeros((len(pairs), e, e))  # the coefficients of ∂²/∂z_a∂z_b for each pair
-        for k, (a, b) in enumerate(pairs):
-            of_pairs[k, a, b] += 0.5
-            of_pairs[k, b, a] += 0.5
-        v, slopes, curved = network.jet(seen, of_pairs)
+        of_pairs = np.array([pair_coefficients(e, a, b) for a, b in pairs]).reshape(-1, e, e)
+        v, slopes, curved = network.jet(tf.concat(z, axis=1), of_pairs)
         dv = tf.add_n([slopes[:, :, a, None] * dz[a][:, None, :] for a in range(e)])
         if not pairs:
             return v, dv, v[:, :, None][..., :0]
@@ -280,7 +267,3 @@ def _column(values: Tensor, component: Any) -> Tensor:
 def _product(first: Tensor, other: Tensor, second: Coefficients) -> Tensor:
     """Compute Σ_ij C_kij a_i b_j of a, b: [n, d] -> [n, K]."""
     return tf.einsum("ni,kij,nj->nk", first, tf.constant(second, first.dtype), other)
-
-
-def _stacked(columns: Sequence[Tensor], like: Tensor) -> Tensor:
-    return tf.stack(columns, axis=-1) if columns else like[:, :, None][..., :0]

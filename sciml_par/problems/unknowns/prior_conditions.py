@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.checks.functions import values_at
 from sciml_par.problems.conditions.condition import Arrays, Condition
-from sciml_par.problems.conditions.coupled import at_all, whitened, whitening
+from sciml_par.problems.conditions.coupled import at_all, whitening
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.problems.unknowns.priors import Smooth
 from sciml_par.problems.unknowns.unknowns import Unknown
-
-FloatArray = npt.NDArray[np.float64]
 
 _PER_LENGTH = (12, 8, 6, 4)
 """Points per length, the first that fits. Four tell a Gaussian process to 1.4 % of its amplitude,
@@ -46,7 +44,6 @@ class PriorCondition(Condition):
         self.place = (np.asarray(domain.lower) + np.asarray(domain.upper))[None] / 2
 
     def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        """See `Condition`."""
         return self
 
     def residual(self, u: Any, *arrays: tf.Tensor, **unknowns: Any) -> tf.Tensor:
@@ -91,7 +88,7 @@ class PriorOfFunction(PriorCondition):
     def residual(self, u: Any, *arrays: tf.Tensor, **unknowns: Any) -> tf.Tensor:
         _, x, factor, mean = arrays
         values = at_all(unknowns[self.unknown], x)
-        return whitened(factor, self.prior.residual(values, mean))
+        return tf.linalg.matvec(factor, self.prior.residual(values, mean))
 
 
 def prior_conditions(

@@ -3,28 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._checks import is_positive
 from sciml_par._other_names import ByName
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import finite_array
+from sciml_par.problems.checks.arrays import FloatArray, finite_array
 
-FloatArray = npt.NDArray[np.float64]
 Number = float | Sequence[float] | npt.NDArray[Any]
-Tensor = Any
 
 JITTER = 1e-8
 """The share of the variance that is added to the diagonal of the covariance of `Smooth`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Normal(ByName):
+class _OfNumber(ByName):
+    """A prior of an `Unknown`, whose fields are its center and its deviation."""
+
+    positive: ClassVar[bool] = False
+    """Whether the density of values ≤ 0 is zero."""
+    deviation: Number
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        for name, positive in zip(self._names, (self.positive, True), strict=True):
+            given = getattr(self, name)
+            array = finite_array(given, f"{owner}: {name}")
+            if array.size == 0 or (positive and not np.all(array > 0)):
+                raise InputError(
+                    f"{owner}: {name} must be a {'positive ' if positive else ''}number or an "
+                    f"array of these, got {given!r}."
+                )
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @property
+    def _names(self) -> list[str]:
+        return [each.name for each in fields(self)]  # type: ignore[arg-type]
+
+    @property
+    def center(self) -> FloatArray:
+        """The value of highest density, or the median."""
+        return np.asarray(getattr(self, self._names[0]))
+
+    def residual(self, value: Tensor) -> Tensor:
+        """Compute (D − mean)/deviation, or that of the logarithms, of the shape of D (local)."""
+        center = np.log(self.center) if self.positive else self.center
+        mean, deviation = (tf.constant(v, value.dtype) for v in (center, self.deviation))
+        return ((tf.math.log(value) if self.positive else value) - mean) / deviation
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({as_text(self.center)}, {as_text(self.deviation)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Normal(_OfNumber):
     """The prior D ~ Normal(mean, deviation²) of an `Unknown`.
 
     It adds ((D − mean)/deviation)² to χ², as an independent measurement of D would. Between the
@@ -53,31 +91,9 @@ class Normal(ByName):
     mean: Number
     deviation: Number
 
-    def __post_init__(self) -> None:
-        _keep(self, "mean", positive=False)
-        _keep(self, "deviation", positive=True)
 
-    @property
-    def center(self) -> FloatArray:
-        """The value of highest density."""
-        return np.asarray(self.mean)
-
-    @property
-    def positive(self) -> bool:
-        """Whether the density of values ≤ 0 is zero."""
-        return False
-
-    def residual(self, value: Tensor) -> Tensor:
-        """Compute (D − mean)/deviation, of the shape of D (local)."""
-        mean, deviation = (tf.constant(v, value.dtype) for v in (self.mean, self.deviation))
-        return (value - mean) / deviation
-
-    def __repr__(self) -> str:
-        return f"Normal({_text(self.mean)}, {_text(self.deviation)})"
-
-
-@dataclass(frozen=True, eq=False)
-class LogNormal(ByName):
+@dataclass(frozen=True, eq=False, repr=False)
+class LogNormal(_OfNumber):
     """The prior log D ~ Normal(log median, deviation²) of a positive `Unknown`.
 
     It adds ((log D − log median)/deviation)² to χ². With 68 % probability D lies within a factor of
@@ -102,31 +118,9 @@ class LogNormal(ByName):
     >>> unknown = Unknown(1.0, lower=0, prior=LogNormal(2.0, 0.5))
     """
 
+    positive: ClassVar[bool] = True
     median: Number
     deviation: Number
-
-    def __post_init__(self) -> None:
-        _keep(self, "median", positive=True)
-        _keep(self, "deviation", positive=True)
-
-    @property
-    def center(self) -> FloatArray:
-        """The median."""
-        return np.asarray(self.median)
-
-    @property
-    def positive(self) -> bool:
-        """Whether the density of values ≤ 0 is zero."""
-        return True
-
-    def residual(self, value: Tensor) -> Tensor:
-        """Compute (log D − log median)/deviation, of the shape of D (local)."""
-        given = (np.log(np.asarray(self.median)), self.deviation)
-        mean, deviation = (tf.constant(v, value.dtype) for v in given)
-        return (tf.math.log(value) - mean) / deviation
-
-    def __repr__(self) -> str:
-        return f"LogNormal({_text(self.median)}, {_text(self.deviation)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +215,11 @@ class Smooth(ByName):
         return tf.math.log(value / mean) if self.log else value - mean
 
     def __repr__(self) -> str:
-        more = "" if self.mean is None else f", mean={_name(self.mean)}"
+        given = self.mean
+        mean = getattr(given, "__qualname__", "function") if callable(given) else repr(given)
+        more = "" if given is None else f", mean={mean}"
         more += ", log=True" if self.log else ""
-        return f"Smooth(length={_text(self.length)}, amplitude={self.amplitude!r}{more})"
+        return f"Smooth(length={as_text(self.length)}, amplitude={self.amplitude!r}{more})"
 
 
 def check_prior(prior: Any, shape: tuple[int, ...], lower: Any, upper: Any) -> None:
@@ -247,25 +243,10 @@ def check_prior(prior: Any, shape: tuple[int, ...], lower: Any, upper: Any) -> N
     if not np.all((lower <= prior.center) & (prior.center <= upper)):
         raise InputError(
             f"Unknown: the prior {prior!r} has its center outside the bounds of the unknown, "
-            f"which are {_text(lower)} and {_text(upper)}."
+            f"which are {as_text(lower)} and {as_text(upper)}."
         )
 
 
-def _keep(prior: Any, name: str, *, positive: bool) -> None:
-    owner = type(prior).__name__
-    array = finite_array(getattr(prior, name), f"{owner}: {name}")
-    if array.size == 0 or (positive and not np.all(array > 0)):
-        raise InputError(
-            f"{owner}: {name} must be a {'positive ' if positive else ''}number or an array of "
-            f"these, got {getattr(prior, name)!r}."
-        )
-    array.flags.writeable = False
-    object.__setattr__(prior, name, array)
-
-
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a number, or an array as a list, as text."""
     return f"{np.asarray(value).tolist()}"
-
-
-def _name(value: Any) -> str:
-    return getattr(value, "__qualname__", "function") if callable(value) else f"{value!r}"

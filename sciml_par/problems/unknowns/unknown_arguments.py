@@ -12,7 +12,7 @@ from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.functions import check_takes
+from sciml_par.problems.checks.functions import BY_NAME, POSITIONAL, check_takes, parameters_of
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.terms.residual import Residual
@@ -21,7 +21,6 @@ from sciml_par.problems.unknowns.prior_conditions import PriorCondition
 
 Names = tuple[str, ...]
 Starts = Mapping[str, Any]
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,7 @@ def residual_of(part: Any, unknowns: Starts, name: str) -> Callable[..., Any]:
     held = {attribute: value for attribute, value in held.items() if callable(value)}
     for attribute in part.known_functions:
         known = held.pop(attribute, None)
-        for unknown in _named(_parameters(known), names) if callable(known) else ():
+        for unknown in _named(parameters_of(known), names) if callable(known) else ():
             raise InputError(
                 f"Problem: {attribute} of term {name!r} takes the unknown {unknown!r}, but it is "
                 f"computed once, before the training; use the unknown in the residual itself."
@@ -129,7 +128,7 @@ def check_all_named(functions: Sequence[Any], unknowns: Starts) -> None:
 
 def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
     """Check that an ansatz takes no unknown."""
-    for name in _named(_parameters(function), tuple(unknowns)):
+    for name in _named(parameters_of(function), tuple(unknowns)):
         raise InputError(
             f"Problem: the ansatz takes the unknown {name!r}, but an ansatz cannot depend on "
             f"unknowns; let a condition take it."
@@ -138,7 +137,7 @@ def refuse_in_ansatz(function: Any, unknowns: Starts) -> None:
 
 def named_by(function: Any, names: Names) -> Names:
     """Return which of these names a function takes as arguments; all, if it takes any."""
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     while isinstance(function, partial):
         function = function.func
@@ -149,15 +148,7 @@ def named_by(function: Any, names: Names) -> Names:
 
 
 def _named(parameters: Mapping[str, inspect.Parameter], names: Names) -> Names:
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return tuple(n for n in names if n in parameters and parameters[n].kind in by_name)
-
-
-def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # of functions that are not written in Python
-        return {}
+    return tuple(n for n in names if n in parameters and parameters[n].kind in BY_NAME)
 
 
 def _positional(part: Any, attribute: str) -> int | None:
@@ -179,8 +170,8 @@ def _check_given(function: Any, names: Names, term: str, *, positional: int | No
             more_by_name=True,
         )
     places = 0
-    for name, parameter in _parameters(function).items():
-        if parameter.kind in _POSITIONAL:
+    for name, parameter in parameters_of(function).items():
+        if parameter.kind in POSITIONAL:
             places += 1
             by_place = positional is None or places <= positional
             if by_place and positional is not None and name in names:

@@ -13,8 +13,6 @@ from sciml_par.problems.checks.names import checked_names
 from sciml_par.problems.unknowns.priors import Smooth
 from sciml_par.problems.unknowns.unknowns import Unknown
 
-Tensor = Any
-
 
 @dataclass(frozen=True, eq=False)
 class UnknownFunction(ByName):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,11 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par._other_names import ByName
+from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.unknowns.priors import LogNormal, Normal, check_prior
-
-FloatArray = npt.NDArray[np.float64]
-Tensor = Any
-Number = float | Sequence[float] | npt.NDArray[Any]
+from sciml_par.problems.checks.arrays import FloatArray
+from sciml_par.problems.unknowns.priors import LogNormal, Normal, Number, as_text, check_prior
 
 _TRIES = 1000
 
@@ -99,7 +98,7 @@ class Unknown(ByName):
         if not np.all((lower < start) & (start < upper)):
             raise InputError(
                 f"Unknown: the start must lie strictly inside the bounds; got "
-                f"start={_text(start)}, lower={_text(self.lower)}, upper={_text(self.upper)}."
+                f"start={as_text(start)}, lower={as_text(self.lower)}, upper={as_text(self.upper)}."
             )
         self._check_scale()
         checked_number(self.spread, "Unknown: spread")
@@ -148,31 +147,27 @@ class Unknown(ByName):
 
     def value(self, parameter: Tensor) -> Tensor:
         """Return the value of p, in TensorFlow operations (local)."""
-        dtype = parameter.dtype
 
         def constant(number: Any) -> Tensor:
-            return tf.constant(np.broadcast_to(number, self.shape), dtype)
+            return tf.constant(np.broadcast_to(number, self.shape), parameter.dtype)
 
-        if self.lower is not None and self.upper is not None:
-            width = constant(np.subtract(self.upper, self.lower))
-            return constant(self.lower) + width * tf.sigmoid(parameter)
-        if self.lower is not None:
-            return constant(self.lower) + constant(self._scale) * tf.nn.softplus(parameter)
-        if self.upper is not None:
-            return constant(self.upper) - constant(self._scale) * tf.nn.softplus(parameter)
-        return constant(self._scale) * parameter
+        return self._mapped(parameter, constant, tf.sigmoid, tf.nn.softplus)
 
     def values(self, parameters: npt.ArrayLike) -> FloatArray:
         """Return the values of many p: [..., *shape] -> [..., *shape], NumPy (local)."""
-        p = np.asarray(parameters, np.float64)
+        p, softplus = np.asarray(parameters, np.float64), partial(np.logaddexp, 0)
+        return np.asarray(self._mapped(p, np.asarray, lambda p: (1 + np.tanh(p / 2)) / 2, softplus))
+
+    def _mapped(self, p: Any, constant: Any, sigmoid: Any, softplus: Any) -> Any:
+        """Return the value of p, by functions of TensorFlow or NumPy."""
         if self.lower is not None and self.upper is not None:
-            share = (1 + np.tanh(p / 2)) / 2
-            return np.asarray(self.lower + np.subtract(self.upper, self.lower) * share)
+            width = constant(np.subtract(self.upper, self.lower))
+            return constant(self.lower) + width * sigmoid(p)
         if self.lower is not None:
-            return np.asarray(self.lower + self._scale * np.logaddexp(0, p))
+            return constant(self.lower) + constant(self._scale) * softplus(p)
         if self.upper is not None:
-            return np.asarray(self.upper - self._scale * np.logaddexp(0, p))
-        return np.asarray(self._scale * p)
+            return constant(self.upper) - constant(self._scale) * softplus(p)
+        return constant(self._scale) * p
 
     def _parameter(self, value: FloatArray) -> FloatArray:
         """Return p of a value inside the bounds."""
@@ -211,14 +206,14 @@ class Unknown(ByName):
                 "leave it out."
             )
         if not np.all(np.asarray(self.scale) > 0):
-            raise InputError(f"Unknown: scale must be positive, got {_text(self.scale)}.")
+            raise InputError(f"Unknown: scale must be positive, got {as_text(self.scale)}.")
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in ("lower", "upper", "scale", "true")}
-        more = [f"{name}={_text(value)}" for name, value in given.items() if value is not None]
+        more = [f"{name}={as_text(value)}" for name, value in given.items() if value is not None]
         more += [f"spread={self.spread:g}"] if self.spread else []
         more += [f"prior={self.prior!r}"] if self.prior is not None else []
-        return f"Unknown({', '.join([_text(self.start), *more])})"
+        return f"Unknown({', '.join([as_text(self.start), *more])})"
 
 
 Unknowns = Mapping[str, Unknown]
@@ -238,10 +233,15 @@ def initial_unknowns(unknowns: Unknowns, seed: int) -> FloatArray:
 
 def names_of_numbers(unknowns: Unknowns) -> list[str]:
     """Return a name for each of the q numbers: "D", or "c[0]" and so on of an array."""
+    return names_of_elements({name: unknown.shape for name, unknown in unknowns.items()})
+
+
+def names_of_elements(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Return these names for numbers and arrays of these shapes."""
     return [
         name + (f"[{', '.join(map(str, place))}]" if place else "")
-        for name, unknown in unknowns.items()
-        for place in np.ndindex(unknown.shape)
+        for name, shape in shapes.items()
+        for place in np.ndindex(shape)
     ]
 
 
@@ -268,7 +268,3 @@ def _array(value: Any, what: str) -> FloatArray:
         )
     array.flags.writeable = False
     return array
-
-
-def _text(value: Any) -> str:
-    return "None" if value is None else f"{np.asarray(value).tolist()}"

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par._optional import needed
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import Array
 
-Array = npt.NDArray[Any]
 Quantities = Mapping[str, Callable[..., Any]]
 
 
@@ -56,28 +55,25 @@ class Sampler:
         """
         found: dict[str, Array] = {}
         prediction = self.result.predict(x, interval=self.interval)
-        for j, name in enumerate(self.fields):
-            found[name] = prediction.mean[:, j]
-            if len(self.result.members) > 1:
-                found[f"{name}_deviation"] = prediction.deviation[:, j]
-            if prediction.lower is not None and prediction.upper is not None:
-                found[f"{name}_lower"] = prediction.lower[:, j]
-                found[f"{name}_upper"] = prediction.upper[:, j]
-            found[f"{name}_error"] = prediction.error[:, j]
+        columns = [(name, name, prediction, j) for j, name in enumerate(self.fields)]
         for name, function in (self.quantities or {}).items():
             computed = self.result.evaluate(function, x)
             count = computed.mean.shape[1]
-            for j in range(count):
-                label = name if count == 1 else f"{name}_{j}"
-                if label in found or label in self.coordinates:
-                    raise InputError(
-                        f"{self.where}: the quantity {name!r} has the name of another column, "
-                        f"{label!r}; give it another one."
-                    )
-                found[label] = computed.mean[:, j]
-                if len(self.result.members) > 1:
-                    found[f"{label}_deviation"] = computed.deviation[:, j]
-                found[f"{label}_error"] = computed.error[:, j]
+            labels = [name] if count == 1 else [f"{name}_{j}" for j in range(count)]
+            columns += [(name, label, computed, j) for j, label in enumerate(labels)]
+        for name, label, computed, j in columns:
+            if computed is not prediction and (label in found or label in self.coordinates):
+                raise InputError(
+                    f"{self.where}: the quantity {name!r} has the name of another column, "
+                    f"{label!r}; give it another one."
+                )
+            found[label] = computed.mean[:, j]
+            if len(self.result.members) > 1:
+                found[f"{label}_deviation"] = computed.deviation[:, j]
+            if computed.lower is not None and computed.upper is not None:
+                found[f"{label}_lower"] = computed.lower[:, j]
+                found[f"{label}_upper"] = computed.upper[:, j]
+            found[f"{label}_error"] = computed.error[:, j]
         return found
 
     def axes(self, grid: Any) -> dict[str, Array]:
@@ -103,16 +99,11 @@ class Sampler:
                 f"{self.where}: expected a number of grid points for each of the coordinates "
                 f"{', '.join(names)}; got {grid!r}."
             )
-        lower, upper = self._box()
+        corners, x = self.result.members[0].form.domain, self.result.members[0].prediction.x
+        lower, upper = (x.min(axis=0), x.max(axis=0)) if corners is None else corners
         sizes = [checked_integer(n, f"{self.where}: grid", least=2) for n in counts]
         lines = zip(lower, upper, sizes, strict=True)
         return dict(zip(names, (np.linspace(a, b, n) for a, b, n in lines), strict=True))
-
-    def _box(self) -> tuple[Array, Array]:
-        corners = self.result.members[0].form.domain
-        x = self.result.members[0].prediction.x
-        lower, upper = (x.min(axis=0), x.max(axis=0)) if corners is None else corners
-        return np.asarray(lower), np.asarray(upper)
 
 
 def nodes_of(axes: Mapping[str, Array]) -> Array:

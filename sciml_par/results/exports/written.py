@@ -7,14 +7,12 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._files import put_file, write_text
 from sciml_par._optional import needed
 from sciml_par.errors import InputError, OutputError
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.results.exports.sampled import Sampler, dataframe, dataset, nodes_of
-
-Array = npt.NDArray[Any]
 
 _MESHES = (".vtu", ".vtk", ".xdmf")
 _CELLS = {1: "line", 2: "quad", 3: "hexahedron"}
@@ -40,7 +38,8 @@ def write_solution(
         raise InputError("Result.write: times= is for a file with the ending .pvd.")
     _check_free(path, overwrite=overwrite)
     if suffix == ".csv":
-        frame = dataframe(sampler, _points(sampler, on))
+        as_grid = isinstance(on, dict | int | tuple)
+        frame = dataframe(sampler, nodes_of(sampler.axes(on)) if as_grid else on)
         put_file(path, lambda draft: frame.to_csv(draft, index=False))
     elif suffix == ".nc":
         grid = dataset(sampler, 50 if on is None else on, domain)
@@ -51,12 +50,6 @@ def write_solution(
         mesh = _filled(sampler, _Places(sampler, on, domain, last=None), None)
         put_file(path, mesh.write)
     return path
-
-
-def _points(sampler: Sampler, on: Any) -> Any:
-    """Return the points of a table: given ones, or those of a grid."""
-    as_grid = isinstance(on, dict | int | tuple)
-    return nodes_of(sampler.axes(on)) if as_grid else on
 
 
 class _Places:

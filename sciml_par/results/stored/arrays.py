@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.results.member import FINISHED, History, Member
 from sciml_par.results.stored.codec import arrays_of
 
-Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
 PREDICTIONS, WEIGHTS, FUNCTIONS = "predictions.npz", "weights.npz", "functions.npz"

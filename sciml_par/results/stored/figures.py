@@ -19,16 +19,9 @@ from sciml_par.evaluation.figures.parts.curves import LossCurve, UnknownCurve
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.evaluation.figures.parts.style import vector_of
 from sciml_par.evaluation.figures.save import DOTS_PER_INCH, save_figure
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.results.linearized_bands import linearized_uncertainty
-from sciml_par.results.member import (
-    DIVERGED,
-    FINISHED,
-    NOT_FINITE,
-    FloatArray,
-    Member,
-    in_the_mean,
-    ranks_of,
-)
+from sciml_par.results.member import DIVERGED, FINISHED, NOT_FINITE, Member, in_the_mean, ranks_of
 from sciml_par.results.trained_field import TrainedField
 
 _DRAWN_DIMENSIONS = 2
@@ -202,12 +195,12 @@ def _loss_curve(member: Member, label: str) -> LossCurve:
 
 def _unknown_curves(member: Member, label: str) -> list[UnknownCurve]:
     values = member.unknown_values
-    numbers = zip(values.names, values.history.T, values.true_numbers(), strict=True)
+    numbers = zip(values.true_numbers.items(), values.history.T, strict=True)
     if label.startswith(_ONE):
         label = label.replace(_ONE, "found", 1)
     return [
         UnknownCurve(name, label, member.loss_steps, history, true)
-        for name, history, true in (numbers if values.size else ())
+        for (name, true), history in (numbers if values.size else ())
     ]
 
 

@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
+from sciml_par.problems.checks.arrays import Array
 from sciml_par.problems.problem import Problem
 from sciml_par.results.member import Member
 from sciml_par.results.member_function import MemberFunction, function_field
 from sciml_par.results.trained_field import TrainedField, field_with
-
-Array = npt.NDArray[Any]
 
 
 class Lazy(Sequence[Any]):

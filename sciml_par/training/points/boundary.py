@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.given_points import points_within
+from sciml_par.problems.conditions.selection import points_within
 from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain

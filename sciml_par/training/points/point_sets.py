@@ -13,8 +13,8 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.drawing import grid_of_about
-from sciml_par.problems.conditions.given_points import points_within
 from sciml_par.problems.conditions.initial import Initial
+from sciml_par.problems.conditions.selection import points_within
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.sampling import GRID
 from sciml_par.problems.problem import Problem

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -73,41 +74,37 @@ class Observed:
         return self.x, self.u[:, k], self.noise[:, k]
 
 
-class Uncertain(Protocol):
-    """What figures take of an uncertainty; `Result.uncertainty` returns it."""
+@dataclass(frozen=True, eq=False)
+class Uncertain:
+    """What figures take of an uncertainty, the base of what `Result.uncertainty` returns."""
 
-    @property
-    def method(self) -> str: ...
-    @property
-    def level(self) -> float: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def values(self) -> np.ndarray: ...
-    @property
-    def deviations(self) -> np.ndarray: ...
-    @property
-    def covariance(self) -> np.ndarray: ...
-    @property
-    def bounds(self) -> np.ndarray: ...
-    @property
-    def reach(self) -> float: ...
-    @property
-    def true(self) -> np.ndarray: ...
-    @property
-    def draws(self) -> np.ndarray: ...
-    @property
-    def profiles(self) -> Mapping[str, tuple[np.ndarray, np.ndarray]]: ...
-    @property
-    def prediction(self) -> Any: ...
-    @property
-    def observations(self) -> Sequence[Observed]: ...
-    @property
-    def linearized(self) -> Uncertain | None: ...
-    def bands(self, x: Any, *, of: str | None = None) -> tuple[np.ndarray, np.ndarray]: ...
-    def deviations_after(self, x: Any, *, noise: float) -> np.ndarray: ...
+    method: str
+    level: float
+    names: tuple[str, ...]
+    values: np.ndarray
+    deviations: np.ndarray
+    covariance: np.ndarray
+    bounds: np.ndarray
+    numerical: np.ndarray
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+    chi_square: float = math.nan
+    degrees: float = math.nan
+    draws: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    profiles: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    reach: float = math.nan
+    true: np.ndarray = field(default_factory=lambda: np.empty(0))
+    prediction: Any = None
+    observations: tuple[Observed, ...] = ()
+    linearized: Uncertain | None = None
+
+    def bands(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper end of the interval of u(x), [n, m] each (local)."""
+        raise NotImplementedError
+
+    def deviations_after(self, x: Any, *, noise: float) -> np.ndarray:
+        """Return the deviations with one more observation at x, [n, m, q] (local)."""
+        raise NotImplementedError
 
 
 def check_known(uncertainty: Uncertain, where: str) -> None:

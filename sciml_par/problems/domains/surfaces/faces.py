@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.surfaces.sampling import proportional
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Face(NamedTuple):
@@ -41,7 +39,7 @@ class BoxFace(Surface):
         names: tuple[str, ...],
         aliases: tuple[str, ...] = (),
     ) -> None:
-        self._face, self._lower, self._upper = face, lower, upper
+        self.face, self._lower, self._upper = face, lower, upper
         self.names, self.aliases = names, aliases
         self.coordinates = len(lower) - 1
         self._normal = np.zeros(len(lower))
@@ -49,37 +47,28 @@ class BoxFace(Surface):
 
     @property
     def measure(self) -> float:
-        """See `Surface`."""
-        return float(np.prod(np.delete(self._upper - self._lower, self._face.axis)))
+        return float(np.prod(np.delete(self._upper - self._lower, self.face.axis)))
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
-        x = _placed(self._face, self._lower, self._upper, unit)
+        axis, position, _ = self.face
+        low, high = np.delete(self._lower, axis), np.delete(self._upper, axis)
+        # lower + extent may round to just above upper.
+        x = np.insert(np.minimum(low + (high - low) * unit, high), axis, position, axis=1)
         return all_kept(x, self._normals(len(unit)))
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """See `Surface`."""
         cells = proportional(np.ones(self.coordinates), n, least=1)
         middles = [(np.arange(count) + 0.5) / count for count in cells]
         unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1)
         return self.place(unit.reshape(-1, self.coordinates))[:2]
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         foot = np.clip(x, self._lower, self._upper)
-        foot[:, self._face.axis] = self._face.position
+        foot[:, self.face.axis] = self.face.position
         return all_kept(foot, self._normals(len(x)))
 
     def levels(self, name: str) -> list[Level]:  # noqa: ARG002
-        """See `Surface`."""
-        return [Level.plane(self._normal, self._normal**2 * self._face.position)]
+        return [Level.plane(self._normal, self._normal**2 * self.face.position)]
 
     def _normals(self, n: int) -> FloatArray:
         return np.repeat(self._normal[None], n, axis=0)
-
-
-def _placed(face: Face, lower: FloatArray, upper: FloatArray, unit: FloatArray) -> FloatArray:
-    """Map the unit cube onto a face: [n, d − 1] -> [n, d]."""
-    low, high = np.delete(lower, face.axis), np.delete(upper, face.axis)
-    # lower + extent may round to just above upper.
-    return np.insert(np.minimum(low + (high - low) * unit, high), face.axis, face.position, axis=1)

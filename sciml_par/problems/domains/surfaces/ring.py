@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.surfaces.sampling import allotted
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Ring(Surface):
@@ -43,7 +41,6 @@ class Ring(Surface):
         return float(self._ends[-1])
 
     def place(self, unit: FloatArray) -> OnSurface:
-        """See `Surface`."""
         return self._at(unit[:, 0] * self.measure)
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
@@ -57,7 +54,6 @@ class Ring(Surface):
         return self._start[edges] + share[:, None] * self._along[edges], self._normals[edges]
 
     def project(self, x: FloatArray) -> OnSurface:
-        """See `Surface`."""
         import shapely
 
         along = shapely.line_locate_point(shapely.LinearRing(self._start), shapely.points(x))
@@ -75,7 +71,6 @@ class Ring(Surface):
         return all_kept(foot, np.where((left <= rounding)[:, None], mean, normals))
 
     def near(self, x: FloatArray, name: str | None, tolerance: float) -> BoolArray:
-        """See `Surface`."""
         if name is None or name == self.names[0]:
             return super().near(x, name, tolerance)
         found = np.zeros(len(x), np.bool_)
@@ -88,7 +83,6 @@ class Ring(Surface):
         return found
 
     def levels(self, name: str) -> list[Level]:
-        """See `Surface`."""
         edges = zip(self._edges, self._normals, self._start, strict=True)
         whole = name == self.names[0]
         return [Level.plane(normal, start) for of, normal, start in edges if whole or of == name]

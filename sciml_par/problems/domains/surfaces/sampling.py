@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 
 GRID = "grid"
 RANDOM_METHODS = ("uniform", "latin-hypercube", "sobol", "halton")
@@ -60,21 +59,22 @@ def unit_points(method: str, n: int, d: int, rng: np.random.Generator) -> FloatA
     "halton" SciPy's scrambled sequence, moved as a whole by a random vector modulo 1 (Cranley and
     Patterson, SIAM J. Numer. Anal. 13, 1976). The sequences themselves are made once.
     """
-    if n == 0:
-        return np.empty((0, d))
+    if n == 0 or d == 0:
+        return np.empty((n, d))
     if method == "uniform":
         return rng.random((n, d))
     if method == "latin-hypercube":
         layers = np.stack([rng.permutation(n) for _ in range(d)], axis=1)
         return (layers + rng.random((n, d))) / n
-    small = n * d <= _MOST_KEPT
-    sequence = _kept_sequence(method, n, d) if small else _sequence(method, n, d)
+    make = _sequence if n * d <= _MOST_KEPT else _sequence.__wrapped__
+    sequence = make(method, n, d)
     if method == "halton":
         return (sequence + rng.random(d)) % 1.0
     shift = rng.integers(0, 2**_SOBOL_BITS, d)
     return ((sequence * 2.0**_SOBOL_BITS).astype(np.int64) ^ shift) / 2.0**_SOBOL_BITS
 
 
+@functools.lru_cache(maxsize=32)
 def _sequence(method: str, n: int, d: int) -> FloatArray:
     """Return the first points of a low-discrepancy sequence, scrambled always in the same way."""
     from scipy.stats import qmc  # its import takes a second
@@ -85,13 +85,6 @@ def _sequence(method: str, n: int, d: int) -> FloatArray:
     # A whole power of two, cut: the same points as the first n, without SciPy's warning.
     engine = qmc.Sobol(d, bits=_SOBOL_BITS, rng=rng)
     return np.asarray(engine.random_base2(math.ceil(math.log2(n))))[:n]
-
-
-@functools.lru_cache(maxsize=32)
-def _kept_sequence(method: str, n: int, d: int) -> FloatArray:
-    sequence = _sequence(method, n, d)
-    sequence.setflags(write=False)
-    return sequence
 
 
 def checked_generator(rng: Any, what: str) -> np.random.Generator:
@@ -133,7 +126,6 @@ def allotted(total: int, sizes: FloatArray) -> npt.NDArray[np.int64]:
     return counts
 
 
-BoolArray = npt.NDArray[np.bool_]
 Place = Callable[[FloatArray], tuple[Any, ...]]
 
 _AT_ONCE = 2**20
@@ -154,7 +146,7 @@ def exactly(
     missing, tried = n, 0
     while missing > 0 or not found:
         asked = math.ceil(1.1 * missing / max(share, 1e-6)) + 8 if share < 1.0 else missing
-        unit = in_unit_cube(method, min(asked, _AT_ONCE), coordinates, rng)
+        unit = unit_points(method, min(asked, _AT_ONCE), coordinates, rng)
         *arrays, kept = place(unit)
         chosen = np.flatnonzero(kept)[:missing]
         found.append(tuple(array[chosen] for array in arrays))
@@ -165,11 +157,6 @@ def exactly(
                 f"asked; it is too thin for the box around it. Give the points as an array."
             )
     return tuple(np.concatenate(each) for each in zip(*found, strict=True))
-
-
-def in_unit_cube(method: str, n: int, k: int, rng: np.random.Generator) -> FloatArray:
-    """Return n points of the unit cube in k dimensions; k may be 0."""
-    return unit_points(method, n, k, rng) if k else np.empty((n, 0))
 
 
 def kept_share(keeps: Callable[[FloatArray], BoolArray], k: int) -> tuple[float, float]:

@@ -6,12 +6,9 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.surfaces.sampling import GRID, exactly
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _SAME_DIRECTION = 0.9
 """Cosine above which a normal is that of a face; those that a user gives are approximate."""
