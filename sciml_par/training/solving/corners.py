@@ -99,7 +99,7 @@ class Corner:
     def _unit(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return points of the unit cube, and their places along axes beside the plane."""
         rng = np.random.default_rng((*seed, *self.at.view(np.uint64).tolist()))
-        unit = qmc.Sobol(domain.dimension, rng=rng).random(count)
+        unit = qmc.Sobol(domain.dimension, rng=rng).random_base2((count - 1).bit_length())[:count]
         return unit, (domain.lower + (domain.upper - domain.lower) * unit)[:, 2:]
 
     def _distances(self, unit: Array) -> tuple[Array, float]:
