@@ -119,7 +119,7 @@ def test_a_high_degree_does_not_oscillate_at_the_sides() -> None:
     )
     result = solve(problem, tolerance=1e-6, progress=False)
     check(result, 1e-6)
-    assert result.networks[0].coefficients.shape == (1, 351, 1)
+    assert len(result.networks[0].exponents) == 351
 
 
 def test_a_layer_is_found_by_windows() -> None:

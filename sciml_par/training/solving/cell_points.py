@@ -167,7 +167,8 @@ class PointsOfTerms:
         weights = term.weight * shares[holds] / (1.0 if sizes is None else sizes(x[holds]))
         more = condition.completed((x[holds], normals[holds]), domain)
         together = tuple(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
-        return together, np.concatenate([factors, np.sqrt(weights)])
+        every = np.concatenate([factors, np.sqrt(weights)])
+        return together, every / math.sqrt(1 + shares[holds].sum())
 
     @cached_property
     def corners(self) -> list[Corner]:
