@@ -40,25 +40,6 @@ Act = Callable[[Frame], object]
 """Executes a custom call."""
 
 
-def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Act) -> Act:
-    """Return an act that calls the call site's handler with the addresses of operand and result."""
-    words, get, shift = memory, handlers.get, SHIFT
-    attributes_at, arguments_at, results_at = _ATTRIBUTES_AT, _ARGUMENTS_AT, _RESULTS_AT
-
-    def act(frame: Frame) -> None:
-        scalar = words[words[frame + attributes_at] >> shift]
-        handler = get(words[words[(scalar >> shift) + _VALUE_AT] >> shift])
-        if handler is None:
-            gone(frame)
-        else:
-            handler(
-                words[(words[words[frame + arguments_at] >> shift] >> shift) + _DATA_AT],
-                words[(words[words[frame + results_at] >> shift] >> shift) + _DATA_AT],
-            )
-
-    return act
-
-
 def on_frame(acts: Mapping[int, Act], gone: Act) -> Act:
     """Return an act that passes the frame to the call site's act."""
 
@@ -84,32 +65,25 @@ def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
     return act
 
 
-def all_addresses(frame: Frame, count: int) -> bytes:
-    """Return the addresses of the first `count` operands, 8 bytes each."""
-    items = memory[frame + _ARGUMENTS_AT]
+def operands(frame: Frame, count: int) -> np.ndarray:
+    """Return the addresses of the first `count` operands."""
+    return _addresses(memory[frame + _ARGUMENTS_AT], count)
+
+
+def results(frame: Frame, count: int) -> np.ndarray:
+    """Return the addresses of the first `count` results."""
+    return _addresses(memory[frame + _RESULTS_AT], count)
+
+
+def _addresses(items: int, count: int) -> np.ndarray:
     buffers = np.frombuffer(ctypes.string_at(items, count * _WORD), np.uint64)
     first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
     # XLA has them in one array, whose words can be read at once, many times as fast.
     if step > _DATA_AT * _WORD and step % _WORD == 0 and (np.diff(buffers) == step).all():
         words = np.frombuffer(ctypes.string_at(first, count * step), np.uint64)
-        return words[_DATA_AT :: step // _WORD].tobytes()
+        return words[_DATA_AT :: step // _WORD]
     found = [memory[(int(buffer) >> SHIFT) + _DATA_AT] for buffer in buffers]
-    return np.array(found, np.uint64).tobytes()
-
-
-def addresses(frame: Frame, count: int) -> list[int]:
-    """Return the addresses of the first `count` operands."""
-    return _addresses(memory[frame + _ARGUMENTS_AT], count)
-
-
-def result_addresses(frame: Frame, count: int) -> list[int]:
-    """Return the addresses of the first `count` results."""
-    return _addresses(memory[frame + _RESULTS_AT], count)
-
-
-def _addresses(items: int, count: int) -> list[int]:
-    first = items >> SHIFT
-    return [int(memory[(memory[first + i] >> SHIFT) + _DATA_AT]) for i in range(count)]
+    return np.array(found, np.uint64)
 
 
 def stream(frame: Frame) -> int:

@@ -11,11 +11,8 @@ from sciml_par._tensorflow import tf
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
 from sciml_par.parallel.requests.request import Shape
 
-TARGET = "sciml_par_collective"
-"""XLA's name for custom calls of one tensor."""
-
-GENERAL_TARGET = "sciml_par_call"
-"""XLA's name for all others."""
+TARGET = "sciml_par_call"
+"""XLA's name for all custom calls."""
 
 
 @dataclass(frozen=True)

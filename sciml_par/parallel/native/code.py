@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from sciml_par.parallel.native.handler import FUNCTIONS
 from sciml_par.parallel.native.interrupts import keep_unraisable
-from sciml_par.parallel.native.layout import TABLE_LENGTH, WORD, Entry, Job, Site
+from sciml_par.parallel.native.layout import TABLE_LENGTH, WORD, Job, Site
 from sciml_par.parallel.native.machine_code import compiled, function_at
 from sciml_par.parallel.native.xla_structures import Attributes, CallFrame, List
 from sciml_par.parallel.requests.signature import KEY_MASK
@@ -45,7 +45,6 @@ class NativeCode:
         self._job[Job.KEYBOARD_INTERRUPT] = id(KeyboardInterrupt)
         self._code = compiled(FUNCTIONS, _constants(ctypes.addressof(self._job)))
         self.handler = self._code.address("handler")
-        self.handler_of_several = self._code.address("handler_of_several")
         self.begin = function_at(self._code.address("begin"), 3, keeps_lock=True)
         self.end = function_at(self._code.address("end"), 1, keeps_lock=True)
         self.transfer = function_at(self._code.address("transfer"), 3, keeps_lock=False)
@@ -61,10 +60,9 @@ class NativeCode:
         self.spin_seconds = min(times) / _PAUSES
         self._idle: list[Words] = []
 
-    def set_entries(self, target: Job, entries: Mapping[Entry, int]) -> None:
-        """Set the addresses of Python's entries for a target."""
-        for entry, address in entries.items():
-            self._job[target + entry] = address
+    def set_entries(self, execute: int, resume: int, fail: int) -> None:
+        """Set the addresses of Python's entries, see `Job`."""
+        self._job[Job.EXECUTE : Job.FAIL + 1] = [execute, resume, fail]
 
     def site_record(self) -> Words:
         """Return a record for a call site, all zero."""

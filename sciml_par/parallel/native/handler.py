@@ -24,7 +24,6 @@ from sciml_par.parallel.native.layout import (
     HISTORY_KEPT,
     TABLE_LENGTH,
     WORD,
-    Entry,
     Flag,
     Group,
     Job,
@@ -65,37 +64,27 @@ LOOKS_AFTER_SIGNALS = 2
 
 
 def handler(frame: int) -> int:
-    """Return the target of custom calls of one tensor: XLA_FFI_Handler."""
-    return serve(frame, JOB + WORD * Job.ONE_TENSOR)
-
-
-def handler_of_several(frame: int) -> int:
-    """Return the target of custom calls of many tensors, in place."""
-    return serve(frame, JOB + WORD * Job.SEVERAL)
-
-
-def serve(frame: int, python: int) -> int:
-    """Carry out a collective here, or by Python, whose entries are at `python`."""
+    """Carry out a collective here, or by Python's entries: XLA_FFI_Handler."""
     if load(frame + EXTENSION_AT) != 0:  # XLA asks for the version of the interface
-        return call(load(python + WORD * Entry.EXECUTE), frame)
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
     number = load(load(load(load(frame + ATTRIBUTES_AT)) + VALUE_AT))
     table = load(JOB + WORD * Job.TABLE)
     site = load_acquire(table + WORD * (number & (TABLE_LENGTH - 1)))
     if site == 0 or load(site + WORD * Site.NUMBER) != number:
-        return call(load(python + WORD * Entry.EXECUTE), frame)
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
     group = load(site + WORD * Site.GROUP)
     if load_acquire(site + WORD * Site.READY) != load_acquire(group + WORD * Group.GENERATION):
-        return call(load(python + WORD * Entry.EXECUTE), frame)
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
     if load_acquire(group + WORD * Group.VISIT) != 0:
         store(group + WORD * Group.VISIT, 0)
-        return call(load(python + WORD * Entry.EXECUTE), frame)
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
     if begin(group, load(site + WORD * Site.ANNOUNCEMENT), load(site + WORD * Site.KEY)) == 0:
-        return call(load(python + WORD * Entry.EXECUTE), frame)  # which raises
+        return call(load(JOB + WORD * Job.EXECUTE), frame)  # which raises
     # Read only now: an observer first sets it, and then reads what has begun.
     if load_acquire(group + WORD * Group.OBSERVED) != 0:
-        return call(load(python + WORD * Entry.RESUME), frame)
+        return call(load(JOB + WORD * Job.RESUME), frame)
     if transfer_of(site, frame) != Outcome.DONE:
-        error = call(load(python + WORD * Entry.FAIL), frame)
+        error = call(load(JOB + WORD * Job.FAIL), frame)
         end(group)
         return error
     end(group)
@@ -308,8 +297,6 @@ def settle() -> int:
 
 FUNCTIONS = (
     handler,
-    handler_of_several,
-    serve,
     transfer_of,
     begin,
     end,

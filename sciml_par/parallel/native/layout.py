@@ -25,7 +25,9 @@ class Job(IntEnum):
     """The record of the process.
 
     TABLE : the address of the table of call sites' records, by the low bits of their number.
-    ONE_TENSOR, SEVERAL : the addresses of each target's three entries in Python, see `Entry`.
+    EXECUTE : Python's entry that carries out a collective.
+    RESUME : the one that carries out what the machine code has begun, and tells the observers.
+    FAIL : the one that returns the error of a transfer.
     SYSCALL : libc's function.
     CHECK_SIGNALS, ENSURE, RELEASE, CLEAR, MATCHES : functions of Python's C interface.
     KEYBOARD_INTERRUPT : Python's class.
@@ -33,30 +35,18 @@ class Job(IntEnum):
     """
 
     TABLE = 0
-    ONE_TENSOR = 1
-    SEVERAL = 4
-    SYSCALL = 7
-    CHECK_SIGNALS = 8
-    ENSURE = 9
-    RELEASE = 10
-    CLEAR = 11
-    MATCHES = 12
-    KEYBOARD_INTERRUPT = 13
-    INTERRUPTED = 14
-    LENGTH = 15
-
-
-class Entry(IntEnum):
-    """Python's functions for a target.
-
-    EXECUTE : carry out a collective.
-    RESUME : carry out a collective that the machine code has begun, and tell the observers.
-    FAIL : return the error of a transfer.
-    """
-
-    EXECUTE = 0
-    RESUME = 1
-    FAIL = 2
+    EXECUTE = 1
+    RESUME = 2
+    FAIL = 3
+    SYSCALL = 4
+    CHECK_SIGNALS = 5
+    ENSURE = 6
+    RELEASE = 7
+    CLEAR = 8
+    MATCHES = 9
+    KEYBOARD_INTERRUPT = 10
+    INTERRUPTED = 11
+    LENGTH = 12
 
 
 class Group(IntEnum):
