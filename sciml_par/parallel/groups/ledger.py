@@ -16,14 +16,17 @@ otherwise fill the memory."""
 
 
 class Ledger:
-    """The signatures that the ranks of one group have agreed on."""
+    """The signatures that the ranks of one group have agreed on.
+
+    Parameters
+    ----------
+    emptied : called with the number of the generation that begins.
+    """
 
     __slots__ = ("_digests", "_emptied", "_most", "generation")
 
-    def __init__(
-        self, most: int = MOST_SIGNATURES, emptied: Callable[[int], None] | None = None
-    ) -> None:
-        self._most = most
+    def __init__(self, emptied: Callable[[int], None]) -> None:
+        self._most = MOST_SIGNATURES
         self._emptied = emptied
         self._digests: set[bytes] = set()
         self.generation = 0
@@ -44,5 +47,4 @@ class Ledger:
         """Forget all agreements; to be done at the same collective on all ranks."""
         self._digests.clear()
         self.generation += 1
-        if self._emptied is not None:
-            self._emptied(self.generation)
+        self._emptied(self.generation)

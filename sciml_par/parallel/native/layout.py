@@ -7,7 +7,7 @@ from enum import IntEnum
 WORD = 8
 
 DIGEST_STEP = 16
-"""The digest of the order is kept after every 16th collective, as in `Progress`."""
+"""The watchdogs compare the digest of the order, which is kept after every 16th collective."""
 
 DIGESTS_KEPT = 1 << 16
 """Their number: the collectives of three seconds, at three microseconds each."""
