@@ -158,7 +158,7 @@ class Progress:
     def is_told_of_mismatch(self) -> bool:
         """Whether a waiting rank gets the error of a mismatch, once all ranks have come.
 
-        It does while it compares, or waits in shared memory (`handler.announce_comparison`).
+        It does while it compares, or waits in shared memory (`handler.meet`).
         """
         if self.comparing or self._host is None:
             return self.comparing

@@ -11,7 +11,7 @@ from sciml_par.errors import TransferError
 from sciml_par.parallel.native.code import NativeCode, words
 from sciml_par.parallel.native.combination import can_combine
 from sciml_par.parallel.native.interrupts import take
-from sciml_par.parallel.native.layout import WORD, Flag, Group, Kind, Outcome, Site
+from sciml_par.parallel.native.layout import COMPARING, WORD, Flag, Group, Kind, Outcome, Site
 from sciml_par.parallel.native.machine_code import combining
 from sciml_par.parallel.native.shared_memory import SharedMemory
 from sciml_par.parallel.requests.request import (
@@ -110,12 +110,12 @@ class HostGroup:
     def announce_comparison(self) -> None:
         """Tell ranks that wait in a transfer that this one compares its request."""
         self.comparisons += 1
-        self.code.announce_comparison(self.address)
+        self.code.meet(self.address, COMPARING)
 
     def close(self) -> None:
         """Give up the group, and refuse later requests."""
         self.words[Group.USELESS] = 1
-        self.words[Group.GENERATION] = _GONE
+        self.refuse()
 
     def refuse(self) -> None:
         """Let Python decide about all later requests."""
