@@ -25,7 +25,7 @@ from sciml_par._text import counted, rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.execution.dispatch import MismatchInGraph
+from sciml_par.parallel.execution.dispatch import in_python
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
@@ -127,10 +127,8 @@ def compare(
         return judge.check(ranks.numpy())
     if in_compiled_function():
         return call_on_host(judge.check_on_host, [ranks], [()])[0]
-    mismatch = MismatchInGraph()
-    check = mismatch.caught(lambda array: [judge.check(array)], lambda: [np.float64(0)])
-    verdict, failed = tf.numpy_function(check, [ranks], [tf.float64, tf.bool])
-    return mismatch.checked([verdict], failed)[0]
+    check, zero = lambda array: [judge.check(array)], tf.TensorSpec([], tf.float64)
+    return in_python(tf.numpy_function, check, [ranks], [zero], lambda operation: None)[0]
 
 
 def settings_of(optimizer: Any) -> dict[str, str]:
