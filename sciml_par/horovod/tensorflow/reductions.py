@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sciml_par import parallel
@@ -14,8 +15,7 @@ from sciml_par.horovod.common.arguments import device_for, device_of, reduction
 from sciml_par.horovod.common.exceptions import UnsupportedError, invalid_arguments
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
 from sciml_par.horovod.tensorflow.collective_gradients import (
-    averaged_gradient,
-    multiplied_gradient,
+    with_gradient_times,
     with_itself_as_gradient,
 )
 from sciml_par.horovod.tensorflow.compression import Compression
@@ -245,11 +245,12 @@ class _Reduction:
         )
 
     def _of_slices(self, slices: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        averaged = [_on_values(lambda v: averaged_gradient(v, self.group), s) for s in slices]
+        times = partial(with_gradient_times, 1 / self.group.size)
+        averaged = [_on_values(times, s) for s in slices]
         return parallel.fused_allreduce(averaged, op, **self.options)
 
     def _scattered(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        multiplied = [multiplied_gradient(tensor, self.group) for tensor in tensors]
+        multiplied = [with_gradient_times(float(self.group.size), tensor) for tensor in tensors]
         with invalid_arguments():
             return parallel.fused_reducescatter(multiplied, op, **self.options)
 

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow, number_of
+from sciml_par.horovod.tensorflow.keras.base import Callback, Logs
+from sciml_par.horovod.tensorflow.keras_version import number_of
 from sciml_par.parallel import rank, size
 from sciml_par.parallel.gradients.optimizer_state import raw_learning_rate
 
-# A callback needs Keras when it is defined.
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = keras_of_tensorflow()
 
-Logs = dict[str, Any] | None
-
-
-class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
+class LearningRateScheduleCallback(Callback):
     """Set the learning rate η = initial_lr · m(e) in epochs start_epoch ≤ e < end_epoch.
 
     At the end of each epoch the logs get the learning rate, as "lr".
