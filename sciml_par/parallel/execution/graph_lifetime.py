@@ -14,18 +14,12 @@ _ATTRIBUTE = "_gradient_op_type"
 _FUNCTION = "type"  # TensorFlow's registry has the registered function under this key
 
 
-class _Holder:
-    """Keeps a value for the graphs that hold it."""
-
-    __slots__ = ("__weakref__", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: Any) -> None:
     """Keep `value` as long as the graph under construction, then call `afterwards(*arguments)`."""
-    holder = _Holder(value)
+
+    def holder() -> Any:
+        return value
+
     for graph in _graphs_under_construction():
         held = getattr(graph, _HELD, None)
         if held is None:

@@ -187,9 +187,7 @@ def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:
 
 def _join(everyone: Communicator, threads: int | None) -> World:
     """Return this rank's world: all ranks, and those of its host (collective)."""
-    from mpi4py import MPI
-
-    by_host = everyone.mpi.Split_type(MPI.COMM_TYPE_SHARED, everyone.rank)
+    by_host = everyone.mpi.Split(everyone.native.hosts[everyone.rank], everyone.rank)
     host = Communicator(by_host, name="host", world=everyone)
     by_host.Free()
     mailbox = Mailbox(everyone.control)
@@ -206,7 +204,7 @@ def _join(everyone: Communicator, threads: int | None) -> World:
         communicator=everyone,
         host=host,
         alone=everyone.split(everyone.rank),
-        hosts=everyone.control.allgather(host.world_ranks[0]),
+        hosts=list(everyone.native.hosts),
         threads=threads,
         gpu=None,
         transport=GpuTransport("", surprising=False),

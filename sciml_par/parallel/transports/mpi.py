@@ -104,7 +104,6 @@ class MPITransport(Transport):
         return super().prepare(request)
 
     def allreduce(self, request: Allreduce) -> Transfer:
-        request = request.in_reals
         element = request.element
         if is_combined_here(request.op, element):
             return Combination(self, request).allreduce()
@@ -176,7 +175,6 @@ class MPITransport(Transport):
         return between_buffers(gather, mine, sum(counts)) if sum(counts) else nothing
 
     def reducescatter(self, request: Reducescatter) -> Transfer:
-        request = request.in_reals
         element = request.element
         if is_combined_here(request.op, element):
             return Combination(self, request).reducescatter(request.rows)

@@ -27,7 +27,8 @@ class Transport(ABC):
 
     The method with the name of a request's kind prepares it once (local) and returns its transfer,
     which can be repeated (collective): `transfer(send, receive, *where)` between the addresses of
-    this rank's input and output. The transfer includes the division of an Average.
+    this rank's input and output. The transfer includes the division of an Average. The request has
+    complex numbers as two reals each, but in a product.
 
     Attributes
     ----------
@@ -44,5 +45,5 @@ class Transport(ABC):
 
     def prepare(self, request: Request) -> Transfer:
         """Return the transfer of a request."""
-        transfer: Transfer = getattr(self, request.kind)(request)
+        transfer: Transfer = getattr(self, request.kind)(request.in_reals)
         return transfer
