@@ -36,7 +36,6 @@ from sciml_par.parallel.requests.request import (
     Shape,
     any_rows,
     even_rows,
-    exchange_of_rows,
 )
 from sciml_par.parallel.tensors.packing import shape_of
 
@@ -99,11 +98,7 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
             # Zeros that depend on it: all ranks take part in its derivative as well.
             return tf.where(tf.zeros_like(total, tf.bool), total, tf.zeros_like(total))
 
-    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = options.perform(x, request_of, lambda x, now: broadcasted(x, root, now))
-        return y, gradient
-
-    return options.differentiable(with_gradient, x)
+    return options.moved(x, request_of, lambda x, now: broadcasted(x, root, now), gradient)
 
 
 def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
@@ -117,11 +112,8 @@ def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     def gradient(g: Tensor) -> Tensor:
         return reduced(g, Sum, options.of_gradient())[first:end]
 
-    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        again: Again = lambda x, now: gathered_rows(x, rows, now)  # noqa: E731
-        return options.perform(x, request_of, again, by_rows=True), gradient
-
-    return options.differentiable(with_gradient, x)
+    again: Again = lambda x, now: gathered_rows(x, rows, now)  # noqa: E731
+    return options.moved(x, request_of, again, gradient, by_rows=True)
 
 
 def gathered_together(
@@ -210,7 +202,7 @@ def _rows_of_all(
     group, n = options.group, len(tensors)
     if n == 1:
         x = tensors[0]
-        signature = exchange_of_rows(options.kind, x.dtype.name, shape_of(x), options.name)
+        signature = any_rows(options.kind, x.dtype.name, shape_of(x), options.name, rows_only=True)
         return np.array(group.gather_rows(x.shape[0], signature=signature))[:, np.newaxis]
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
@@ -303,11 +295,8 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> 
     def gradient(g: Tensor) -> Tensor:
         return exchanged(g, received, sent, options.of_gradient())
 
-    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        again: Again = lambda x, now: exchanged(x, sent, received, now)  # noqa: E731
-        return options.perform(x, request_of, again, by_rows=True), gradient
-
-    return options.differentiable(with_gradient, x)
+    again: Again = lambda x, now: exchanged(x, sent, received, now)  # noqa: E731
+    return options.moved(x, request_of, again, gradient, by_rows=True)
 
 
 def exchanged_by(x: Tensor, splits: Any, options: CallOptions) -> tuple[Tensor, Any]:
@@ -319,7 +308,7 @@ def exchanged_by(x: Tensor, splits: Any, options: CallOptions) -> tuple[Tensor, 
     if not options.has_unknown_shape(x) and not (when_it_runs and unknown_splits(splits)):
         splits = rows_for_each(splits, x.shape[0], group.size)
     if not when_it_runs:
-        signature = exchange_of_rows("alltoall", x.dtype.name, shape_of(x), options.name)
+        signature = any_rows("alltoall", x.dtype.name, shape_of(x), options.name, rows_only=True)
         received = tuple(group.exchange_rows(splits, signature=signature))
         return exchanged(x, splits, received, options), received
 

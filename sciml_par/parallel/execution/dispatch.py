@@ -74,7 +74,7 @@ def perform(request: Request, x: Any, placement: Placement, all_passes: AllPasse
         order, on_host = placement.order, placement.on_host
         put = lambda: [bridge().emit(call_site, x, order, all_passes, on_host=on_host)]  # noqa: E731
     elif placement.on_host or communicator.nccl_transport is None:
-        convert = lambda operation: all_passes.convert(operation, 1, [None])  # noqa: E731
+        convert = lambda operation: all_passes.convert(operation, 1)  # noqa: E731
         run = _on_arrays(call_site)
         put = lambda: in_python(tf.numpy_function, run, [x], [spec], convert)  # noqa: E731
     else:
@@ -245,5 +245,5 @@ def at_run_time(
         with tf.device(placement.device):
             return tf.py_function(*arguments)
 
-    convert = lambda operation: all_passes.convert(operation, travel, [None])  # noqa: E731
+    convert = lambda operation: all_passes.convert(operation, travel)  # noqa: E731
     return _in_its_place(lambda: in_python(call, run_now, inputs, results, convert))

@@ -178,7 +178,7 @@ class Bridge:
             self._platforms,
             in_place=in_place,
         )
-        all_passes.convert(token.op, len(xs), [len(xs)])
+        all_passes.convert(token.op, len(xs), len(xs))
         passed_on = tf.raw_ops.AssignVariableOp(resource=order, value=token)
         convert_to_nothing(passed_on)
         with tf.control_dependencies([passed_on]):

@@ -173,7 +173,7 @@ class Progress:
 
     def begin(self, announcement: Announcement) -> None:
         """Note that this rank begins its next collective; `end` must follow."""
-        number = self._begin(announcement.key)
+        number = self._begin(announcement.signature.key)
         if not number:
             raise self._disorder(announcement.signature)
         # The watchdog reads both: a number that stands still with a signature in progress is a

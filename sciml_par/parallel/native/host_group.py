@@ -194,7 +194,7 @@ class SharedTransfer:
     def enter(self, number: int, announcement: Announcement) -> None:
         """Let the machine code serve call site `number`."""
         self.record[Site.ANNOUNCEMENT] = self._group.number_of(announcement)
-        self.record[Site.KEY] = announcement.key
+        self.record[Site.KEY] = announcement.signature.key
         self._code.enter(number, self.record)
 
     def leave(self, number: int) -> None:
