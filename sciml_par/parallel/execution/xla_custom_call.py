@@ -9,13 +9,16 @@ collectives of a program depend on each other, and all ranks run them in the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.graph_lifetime import with_the_graph
+from sciml_par.parallel.execution.graph_lifetime import (
+    graphs_under_construction,
+    hidden_variable,
+    with_the_graph,
+)
 from sciml_par.parallel.execution.vectorized import AllPasses, convert_to_nothing
 from sciml_par.parallel.execution.xla_call_frame import (
     Act,
@@ -56,8 +59,12 @@ class Bridge:
         if with_gpus:
             self._foreign.register(TARGET, CUDA, self.sites.act(Role.GPU))
             self._platforms.append("CUDA")
-        # XLA wants a program's variables on the program's device.
-        self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
+        # XLA wants a program's variables on the program's device. On a GPU, TensorFlow would keep
+        # an integer in host memory.
+        self._orders = {
+            kind: hidden_variable(0.0, tf.float32, "sciml_par_order", device=f"/{kind}:0")
+            for kind in ["CPU", "GPU"][: 1 + with_gpus]
+        }
 
     def _register_on_host(self) -> None:
         """Let XLA call the machine code if the ranks have it, otherwise Python."""
@@ -185,20 +192,6 @@ class Bridge:
             return [tf.identity(y) for y in ys]
 
 
-def _order_variable(kind: str) -> Any:
-    from tensorflow.python.eager import context
-
-    def make() -> Any:
-        with context.eager_mode(), tf.device(f"/{kind}:0"):
-            # On a GPU, TensorFlow would keep an integer in host memory.
-            return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
-
-    # A tf.function would notice a variable created on its thread, and be traced twice: the second
-    # time, a tape that is not persistent gives no gradient.
-    with ThreadPoolExecutor(1) as other_thread:
-        return other_thread.submit(make).result()
-
-
 def _device_kind() -> str:
     """Return "CPU" if the program under construction was placed there, otherwise "GPU"."""
     from tensorflow.python.eager import context
@@ -224,12 +217,9 @@ def only_functions_under_construction() -> bool:
     """Return whether no loop or branch is under construction."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
-    graph = tf.compat.v1.get_default_graph()
-    while isinstance(graph, FuncGraph):
-        if type(graph) is not FuncGraph:  # a loop's or a branch's
-            return False
-        graph = graph.outer_graph
-    return True
+    graphs = graphs_under_construction()
+    # Those of loops and branches are of derived classes.
+    return all(type(each) is FuncGraph for each in graphs if isinstance(each, FuncGraph))
 
 
 def in_compiled_function() -> bool:

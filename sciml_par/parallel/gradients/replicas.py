@@ -14,7 +14,6 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import in_python
+from sciml_par.parallel.execution.graph_lifetime import hidden_variable
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
@@ -208,12 +208,8 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
     key = (group.identity, *map(id, variables))
     if key not in counters:
         refuse_local_layers_of(variables)
-        # A tf.function that creates a variable on its thread would be traced twice.
-        with ThreadPoolExecutor(1) as other_thread:
-            # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
-            counters[key] = other_thread.submit(
-                tf.Variable, 0, dtype=tf.int64, trainable=False, name="sciml_par_reductions"
-            ).result()
+        # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
+        counters[key] = hidden_variable(0, tf.int64, "sciml_par_reductions")
         for each in variables:  # another variable may get the identity of one that is gone
             weakref.finalize(each, counters.pop, key, None).atexit = False
     return counters[key]

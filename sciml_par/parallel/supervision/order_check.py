@@ -38,9 +38,8 @@ class OrderCheck:
 
     def _tell(self, group: Group, now: float) -> None:
         number, since = self.told.get(group.identity, (0, -SECONDS))
-        recoveries = (
-            group.progress.recoveries
-        )  # read first: the digest must not be of an earlier count
+        # Read first: the digest must not be of an earlier count.
+        recoveries = group.progress.recoveries
         newest = group.progress.newest_digest()
         if newest is None or newest[0] == number or now - since < SECONDS:
             return
