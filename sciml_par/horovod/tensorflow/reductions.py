@@ -20,6 +20,7 @@ from sciml_par.horovod.tensorflow.collective_gradients import (
 )
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
+from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.autograph import not_converted
 
 Tensor = Any
@@ -263,12 +264,10 @@ def _each_kind(
 ) -> list[Tensor]:
     """Return `one` of the values with `is_one`, and `other` of the rest, in order."""
     kinds = [is_one(value) for value in values]
-    results: dict[int, Tensor] = {}
     for kind, function in ((True, one), (False, other)):
         indices = [i for i, each in enumerate(kinds) if each is kind]
-        if indices:
-            results |= zip(indices, function([values[i] for i in indices]), strict=True)
-    return [results[i] for i in range(len(kinds))]
+        values = by_groups(values, [indices] if indices else [], function)
+    return list(values)
 
 
 def _on_values(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from sciml_par.parallel.collectives.primitives import (
     reduced_bundle,
     scattered,
 )
-from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, fuse, fuse_lists
+from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, by_groups, fuse, fuse_lists
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, takes_bundles
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
@@ -107,13 +107,10 @@ def fused_allreduce(
         whole = fuse_lists(reduce_bundle, bundle)
     else:
         whole = fuse(reduce, bundle)
-    for i, y in zip(dense, whole, strict=True):
-        results[i] = y
-    if sparse:
-        slices = [results[i] for i in sparse]
-        for i, y in zip(sparse, reduced_slices(slices, op, scaling, options), strict=True):
-            results[i] = y
-    return results
+    results = by_groups(results, [dense], lambda _: whole)
+    if not sparse:
+        return results
+    return by_groups(results, [sparse], lambda xs: reduced_slices(xs, op, scaling, options))
 
 
 @not_converted

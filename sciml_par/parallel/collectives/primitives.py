@@ -22,6 +22,7 @@ from sciml_par.parallel.collectives.call_options import (
     any_rows_of,
     widened,
 )
+from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, perform_bundle
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.call_site import CallSite
@@ -134,13 +135,15 @@ def _gathered_by_type(
     tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
 ) -> list[Tensor]:
     """Gather in one transfer per type. rows: [P, n], of every rank's tensors."""
-    results: list[Tensor] = [None] * len(tensors)
-    for dtype in dict.fromkeys(x.dtype for x in tensors):
-        indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
-        whole = _gathered_flat([tensors[i] for i in indices], rows[:, indices], options)
-        for i, y in zip(indices, whole, strict=True):
-            results[i] = y
-    return results
+    groups = [
+        [i for i, x in enumerate(tensors) if x.dtype == dtype]
+        for dtype in dict.fromkeys(x.dtype for x in tensors)
+    ]
+
+    def gather(indices: list[int]) -> list[Tensor]:
+        return _gathered_flat([tensors[i] for i in indices], rows[:, indices], options)
+
+    return by_groups(range(len(tensors)), groups, gather)
 
 
 def _gathered_when_it_runs(

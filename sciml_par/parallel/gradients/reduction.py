@@ -13,6 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.fused import fused_allreduce
 from sciml_par.parallel.collectives.one_tensor import allreduce
+from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.gradients.optimizer_state import backend_of
@@ -122,11 +123,8 @@ class GradientReduction:
             allreduce(nothing, Sum, name=name, communicator=self.communicator, device=self.device)
         for i in present:
             results[i] = self._prepared(gradients[i], sources[i])
-        for indices in self._in_groups(present, results, sources):
-            reduced = self._reduce_together([results[i] for i in indices], name)
-            for i, gradient in zip(indices, reduced, strict=True):
-                results[i] = gradient
-        return results
+        groups = self._in_groups(present, results, sources)
+        return by_groups(results, groups, lambda part: self._reduce_together(part, name))
 
     def _local_part(self, gradient: Gradient, source: Any) -> Gradient:
         if gradient is None or not (self.scale_local_gradients and self.is_local(source)):

@@ -34,19 +34,8 @@ class Job(IntEnum):
     INTERRUPTED : whether an error of this class ended a wait.
     """
 
-    TABLE = 0
-    EXECUTE = 1
-    RESUME = 2
-    FAIL = 3
-    SYSCALL = 4
-    CHECK_SIGNALS = 5
-    ENSURE = 6
-    RELEASE = 7
-    CLEAR = 8
-    MATCHES = 9
-    KEYBOARD_INTERRUPT = 10
-    INTERRUPTED = 11
-    LENGTH = 12
+    TABLE, EXECUTE, RESUME, FAIL, SYSCALL, CHECK_SIGNALS, ENSURE, RELEASE = range(8)
+    CLEAR, MATCHES, KEYBOARD_INTERRUPT, INTERRUPTED, LENGTH = range(8, 13)
 
 
 class Group(IntEnum):
@@ -69,22 +58,8 @@ class Group(IntEnum):
     DIGESTS : (number of the collective, digest after it), a ring.
     """
 
-    LOCK = 0
-    SEQUENCE = 1
-    DIGEST = 2
-    PENDING = 3
-    GENERATION = 4
-    OBSERVED = 5
-    VISIT = 6
-    CALLS = 7
-    USELESS = 8
-    RANK = 9
-    SIZE = 10
-    FLAGS = 11
-    SLOTS = 12
-    STRIDE = 13
-    SPINS = 14
-    SLEEP = 15
+    LOCK, SEQUENCE, DIGEST, PENDING, GENERATION, OBSERVED, VISIT, CALLS, USELESS = range(9)
+    RANK, SIZE, FLAGS, SLOTS, STRIDE, SPINS, SLEEP = range(9, 16)
     HISTORY = 17
     DIGESTS = 17 + 2 * HISTORY_KEPT
     LENGTH = 17 + 2 * HISTORY_KEPT + 2 * DIGESTS_KEPT
@@ -110,30 +85,14 @@ class Site(IntEnum):
     PLACES : the address of memory for their addresses.
     """
 
-    NUMBER = 0
-    GROUP = 1
-    READY = 2
-    ANNOUNCEMENT = 3
-    KEY = 4
-    KIND = 5
-    GIVEN = 6
-    COUNT = 7
-    COMBINE = 8
-    ROOT = 9
-    LENGTHS = 10
-    COMPARED = 11
-    PARTS = 12
-    PART_LENGTHS = 13
-    PLACES = 14
-    LENGTH = 16
+    NUMBER, GROUP, READY, ANNOUNCEMENT, KEY, KIND, GIVEN, COUNT, COMBINE, ROOT = range(10)
+    LENGTHS, COMPARED, PARTS, PART_LENGTHS, PLACES, LENGTH = range(10, 16)
 
 
 class Kind(IntEnum):
     """The kinds of transfers through shared memory."""
 
-    ALLREDUCE = 0
-    BROADCAST = 1
-    ALLGATHER = 2
+    ALLREDUCE, BROADCAST, ALLGATHER = range(3)
 
 
 class Flag(IntEnum):
@@ -153,6 +112,4 @@ class Flag(IntEnum):
 class Outcome(IntEnum):
     """The results of `transfer`."""
 
-    DONE = 0
-    GIVEN_UP = 1
-    DIFFERENT = 2
+    DONE, GIVEN_UP, DIFFERENT = range(3)
