@@ -22,7 +22,6 @@ from sciml_par.parallel.execution.xla_custom_call import (
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
-from sciml_par.parallel.tensors.buffer_pool import result_memory
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.tensors.packing import shape_of
 
@@ -85,13 +84,11 @@ def perform(request: Request, x: Any, placement: Placement, all_passes: AllPasse
 
 def _on_arrays(call_site: CallSite) -> Callable[[np.ndarray], list[np.ndarray]]:
     """Return the collective between arrays in host memory."""
-    call = call_site.prepared(call_site.communicator.mpi_transport)
+    carry = call_site.carry
 
     def run(send: np.ndarray) -> list[np.ndarray]:
         send = np.ascontiguousarray(send)
-        receive, address = result_memory().array(*call_site.result)
-        call.execute(send.ctypes.data, address)
-        return [receive]
+        return [carry(send.ctypes.data)]
 
     return run
 

@@ -79,7 +79,7 @@ def gpu_handler(call_site: CallSite, *, on_host: bool = False) -> GpuHandler:
     if nccl is not None and not on_host and nccl.carries(request):
         return call_site.prepared(nccl).execute
     execute = call_site.prepared(group.mpi_transport).execute
-    sent, received = request.count * request.element.size, call_site.result[2]
+    sent, received = request.count * request.element.size, call_site.nbytes
     run = on_copies(group.gpu, lambda send, to: execute(*send, *to), [sent], [received])
     return lambda send, receive, stream: run([send], [receive], stream)
 
