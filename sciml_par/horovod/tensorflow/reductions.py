@@ -22,6 +22,7 @@ from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
 from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.gradients.reduction import on_values
 
 Tensor = Any
 
@@ -201,7 +202,7 @@ class _Reduction:
         """Return `reduce` of tensors; the Average of integers is rounded towards zero."""
 
         def average(total: Tensor, dtype: tf.DType) -> Tensor:
-            return _on_values(
+            return on_values(
                 lambda v: tf.cast(tf.truncatediv(v, tf.cast(self.group.size, v.dtype)), dtype),
                 total,
             )
@@ -220,7 +221,7 @@ class _Reduction:
             types = ", ".join(each.dtype.name for each in whole)
             name = f"{self.options['name'] or 'average'} ({types})"
             named = replace(self, options=self.options | {"name": name})
-            sums = reduce(named, [_on_values(wide, each) for each in whole], Sum)
+            sums = reduce(named, [on_values(wide, each) for each in whole], Sum)
             return [average(total, x.dtype) for total, x in zip(sums, whole, strict=True)]
 
         return _each_kind(
@@ -247,7 +248,7 @@ class _Reduction:
 
     def _of_slices(self, slices: list[Tensor], op: ReduceOp) -> list[Tensor]:
         times = partial(with_gradient_times, 1 / self.group.size)
-        averaged = [_on_values(times, s) for s in slices]
+        averaged = [on_values(times, s) for s in slices]
         return parallel.fused_allreduce(averaged, op, **self.options)
 
     def _scattered(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
@@ -268,10 +269,3 @@ def _each_kind(
         indices = [i for i, each in enumerate(kinds) if each is kind]
         values = by_groups(values, [indices] if indices else [], function)
     return list(values)
-
-
-def _on_values(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return `function` of a tensor, or of the values of `tf.IndexedSlices`."""
-    if isinstance(x, tf.IndexedSlices):
-        return tf.IndexedSlices(function(x.values), x.indices, dense_shape=x.dense_shape)
-    return function(x)

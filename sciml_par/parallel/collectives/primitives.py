@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives.arguments import rows_for_each, unknown_splits
+from sciml_par.parallel.collectives.arguments import rows_for_each
 from sciml_par.parallel.collectives.call_options import (
     COUNTS,
     Again,
@@ -308,7 +308,8 @@ def exchanged_by(x: Tensor, splits: Any, options: CallOptions) -> tuple[Tensor, 
     In plain graphs the numbers are a tensor of `COUNTS`, and elsewhere integers.
     """
     group, when_it_runs = options.group, may_have_unknown_shapes()
-    if not options.has_unknown_shape(x) and not (when_it_runs and unknown_splits(splits)):
+    computed = tf.is_tensor(splits) and tf.get_static_value(splits) is None
+    if not options.has_unknown_shape(x) and not (when_it_runs and computed):
         splits = rows_for_each(splits, x.shape[0], group.size)
     if not when_it_runs:
         signature = any_rows("alltoall", x.dtype.name, shape_of(x), options.name, rows_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any
@@ -130,11 +130,7 @@ class GradientReduction:
         if gradient is None or not (self.scale_local_gradients and self.is_local(source)):
             return gradient
         size = (self.communicator or current_world().communicator).size
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(
-                gradient.values / size, gradient.indices, dense_shape=gradient.dense_shape
-            )
-        return tf.convert_to_tensor(gradient) / size
+        return on_values(lambda values: tf.convert_to_tensor(values) / size, gradient)
 
     def _prepared(self, gradient: Gradient, source: Any) -> Gradient:
         """Return the gradient as a tensor of known shape, or as slices that can be gathered."""
@@ -185,6 +181,13 @@ def key_of(variable: Any) -> Hashable:
         raise InputError(f"Expected a tf.Variable or a keras.Variable; got {variable!r}.")
     key: Hashable = inner.ref()
     return key
+
+
+def on_values(function: Callable[[Any], Any], x: Any) -> Any:
+    """Return `function` of a tensor, or of the values of `tf.IndexedSlices`."""
+    if isinstance(x, tf.IndexedSlices):
+        return tf.IndexedSlices(function(x.values), x.indices, dense_shape=x.dense_shape)
+    return function(x)
 
 
 def _of_equal_length(

@@ -207,7 +207,10 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
     counters: dict[Any, Any] = current_world().kept.setdefault("reductions by variables", {})
     key = (group.identity, *map(id, variables))
     if key not in counters:
-        refuse_local_layers_of(variables)
+        # Variables do not know their layer.
+        names = {(getattr(v, "path", None) or v.name).rpartition("/")[2] for v in variables}
+        if not names.isdisjoint(("gamma", "beta", "gamma:0", "beta:0")):
+            refuse_local_layers(gc.get_objects(), variables)
         # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
         counters[key] = hidden_variable(0, tf.int64, "sciml_par_reductions")
         for each in variables:  # another variable may get the identity of one that is gone
@@ -235,13 +238,6 @@ def refuse_local_layers(objects: Iterable[Any], trained: Sequence[Any] | None = 
                 f"knows the replicas of tf.distribute, but no ranks. Use SyncBatchNormalization "
                 f"of sciml_par.horovod.tensorflow."
             )
-
-
-def refuse_local_layers_of(variables: Sequence[Any]) -> None:
-    """Raise the error for a layer that has one of `variables`, which do not know their layer."""
-    names = {(getattr(each, "path", None) or each.name).rpartition("/")[2] for each in variables}
-    if not names.isdisjoint(("gamma", "beta", "gamma:0", "beta:0")):
-        refuse_local_layers(gc.get_objects(), variables)
 
 
 class _Judge:
