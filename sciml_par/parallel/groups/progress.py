@@ -116,9 +116,10 @@ class Progress:
 
     @property
     def in_progress(self) -> Signature | None:
-        if self._current is None and self._host is not None and self._words[Word.PENDING]:
-            return self._host.announcement(self._words[Word.PENDING]).signature
-        return self._current
+        current, begun = self._current, self._words[Word.PENDING]
+        if current is None and self._host is not None and begun:
+            return self._host.announcement(begun).signature
+        return current
 
     @in_progress.setter
     def in_progress(self, signature: Signature | None) -> None:
