@@ -8,7 +8,9 @@ for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
+
+from sciml_par.parallel.native.layout import Group
 
 MOST_SIGNATURES = 1 << 16
 """How many signatures are remembered. A program that names its collectives by the step would
@@ -20,14 +22,14 @@ class Ledger:
 
     Parameters
     ----------
-    emptied : called with the number of the generation that begins.
+    words : the group's record, which machine code reads.
     """
 
-    __slots__ = ("_digests", "_emptied", "_most", "generation")
+    __slots__ = ("_digests", "_most", "_words", "generation")
 
-    def __init__(self, emptied: Callable[[int], None]) -> None:
+    def __init__(self, words: Any) -> None:
         self._most = MOST_SIGNATURES
-        self._emptied = emptied
+        self._words = words
         self._digests: set[bytes] = set()
         self.generation = 0
 
@@ -47,4 +49,4 @@ class Ledger:
         """Forget all agreements; to be done at the same collective on all ranks."""
         self._digests.clear()
         self.generation += 1
-        self._emptied(self.generation)
+        self._words[Group.GENERATION] = self.generation + 1

@@ -41,10 +41,11 @@ class Group(Protocol):
     def __hash__(self) -> int: ...
 
 
-class Observer(Protocol):
+class Observer:
     """Is notified of the collectives of one group (on the thread that calls them)."""
 
-    def begun(self, number: int, announcement: Announcement) -> None: ...
+    def begun(self, number: int, announcement: Announcement) -> None:
+        """Note the start of a collective."""
 
     def ended(
         self, number: int, signature: Signature, size: int, compared: bool, enqueued: bool
@@ -53,6 +54,7 @@ class Observer(Protocol):
 
     def for_new_group(self, group: Group) -> Observer | None:
         """Return the observer of a group that is made later, or None."""
+        return None
 
 
 def _word(place: int) -> Any:
@@ -104,15 +106,12 @@ class Progress:
         self._current: Signature | None = None
         self.comparing = False
         self.recoveries = 0
-        self.ledger = Ledger(self._tell_generation)
+        self.ledger = Ledger(self._words)
         self._past: deque[tuple[int, Announcement]] = deque(maxlen=HISTORY_KEPT)
         self.meetings = 0
         self.observers: tuple[Observer, ...] = ()
         self._changing_observers = threading.Lock()
         self._disordered: str | None = None
-
-    def _tell_generation(self, generation: int) -> None:
-        self._words[Word.GENERATION] = generation + 1
 
     @property
     def in_progress(self) -> Signature | None:
