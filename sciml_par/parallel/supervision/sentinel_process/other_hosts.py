@@ -57,21 +57,6 @@ class Neighbours:
     seconds: float = math.inf
 
 
-class HostPeer(Peer):
-    """Another host's sentinel.
-
-    Attributes
-    ----------
-    host, ranks : as it has reported.
-    """
-
-    host = ""
-    ranks: Sequence[int] = ()
-
-    def __str__(self) -> str:
-        return host_and_ranks(self.host, self.ranks)
-
-
 def introduce(link: socket.socket, token: str, host: str, ranks: Sequence[int]) -> None:
     """Introduce this host to the sentinel of rank 0.
 
@@ -92,12 +77,12 @@ class OtherHosts:
     ) -> None:
         self._my, self._job = neighbours, job
         self._watch, self._unwatch = watch, forget
-        self._hosts: set[HostPeer] = set()
+        self._hosts: set[Peer] = set()
         self._missing: dict[int, tuple[str, Sequence[int]]] = {}
-        self._link: HostPeer | None = None
+        self._link: Peer | None = None
         self.due: float | None = None
         if neighbours.link is not None:
-            self._link = HostPeer(neighbours.link)
+            self._link = Peer(neighbours.link)
             (self._link.host, self._link.ranks), *_ = neighbours.expected or [("of rank 0", [0])]
             keep_asking(neighbours.link, neighbours.seconds, first=False)
             watch(neighbours.link, functools.partial(self._hear, self._link))
@@ -139,13 +124,13 @@ class OtherHosts:
 
     def _accept(self, hub: socket.socket) -> None:
         try:
-            peer = HostPeer(hub.accept()[0])
+            peer = Peer(hub.accept()[0])
         except OSError:
             return
         self._watch(peer.connection, lambda: self._hear(peer))
         self._hear(peer)
 
-    def _hear(self, peer: HostPeer) -> None:
+    def _hear(self, peer: Peer) -> None:
         lines, closed = peer.read()
         for line in lines:
             word, _, text = line.partition(" ")
@@ -175,11 +160,12 @@ class OtherHosts:
             if known:
                 self._note_the_end_of(peer)
 
-    def _note_the_end_of(self, peer: HostPeer) -> None:
+    def _note_the_end_of(self, peer: Peer) -> None:
         """Report an ended connection, if its sentinel or its host is lost."""
         if peer.left or self._job.told:
             return
+        who = host_and_ranks(peer.host, peer.ranks)
         if peer.error is None or math.isinf(self._my.seconds):
-            self._job.warn(unwatched(str(peer)))
+            self._job.warn(unwatched(who))
         else:
-            self._job.lose_host(loss(str(peer), self._my.host, self._my.seconds, peer.error))
+            self._job.lose_host(loss(who, self._my.host, self._my.seconds, peer.error))
