@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.errors import InputError, NotInitializedError
-from sciml_par.horovod.common.exceptions import NoRanksError
+from sciml_par.horovod.common.exceptions import NoRanksError, invalid_arguments
 from sciml_par.parallel import Communicator, is_initialized
 from sciml_par.parallel import current_world as current_native_world
 
@@ -115,12 +115,11 @@ def communicator_of(process_set: ProcessSet) -> Communicator:
     """Return the communicator of a process set."""
     group = group_of(process_set)
     if group is None:
-        from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
-
-        raise InvalidInputError(
-            f"rank {current_world().communicator.rank} is not in {process_set!r}: only members may "
-            f"call its collectives. Check process_set.included() first."
-        )
+        with invalid_arguments():
+            raise InputError(
+                f"rank {current_world().communicator.rank} is not in {process_set!r}: only members "
+                f"may call its collectives. Check process_set.included() first."
+            )
     return group
 
 
