@@ -74,23 +74,17 @@ def perform(request: Request, x: Any, placement: Placement, all_passes: AllPasse
         put = lambda: [bridge().emit(call_site, x, order, all_passes, on_host=on_host)]  # noqa: E731
     elif placement.on_host or communicator.nccl_transport is None:
         convert = lambda operation: all_passes.convert(operation, 1)  # noqa: E731
-        run = _on_arrays(call_site)
+        carry = call_site.carry
+
+        def run(send: np.ndarray) -> list[np.ndarray]:
+            send = np.ascontiguousarray(send)
+            return [carry(send.ctypes.data)]
+
         put = lambda: in_python(tf.numpy_function, run, [x], [spec], convert)  # noqa: E731
     else:
         run_now = lambda x: [run_eagerly(call_site, x)]  # noqa: E731
         return at_run_time(run_now, [x], [spec], placement, all_passes, 1)[0]
     return _in_its_place(put)[0]
-
-
-def _on_arrays(call_site: CallSite) -> Callable[[np.ndarray], list[np.ndarray]]:
-    """Return the collective between arrays in host memory."""
-    carry = call_site.carry
-
-    def run(send: np.ndarray) -> list[np.ndarray]:
-        send = np.ascontiguousarray(send)
-        return [carry(send.ctypes.data)]
-
-    return run
 
 
 def takes_bundles(placement: Placement) -> bool:

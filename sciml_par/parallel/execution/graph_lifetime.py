@@ -22,11 +22,7 @@ def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: An
         return value
 
     for graph in graphs_under_construction():
-        held = getattr(graph, _HELD, None)
-        if held is None:
-            held = []
-            setattr(graph, _HELD, held)
-        held.append(holder)
+        vars(graph).setdefault(_HELD, []).append(holder)
     weakref.finalize(holder, afterwards, *arguments).atexit = False
 
 

@@ -56,6 +56,8 @@ class Bridge:
         self.sites = CallSites()
         self._register_on_host()
         self._platforms = ["CPU"]
+        self.takes_bundles = not with_gpus
+        """Whether one custom call may take many tensors."""
         if with_gpus:
             self._foreign.register(TARGET, CUDA, self.sites.act(Role.GPU))
             self._platforms.append("CUDA")
@@ -102,11 +104,6 @@ class Bridge:
         graph = tf.compat.v1.get_default_graph()
         kind = _device_kind() if len(self._orders) > 1 else "CPU"
         return graph.capture(self._orders[kind].handle)
-
-    @property
-    def takes_bundles(self) -> bool:
-        """Return whether one custom call may take many tensors: only on the host."""
-        return self._platforms == ["CPU"]
 
     def emit(
         self,

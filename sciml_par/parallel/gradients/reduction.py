@@ -54,22 +54,6 @@ class GradientReduction:
             )
         ScalingAndCompression(1.0, 1.0, self.compression, self.where)  # checks the compression
         self._check_factor()
-        self._check_groups()
-
-    def _check_factor(self) -> None:
-        factor = self.gradient_predivide_factor
-        if not isinstance(factor, Real) or not 0 < factor < math.inf:
-            raise InputError(
-                f"{self.where}: expected gradient_predivide_factor to be a positive number; got "
-                f"{factor!r}."
-            )
-        if factor != 1 and self.op is not Average:
-            raise InputError(
-                f"{self.where}: gradient_predivide_factor divides an Average in two; got it with "
-                f"op = {self.op!r}. Use Average, or leave the factor at 1."
-            )
-
-    def _check_groups(self) -> None:
         groups = self.groups
         if groups is None or (is_integer(groups) and groups >= 1):  # type: ignore[operator]
             return
@@ -83,6 +67,19 @@ class GradientReduction:
         keys = [key_of(variable) for group in groups for variable in group]
         if len(set(keys)) < len(keys):
             raise InputError(f"{self.where}: a variable stands in groups twice; name it once.")
+
+    def _check_factor(self) -> None:
+        factor = self.gradient_predivide_factor
+        if not isinstance(factor, Real) or not 0 < factor < math.inf:
+            raise InputError(
+                f"{self.where}: expected gradient_predivide_factor to be a positive number; got "
+                f"{factor!r}."
+            )
+        if factor != 1 and self.op is not Average:
+            raise InputError(
+                f"{self.where}: gradient_predivide_factor divides an Average in two; got it with "
+                f"op = {self.op!r}. Use Average, or leave the factor at 1."
+            )
 
     def with_local(self, *variables: Any) -> GradientReduction:
         """Return this reduction without the gradients by `variables`."""

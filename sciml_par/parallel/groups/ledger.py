@@ -36,9 +36,6 @@ class Ledger:
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._digests
 
-    def __len__(self) -> int:
-        return len(self._digests)
-
     def add(self, digest: bytes) -> None:
         """Remember a signature on which all ranks have just agreed."""
         if len(self._digests) >= self._most:

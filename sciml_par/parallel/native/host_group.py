@@ -128,7 +128,6 @@ class SharedTransfer:
     def __init__(self, group: HostGroup, request: Request) -> None:
         self._group = group
         self._request = request
-        self._code = group.code
         record = self.record = group.code.site_record()
         weakref.finalize(self, group.code.give_back, record).atexit = False
         self._address = ctypes.addressof(record)
@@ -195,11 +194,11 @@ class SharedTransfer:
         """Let the machine code serve call site `number`."""
         self.record[Site.ANNOUNCEMENT] = self._group.number_of(announcement)
         self.record[Site.KEY] = announcement.signature.key
-        self._code.enter(number, self.record)
+        self._group.code.enter(number, self.record)
 
     def leave(self, number: int) -> None:
         """Undo `enter`."""
-        self._code.leave(number, self.record)
+        self._group.code.leave(number, self.record)
 
 
 def _lengths(request: Request) -> list[int]:

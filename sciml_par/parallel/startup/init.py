@@ -229,7 +229,7 @@ def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
     )
     job_end.sentinel = world.sentinel
     if everyone.size > 1:
-        watch_for_ctrl_c(lambda: list(everyone.all_groups), world.mailbox, job_end)
+        watch_for_ctrl_c(everyone, world.mailbox, job_end)
 
 
 def _choose_gpu(

@@ -95,9 +95,6 @@ class MPITransport(Transport):
         if made is not None:
             made.Free()
 
-    def carries(self, request: Request) -> bool:
-        return True
-
     def prepare(self, request: Request) -> Transfer:
         if self._shared is not None and self._shared.carries(request):
             return self._shared.transfer(request)
