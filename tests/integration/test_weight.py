@@ -19,7 +19,7 @@ LINES = {
     "horovod": 3_742,
     "info": 578,
     "networks": 5_491,
-    "parallel": 13_053,
+    "parallel": 13_055,
     "problems": 13_314,
     "programs": 808,
     "results": 5_288,

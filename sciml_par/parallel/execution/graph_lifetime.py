@@ -22,7 +22,9 @@ def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: An
         return value
 
     for graph in graphs_under_construction():
-        vars(graph).setdefault(_HELD, []).append(holder)
+        if not hasattr(graph, _HELD):  # it has no __dict__
+            setattr(graph, _HELD, [])
+        getattr(graph, _HELD).append(holder)
     weakref.finalize(holder, afterwards, *arguments).atexit = False
 
 
