@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import sciml_par.horovod.tensorflow as hvd
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.xla_custom_call import _order_variable
+from sciml_par.parallel.execution.graph_lifetime import hidden_variable
 
 v1 = tf.compat.v1
 RATE = 0.125  # exact in float32, in which these optimizers keep it
@@ -278,5 +278,5 @@ def test_what_cannot_be_meant_is_refused():
 
 def test_the_order_of_compiled_functions_outlives_its_graph():
     with v1.Graph().as_default():
-        order = _order_variable("CPU")
+        order = hidden_variable(0.0, tf.float32, "order", device="/CPU:0")
     assert order.numpy() == 0.0  # a variable of that graph has no value outside of it

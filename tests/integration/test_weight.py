@@ -13,24 +13,24 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 281,
-    "assembly": 1_166,
+    "assembly": 1_221,
     "evaluation": 3_154,
     "families": 3_347,
-    "horovod": 3_799,
+    "horovod": 3_742,
     "info": 578,
-    "networks": 5_491,
-    "parallel": 13_496,
+    "networks": 5_675,
+    "parallel": 13_055,
     "problems": 12_824,
     "programs": 808,
     "results": 5_176,
-    "training": 24_843,
+    "training": 25_134,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (51, 9_338),
-    "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_821),
-    "training/solving/by_polynomials.py": (224, 38_435),
+    "assembly/system.py": (48, 9_215),
+    "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_815),
+    "training/solving/by_polynomials.py": (222, 38_565),
 }
 """Files and lines that the import of a method runs."""
 

@@ -100,10 +100,10 @@ def test_several_threads_at_a_time() -> None:
 
 def test_it_goes_with_its_graph() -> None:
     gc.collect()
-    before = len(bridge().others)
+    before = len(bridge().sites)
     run = tf.function(both, jit_compile=True, autograph=False)
     run(tf.constant([1.0]), tf.constant([2.0]))
-    assert len(bridge().others) > before
+    assert len(bridge().sites) > before
     del run
     gc.collect()
-    assert len(bridge().others) == before
+    assert len(bridge().sites) == before

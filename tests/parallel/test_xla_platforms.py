@@ -26,7 +26,7 @@ def bridge_for_gpus():
     """As on a machine with a GPU; what is to lie there, TensorFlow puts on the CPU here."""
     usual = usual_bridge()  # a target has one table in a process, the first one
     bridge = Bridge(with_gpus=True)
-    bridge.on_host, bridge.others = usual.on_host, usual.others
+    bridge.sites = usual.sites
     return bridge
 
 

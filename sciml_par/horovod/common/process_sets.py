@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from sciml_par.errors import InputError, NotInitializedError
-from sciml_par.horovod.common.exceptions import NoRanksError
+from sciml_par.horovod.common.exceptions import NoRanksError, invalid_arguments
 from sciml_par.parallel import Communicator, is_initialized
 from sciml_par.parallel import current_world as current_native_world
 
@@ -56,9 +56,12 @@ class ProcessSet:
             return False
         return current_world().process_sets.get(self.process_set_id) is self
 
+    def _members(self) -> list[int]:
+        return list(self.ranks or ())
+
     def size(self) -> int | None:
         """Return the number of members; None if the set is not registered."""
-        return len(self.ranks or ()) if self._is_registered() else None
+        return len(self._members()) if self._is_registered() else None
 
     def rank(self) -> int | None:
         """Return this process's number among the members; None if the set is not registered.
@@ -90,8 +93,8 @@ class _AllRanks(ProcessSet):
     def _is_registered(self) -> bool:
         return is_initialized()
 
-    def size(self) -> int | None:
-        return current_world().communicator.size if is_initialized() else None
+    def _members(self) -> list[int]:
+        return list(range(current_world().communicator.size))
 
     def included(self) -> bool | None:
         return True if is_initialized() else None
@@ -112,12 +115,11 @@ def communicator_of(process_set: ProcessSet) -> Communicator:
     """Return the communicator of a process set."""
     group = group_of(process_set)
     if group is None:
-        from sciml_par.horovod.common.tensorflow_errors import InvalidInputError
-
-        raise InvalidInputError(
-            f"rank {current_world().communicator.rank} is not in {process_set!r}: only members may "
-            f"call its collectives. Check process_set.included() first."
-        )
+        with invalid_arguments():
+            raise InputError(
+                f"rank {current_world().communicator.rank} is not in {process_set!r}: only members "
+                f"may call its collectives. Check process_set.included() first."
+            )
     return group
 
 
@@ -148,13 +150,12 @@ def root_in(process_set: ProcessSet, root_rank: int) -> int:
 
 def process_set_of(process_set_id: int) -> ProcessSet:
     """Return the registered set with a number."""
-    if process_set_id == _GLOBAL_ID:
+    if process_set_id == _GLOBAL_ID:  # before `init` as well
         return global_process_set
-    found = current_world().process_sets.get(process_set_id)
-    if found is None:
-        known = [_GLOBAL_ID, *_registered()]
-        raise InputError(f"process_set_id: expected one of {known}; got {process_set_id!r}.")
-    return found
+    sets = _all_sets()
+    if process_set_id not in sets:
+        raise InputError(f"process_set_id: expected one of {[*sets]}; got {process_set_id!r}.")
+    return sets[process_set_id]
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
@@ -182,7 +183,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     own = next((ranks for ranks in groups if everyone.rank in ranks), groups[0])
     for ranks in groups:
         process_set = given if ranks == own else ProcessSet(ranks)
-        number = 1 + max(_registered(), default=_GLOBAL_ID)
+        number = 1 + max(_all_sets())
         process_set._communicator = everyone.subset(ranks, name=f"process set {number}")
         process_set.ranks, process_set.process_set_id = ranks, number
         current_world().process_sets[number] = process_set
@@ -216,29 +217,21 @@ def forget(process_set: ProcessSet) -> None:
 
 def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
     """Return all registered sets: {number: ranks}."""
-    sets = {_GLOBAL_ID: global_process_set, **_registered()}
-    return {number: _members(each) for number, each in sets.items()}
+    return {number: each._members() for number, each in _all_sets().items()}
 
 
-def _registered() -> Mapping[int, ProcessSet]:
-    sets: dict[int, ProcessSet] = current_world().process_sets
-    return sets
-
-
-def _members(process_set: ProcessSet) -> list[int]:
-    if process_set is global_process_set:
-        return list(range(current_world().communicator.size))
-    return list(process_set.ranks or ())
+def _all_sets() -> dict[int, ProcessSet]:
+    return {_GLOBAL_ID: global_process_set, **current_world().process_sets}
 
 
 def _check_new(given: ProcessSet, groups: list[list[int]]) -> None:
     """Raise `InputError` if a group is already registered."""
     if given is global_process_set or given._is_registered():
         raise InputError(f"{given!r} is registered already.")
-    for other in (global_process_set, *_registered().values()):
-        if _members(other) in groups:
+    for other in _all_sets().values():
+        if other._members() in groups:
             raise InputError(
-                f"A process set of the ranks {_members(other)} is registered already: {other}."
+                f"A process set of the ranks {other._members()} is registered already: {other}."
             )
 
 

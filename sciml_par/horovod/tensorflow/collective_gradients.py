@@ -10,21 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par._tensorflow import is_recorded, tf
-from sciml_par.parallel import Communicator
 
 Tensor = Any
 
 Collective = Callable[[list[Tensor]], list[Tensor]]
-
-
-def averaged_gradient(tensor: Tensor, group: Communicator) -> Tensor:
-    """Return `tensor`, with a gradient divided by the number of ranks P."""
-    return _with_gradient_times(tensor, 1 / group.size)
-
-
-def multiplied_gradient(tensor: Tensor, group: Communicator) -> Tensor:
-    """Return `tensor`, with a gradient multiplied by the number of ranks P."""
-    return _with_gradient_times(tensor, float(group.size))
 
 
 def with_itself_as_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -41,7 +30,8 @@ def with_itself_as_gradient(collective: Collective, tensors: Sequence[Tensor]) -
     return results
 
 
-def _with_gradient_times(tensor: Tensor, factor: float) -> Tensor:
+def with_gradient_times(factor: float, tensor: Tensor) -> Tensor:
+    """Return `tensor`, with a gradient multiplied by `factor`."""
     if factor == 1 or not _is_differentiated():
         return tensor
     x = tf.convert_to_tensor(tensor)

@@ -6,7 +6,6 @@ from types import ModuleType
 from typing import Any
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.errors import InputError
 
 
 def keras_of_tensorflow() -> ModuleType:
@@ -29,15 +28,3 @@ def number_of(given: Any) -> float:
     if session is None or not tf.is_tensor(given):
         return float(tf.convert_to_tensor(given)) if tf.executing_eagerly() else float(given)
     return float(session.run(given))
-
-
-class OfOneKeras:
-    """A callback that raises an error if its model is of the other Keras."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_implements_train_batch_hooks":  # the first question of Keras 2
-            raise InputError(
-                f"{type(self).__name__}: the model is of Keras 2 (tf_keras), the callback of Keras "
-                f"3. Set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported."
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sciml_par._tensorflow import tf
+from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.dispatch import outside_the_order
 
 Tensor = Any
@@ -59,23 +60,20 @@ class LegacyAccumulation:
         with outside_the_order():
             results = tf.cond(
                 complete,
-                lambda: self._finish(present, len(gradients), reduce),
+                lambda: self._finish(present, gradients, reduce),
                 lambda: [tf.zeros(g.shape, g.dtype) for g in dense],
             )
-        everything: list[Tensor] = [None] * len(gradients)
-        for i, result in zip(present, results, strict=True):
-            everything[i] = result
-        return everything
+        return by_groups(gradients, [present], lambda _: results)
 
     def _finish(
-        self, present: list[int], number: int, reduce: Callable[[list[Tensor]], list[Tensor]]
+        self,
+        present: list[int],
+        gradients: Sequence[Tensor],
+        reduce: Callable[[list[Tensor]], list[Tensor]],
     ) -> list[Tensor]:
         assert self._counter is not None
-        sums: list[Tensor] = [None] * number
-        for i, total in zip(present, self._sums, strict=True):
-            value = total.read_value()
-            sums[i] = value * tf.cast(self._factor, value.dtype)
-        reduced = reduce(sums)
+        sums = [total.read_value() * tf.cast(self._factor, total.dtype) for total in self._sums]
+        reduced = reduce(by_groups(gradients, [present], lambda _: sums))
         results = [tf.convert_to_tensor(reduced[i]) for i in present]
         with tf.control_dependencies(results):
             cleared = [done(s.assign(tf.zeros(s.shape, s.dtype))) for s in self._sums]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sciml_par._checks import check_count
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for, gradient_options
 from sciml_par.horovod.common.process_sets import ProcessSet, global_process_set
 from sciml_par.horovod.tensorflow.compression import Compression
@@ -27,11 +27,7 @@ class _Wrapper(_LegacyOptimizer):
     """An optimizer whose slots are those of the inner optimizer; n ≥ 1 passes make a step."""
 
     def __init__(self, optimizer: Any, name: str | None, use_locking: bool, passes: int) -> None:
-        if not isinstance(passes, int) or passes < 1:
-            raise InputError(
-                f"DistributedOptimizer: expected backward_passes_per_step to be an integer ≥ 1; "
-                f"got {passes!r}."
-            )
+        check_count("DistributedOptimizer", "backward_passes_per_step", passes)
         super().__init__(
             name=name or f"Distributed{type(optimizer).__name__}", use_locking=use_locking
         )

@@ -16,7 +16,7 @@ from sciml_par.horovod.common.process_sets import (
     process_set_of,
     root_in,
 )
-from sciml_par.horovod.tensorflow.collective_gradients import averaged_gradient
+from sciml_par.horovod.tensorflow.collective_gradients import with_gradient_times
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import outside_the_order
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
@@ -71,7 +71,7 @@ def allgather(
     Gradient: this rank's rows of (1/P) Σ_r ḡ_r.
     """
     group = communicator_of(process_set)
-    x = averaged_gradient(tensor, group)
+    x = with_gradient_times(1 / group.size, tensor)
     with invalid_arguments():
         return parallel.allgather(x, name=name, communicator=group)
 
@@ -85,7 +85,7 @@ def grouped_allgather(
 ) -> list[Tensor]:
     """Return `allgather` of each tensor, in one transfer (collective)."""
     group = communicator_of(process_set)
-    averaged = [averaged_gradient(tensor, group) for tensor in tensors]
+    averaged = [with_gradient_times(1 / group.size, tensor) for tensor in tensors]
     with invalid_arguments():
         return parallel.fused_allgather(averaged, name=name, communicator=group)
 
@@ -104,7 +104,7 @@ def broadcast(
     """
     root = root_in(process_set, root_rank)
     group = communicator_of(process_set)
-    x = averaged_gradient(tensor, group)
+    x = with_gradient_times(1 / group.size, tensor)
     return parallel.broadcast(x, root, name=name, communicator=group)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sciml_par import parallel
@@ -14,13 +15,14 @@ from sciml_par.horovod.common.arguments import device_for, device_of, reduction
 from sciml_par.horovod.common.exceptions import UnsupportedError, invalid_arguments
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
 from sciml_par.horovod.tensorflow.collective_gradients import (
-    averaged_gradient,
-    multiplied_gradient,
+    with_gradient_times,
     with_itself_as_gradient,
 )
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
+from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.autograph import not_converted
+from sciml_par.parallel.gradients.reduction import on_values
 
 Tensor = Any
 
@@ -200,7 +202,7 @@ class _Reduction:
         """Return `reduce` of tensors; the Average of integers is rounded towards zero."""
 
         def average(total: Tensor, dtype: tf.DType) -> Tensor:
-            return _on_values(
+            return on_values(
                 lambda v: tf.cast(tf.truncatediv(v, tf.cast(self.group.size, v.dtype)), dtype),
                 total,
             )
@@ -219,7 +221,7 @@ class _Reduction:
             types = ", ".join(each.dtype.name for each in whole)
             name = f"{self.options['name'] or 'average'} ({types})"
             named = replace(self, options=self.options | {"name": name})
-            sums = reduce(named, [_on_values(wide, each) for each in whole], Sum)
+            sums = reduce(named, [on_values(wide, each) for each in whole], Sum)
             return [average(total, x.dtype) for total, x in zip(sums, whole, strict=True)]
 
         return _each_kind(
@@ -245,11 +247,12 @@ class _Reduction:
         )
 
     def _of_slices(self, slices: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        averaged = [_on_values(lambda v: averaged_gradient(v, self.group), s) for s in slices]
+        times = partial(with_gradient_times, 1 / self.group.size)
+        averaged = [on_values(times, s) for s in slices]
         return parallel.fused_allreduce(averaged, op, **self.options)
 
     def _scattered(self, tensors: list[Tensor], op: ReduceOp) -> list[Tensor]:
-        multiplied = [multiplied_gradient(tensor, self.group) for tensor in tensors]
+        multiplied = [with_gradient_times(float(self.group.size), tensor) for tensor in tensors]
         with invalid_arguments():
             return parallel.fused_reducescatter(multiplied, op, **self.options)
 
@@ -262,16 +265,7 @@ def _each_kind(
 ) -> list[Tensor]:
     """Return `one` of the values with `is_one`, and `other` of the rest, in order."""
     kinds = [is_one(value) for value in values]
-    results: dict[int, Tensor] = {}
     for kind, function in ((True, one), (False, other)):
         indices = [i for i, each in enumerate(kinds) if each is kind]
-        if indices:
-            results |= zip(indices, function([values[i] for i in indices]), strict=True)
-    return [results[i] for i in range(len(kinds))]
-
-
-def _on_values(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return `function` of a tensor, or of the values of `tf.IndexedSlices`."""
-    if isinstance(x, tf.IndexedSlices):
-        return tf.IndexedSlices(function(x.values), x.indices, dense_shape=x.dense_shape)
-    return function(x)
+        values = by_groups(values, [indices] if indices else [], function)
+    return list(values)

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.tensorflow.keras_version import keras_of_tensorflow
+from sciml_par.horovod.tensorflow.keras.base import keras
 from sciml_par.parallel import Sum, allreduce
-
-# A Keras layer needs Keras when it is defined.
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = keras_of_tensorflow()
 
 Tensor = Any
 

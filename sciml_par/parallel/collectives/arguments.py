@@ -73,11 +73,6 @@ def rows_for_each(splits: Any, rows: int, size: int) -> tuple[int, ...]:
     return tuple(known.tolist())
 
 
-def unknown_splits(splits: Any) -> bool:
-    """Return whether `splits` are known only when the graph runs."""
-    return tf.is_tensor(splits) and tf.get_static_value(splits) is None
-
-
 def check_rows(x: Any, where: str) -> None:
     """Raise `InputError` for a tensor without rows."""
     if x.shape.rank == 0:

@@ -131,6 +131,22 @@ class CallOptions:
         all_passes = self.all_passes(again_together, by_rows=by_rows)
         return perform(request_of(shape_of(x)), x, self.placement, all_passes)
 
+    def moved(
+        self,
+        x: Tensor,
+        request_of: Callable[[Shape], Request],
+        again: Again,
+        gradient: Gradient,
+        *,
+        by_rows: bool = False,
+    ) -> Tensor:
+        """Carry out a request that only moves elements, with its gradient (collective)."""
+
+        def collective(x: Tensor) -> tuple[Tensor, Gradient]:
+            return self.perform(x, request_of, again, by_rows=by_rows), gradient
+
+        return self.differentiable(collective, x)
+
     def differentiable(
         self, collective: Callable[[Tensor], tuple[Tensor, Gradient]], x: Tensor
     ) -> Tensor:

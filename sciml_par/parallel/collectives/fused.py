@@ -20,20 +20,13 @@ from sciml_par.parallel.collectives.primitives import (
     reduced_bundle,
     scattered,
 )
-from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, fuse, fuse_lists
+from sciml_par.parallel.collectives.tensor_bundle import TensorBundle, by_groups, fuse, fuse_lists
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, takes_bundles
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.element_type import element_type
-from sciml_par.parallel.requests.reduce_op import (
-    Adasum,
-    Average,
-    ReduceOp,
-    Sum,
-    check_reducible,
-    check_scatterable,
-)
+from sciml_par.parallel.requests.reduce_op import Adasum, Average, ReduceOp, Sum, check_reducible
 from sciml_par.parallel.requests.request import even_rows
 from sciml_par.parallel.tensors.compression import Compression, ScalingAndCompression
 from sciml_par.parallel.tensors.memory import eager_tensor
@@ -107,13 +100,10 @@ def fused_allreduce(
         whole = fuse_lists(reduce_bundle, bundle)
     else:
         whole = fuse(reduce, bundle)
-    for i, y in zip(dense, whole, strict=True):
-        results[i] = y
-    if sparse:
-        slices = [results[i] for i in sparse]
-        for i, y in zip(sparse, reduced_slices(slices, op, scaling, options), strict=True):
-            results[i] = y
-    return results
+    results = by_groups(results, [dense], lambda _: whole)
+    if not sparse:
+        return results
+    return by_groups(results, [sparse], lambda xs: reduced_slices(xs, op, scaling, options))
 
 
 @not_converted
@@ -191,7 +181,12 @@ def fused_reducescatter(
 
     for x in map(options.tensor, bundle.tensors):
         check_rows(x, "reducescatter")
-        check_scatterable(op, x.dtype.name, where="reducescatter")
+        check_reducible(op, x.dtype.name, where="reducescatter")
+        if op is Adasum:
+            raise InputError(
+                "reducescatter: Adasum is an operation of allreduce alone. Use allreduce, and take "
+                "this rank's rows of the result."
+            )
     return fuse_lists(scatter, bundle)
 
 
@@ -288,15 +283,17 @@ def reduced_slices(
                 f"the tensor dense by tf.convert_to_tensor first."
             )
     indices = [tf.convert_to_tensor(options.tensor(each.indices)) for each in slices]
-    before = [scaling.before(x) for x in values]
     shapes = [each.dense_shape for each in slices]
-    travelling = [*(x for x, _ in before), *map(widened, indices)]
-    whole = gathered_together(travelling, options, alike=shapes)
+    rows: list[Tensor] = []
+
+    def gather(xs: list[Tensor]) -> list[Tensor]:
+        whole = gathered_together([*xs, *map(widened, indices)], options, alike=shapes)
+        rows.extend(whole[len(xs) :])
+        return whole[: len(xs)]
+
     results = []
-    for i, (each, (_, context)) in enumerate(zip(slices, before, strict=True)):
-        y = scaling.after(whole[i], context)
-        if op is Average:
-            y = y / options.group.size
-        rows = tf.cast(whole[len(slices) + i], indices[i].dtype)
-        results.append(tf.IndexedSlices(y, rows, each.dense_shape))
+    ys = scaling.around_all(gather, values)
+    for each, index, y, row in zip(slices, indices, ys, rows, strict=True):
+        mean = y / options.group.size if op is Average else y
+        results.append(tf.IndexedSlices(mean, tf.cast(row, index.dtype), each.dense_shape))
     return results

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.parallel.collectives.arguments import rows_for_each, unknown_splits
+from sciml_par.parallel.collectives.arguments import rows_for_each
 from sciml_par.parallel.collectives.call_options import (
     COUNTS,
     Again,
@@ -22,6 +22,7 @@ from sciml_par.parallel.collectives.call_options import (
     any_rows_of,
     widened,
 )
+from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.dispatch import may_have_unknown_shapes, perform_bundle
 from sciml_par.parallel.execution.graph_lifetime import custom_gradient
 from sciml_par.parallel.groups.call_site import CallSite
@@ -36,7 +37,6 @@ from sciml_par.parallel.requests.request import (
     Shape,
     any_rows,
     even_rows,
-    exchange_of_rows,
 )
 from sciml_par.parallel.tensors.packing import shape_of
 
@@ -99,11 +99,7 @@ def broadcasted(x: Tensor, root: int, options: CallOptions) -> Tensor:
             # Zeros that depend on it: all ranks take part in its derivative as well.
             return tf.where(tf.zeros_like(total, tf.bool), total, tf.zeros_like(total))
 
-    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        y = options.perform(x, request_of, lambda x, now: broadcasted(x, root, now))
-        return y, gradient
-
-    return options.differentiable(with_gradient, x)
+    return options.moved(x, request_of, lambda x, now: broadcasted(x, root, now), gradient)
 
 
 def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
@@ -117,11 +113,8 @@ def gathered_rows(x: Tensor, rows: Shape, options: CallOptions) -> Tensor:
     def gradient(g: Tensor) -> Tensor:
         return reduced(g, Sum, options.of_gradient())[first:end]
 
-    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        again: Again = lambda x, now: gathered_rows(x, rows, now)  # noqa: E731
-        return options.perform(x, request_of, again, by_rows=True), gradient
-
-    return options.differentiable(with_gradient, x)
+    again: Again = lambda x, now: gathered_rows(x, rows, now)  # noqa: E731
+    return options.moved(x, request_of, again, gradient, by_rows=True)
 
 
 def gathered_together(
@@ -142,13 +135,15 @@ def _gathered_by_type(
     tensors: Sequence[Tensor], rows: np.ndarray, options: CallOptions
 ) -> list[Tensor]:
     """Gather in one transfer per type. rows: [P, n], of every rank's tensors."""
-    results: list[Tensor] = [None] * len(tensors)
-    for dtype in dict.fromkeys(x.dtype for x in tensors):
-        indices = [i for i, x in enumerate(tensors) if x.dtype == dtype]
-        whole = _gathered_flat([tensors[i] for i in indices], rows[:, indices], options)
-        for i, y in zip(indices, whole, strict=True):
-            results[i] = y
-    return results
+    groups = [
+        [i for i, x in enumerate(tensors) if x.dtype == dtype]
+        for dtype in dict.fromkeys(x.dtype for x in tensors)
+    ]
+
+    def gather(indices: list[int]) -> list[Tensor]:
+        return _gathered_flat([tensors[i] for i in indices], rows[:, indices], options)
+
+    return by_groups(range(len(tensors)), groups, gather)
 
 
 def _gathered_when_it_runs(
@@ -210,7 +205,7 @@ def _rows_of_all(
     group, n = options.group, len(tensors)
     if n == 1:
         x = tensors[0]
-        signature = exchange_of_rows(options.kind, x.dtype.name, shape_of(x), options.name)
+        signature = any_rows(options.kind, x.dtype.name, shape_of(x), options.name, rows_only=True)
         return np.array(group.gather_rows(x.shape[0], signature=signature))[:, np.newaxis]
     mine = np.array([x.shape.as_list()[0] for x in tensors], np.int64)
     everyone = np.empty((group.size, n), np.int64)
@@ -303,11 +298,8 @@ def exchanged(x: Tensor, sent: Shape, received: Shape, options: CallOptions) -> 
     def gradient(g: Tensor) -> Tensor:
         return exchanged(g, received, sent, options.of_gradient())
 
-    def with_gradient(x: Tensor) -> tuple[Tensor, Gradient]:
-        again: Again = lambda x, now: exchanged(x, sent, received, now)  # noqa: E731
-        return options.perform(x, request_of, again, by_rows=True), gradient
-
-    return options.differentiable(with_gradient, x)
+    again: Again = lambda x, now: exchanged(x, sent, received, now)  # noqa: E731
+    return options.moved(x, request_of, again, gradient, by_rows=True)
 
 
 def exchanged_by(x: Tensor, splits: Any, options: CallOptions) -> tuple[Tensor, Any]:
@@ -316,10 +308,11 @@ def exchanged_by(x: Tensor, splits: Any, options: CallOptions) -> tuple[Tensor, 
     In plain graphs the numbers are a tensor of `COUNTS`, and elsewhere integers.
     """
     group, when_it_runs = options.group, may_have_unknown_shapes()
-    if not options.has_unknown_shape(x) and not (when_it_runs and unknown_splits(splits)):
+    computed = tf.is_tensor(splits) and tf.get_static_value(splits) is None
+    if not options.has_unknown_shape(x) and not (when_it_runs and computed):
         splits = rows_for_each(splits, x.shape[0], group.size)
     if not when_it_runs:
-        signature = exchange_of_rows("alltoall", x.dtype.name, shape_of(x), options.name)
+        signature = any_rows("alltoall", x.dtype.name, shape_of(x), options.name, rows_only=True)
         received = tuple(group.exchange_rows(splits, signature=signature))
         return exchanged(x, splits, received, options), received
 

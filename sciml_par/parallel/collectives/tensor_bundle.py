@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -79,10 +79,18 @@ def fuse_lists(
     bucket_bytes: int = BUCKET_BYTES,
 ) -> list[Tensor]:
     """Apply a collective on lists of tensors of one type to all tensors, as `fuse` does."""
-    tensors = bundle.tensors
-    results: list[Tensor] = [None] * len(tensors)
-    for indices in _buckets(bundle.kinds, bucket_bytes):
-        for i, result in zip(indices, collective([tensors[i] for i in indices]), strict=True):
+    return by_groups(bundle.tensors, _buckets(bundle.kinds, bucket_bytes), collective)
+
+
+def by_groups(
+    values: Sequence[Any],
+    groups: Iterable[Sequence[int]],
+    function: Callable[[list[Any]], Iterable[Any]],
+) -> list[Any]:
+    """Return the values; in place of those of each group of indices, `function` of them."""
+    results = list(values)
+    for indices in groups:
+        for i, result in zip(indices, function([values[i] for i in indices]), strict=True):
             results[i] = result
     return results
 

@@ -22,7 +22,6 @@ from sciml_par.parallel.execution.xla_custom_call import (
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.request import Request
-from sciml_par.parallel.tensors.buffer_pool import result_memory
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.tensors.packing import shape_of
 
@@ -69,18 +68,22 @@ def perform(request: Request, x: Any, placement: Placement, all_passes: AllPasse
                 x = tf.identity(x)
         return from_host(call_site, x) if placement.on_host else run_eagerly(call_site, x)
     call_site = CallSite(communicator, request)
+    spec = tf.TensorSpec(request.receive_shape, x.dtype)
+    if placement.order is not None:
+        order, on_host = placement.order, placement.on_host
+        put = lambda: [bridge().emit(call_site, x, order, all_passes, on_host=on_host)]  # noqa: E731
+    elif placement.on_host or communicator.nccl_transport is None:
+        convert = lambda operation: all_passes.convert(operation, 1)  # noqa: E731
+        carry = call_site.carry
 
-    def put() -> list[Any]:
-        if placement.order is None:
-            return _in_graph_on_host(call_site, x, all_passes)
-        on_host = placement.on_host
-        return [bridge().emit(call_site, x, placement.order, all_passes, on_host=on_host)]
+        def run(send: np.ndarray) -> list[np.ndarray]:
+            send = np.ascontiguousarray(send)
+            return [carry(send.ctypes.data)]
 
-    by_nccl = not placement.on_host and communicator.nccl_transport is not None
-    if by_nccl and placement.order is None:
-        spec = tf.TensorSpec(request.receive_shape, x.dtype)
-        run = lambda x: [run_eagerly(call_site, x)]  # noqa: E731
-        return at_run_time(run, [x], [spec], placement, all_passes, 1)[0]
+        put = lambda: in_python(tf.numpy_function, run, [x], [spec], convert)  # noqa: E731
+    else:
+        run_now = lambda x: [run_eagerly(call_site, x)]  # noqa: E731
+        return at_run_time(run_now, [x], [spec], placement, all_passes, 1)[0]
     return _in_its_place(put)[0]
 
 
@@ -158,67 +161,54 @@ def outside_the_order() -> Iterator[None]:
         graph.get_collection_ref(_LAST)[:] = before
 
 
-class MismatchInGraph:
-    """The mismatches at one call site of a graph that XLA does not compile, as `tf.errors`.
+def in_python(
+    call: Callable[..., Any],
+    run: Callable[..., Sequence[Any]],
+    inputs: Sequence[Tensor],
+    results: Sequence[Any],
+    convert: Callable[[Any], None],
+) -> list[Tensor]:
+    """Let a graph that XLA does not compile call `run`; a mismatch fails as in other contexts.
 
     An exception of a Python function in a graph reaches the program as `tf.errors.UnknownError`. A
     mismatch must have the same class in every context, so that a program can catch it. XLA's errors
     keep their class: the function only returns that it has failed, and then a foreign call fails.
+
+    Parameters
+    ----------
+    call : `tf.py_function`, or the faster `tf.numpy_function`.
+    results : a `tf.TensorSpec` of each result.
+    convert : sets the converter for pfor of the operation that calls.
     """
+    errors: list[CollectiveMismatchError] = []
 
-    def __init__(self) -> None:
-        self._error: CollectiveMismatchError | None = None
-
-    def caught(
-        self, run: Callable[..., Sequence[Any]], blank: Callable[[], Sequence[Any]]
-    ) -> Callable[..., list[Any]]:
-        """Return `run` with one more result: whether there was a mismatch."""
-
-        def caught(*tensors: Any) -> list[Any]:
-            try:
-                return [*run(*tensors), False]
-            except CollectiveMismatchError as error:
-                self._error = error
-                return [*blank(), True]
-
-        return caught
-
-    def checked(self, ys: Sequence[Tensor], failed: Tensor) -> list[Tensor]:
-        """Return `ys`, or fail with a `FailedPreconditionError` if `failed`."""
-        failed.set_shape([])
-        fails = tf.cond(failed, lambda: self._fail(failed), lambda: tf.constant(False))
-        for condition in fails.op.inputs:
-            convert_to_nothing(condition.op)
-        with tf.control_dependencies([fails]):
-            return [tf.identity(y) for y in ys]
-
-    def _fail(self, failed: Tensor) -> Tensor:
+    def caught(*tensors: Any) -> list[Any]:
         try:
-            return bridge().failing(self._raise, failed)
+            return [*run(*tensors), False]
+        except CollectiveMismatchError as error:
+            errors[:] = [error]
+            return [*(np.zeros([0], spec.dtype.as_numpy_dtype) for spec in results), True]
+
+    def fail(*_: Any) -> None:
+        raise errors.pop() if errors else CollectiveMismatchError("The ranks differ.")
+
+    def failing() -> Tensor:
+        try:
+            return bridge().failing(fail, failed)
         except InputError:  # no foreign calls here
-            return tf.numpy_function(self._raise, [failed], tf.bool)
+            return tf.numpy_function(fail, [failed], tf.bool)
 
-    def _raise(self, *_: Any) -> None:
-        error, self._error = self._error, None
-        raise error if error is not None else CollectiveMismatchError("The ranks differ.")
-
-
-def _in_graph_on_host(call_site: CallSite, x: Any, all_passes: AllPasses) -> list[Any]:
-    """Carry out a collective in host memory, by the faster `tf.numpy_function`."""
-    call, mismatch = call_site.prepared(call_site.communicator.mpi_transport), MismatchInGraph()
-    shape, dtype, _ = call_site.result
-
-    def run(send: np.ndarray) -> list[np.ndarray]:
-        send = np.ascontiguousarray(send)
-        receive, address = result_memory().array(*call_site.result)
-        call.execute(send.ctypes.data, address)
-        return [receive]
-
-    caught = mismatch.caught(run, lambda: [np.zeros(shape, dtype)])
-    y, failed = tf.numpy_function(caught, [x], [x.dtype, tf.bool])
-    all_passes.convert(y.op, 1, [None])
-    y.set_shape(shape)
-    return mismatch.checked([y], failed)
+    *ys, failed = call(caught, inputs, [*(spec.dtype for spec in results), tf.bool])
+    convert(failed.op)
+    failed.set_shape([])
+    fails = tf.cond(failed, failing, lambda: tf.constant(False))
+    for condition in fails.op.inputs:
+        convert_to_nothing(condition.op)
+    with tf.control_dependencies([fails]):
+        ys = [tf.identity(y) for y in ys]
+    for y, spec in zip(ys, results, strict=True):
+        y.set_shape(spec.shape)
+    return ys
 
 
 def may_have_unknown_shapes() -> bool:
@@ -242,17 +232,9 @@ def at_run_time(
         with record.stop_recording():
             return run(*tensors)
 
-    mismatch = MismatchInGraph()
-    caught = mismatch.caught(run_now, lambda: [tf.zeros([0], spec.dtype) for spec in results])
-    types = [*(spec.dtype for spec in results), tf.bool]
-
-    def put() -> list[Tensor]:
+    def call(*arguments: Any) -> Any:
         with tf.device(placement.device):
-            *ys, failed = tf.py_function(caught, inputs, types)
-        all_passes.convert(failed.op, travel, [None])
-        return mismatch.checked(ys, failed)
+            return tf.py_function(*arguments)
 
-    ys = _in_its_place(put)
-    for y, spec in zip(ys, results, strict=True):
-        y.set_shape(spec.shape)
-    return ys
+    convert = lambda operation: all_passes.convert(operation, travel)  # noqa: E731
+    return _in_its_place(lambda: in_python(call, run_now, inputs, results, convert))

@@ -17,7 +17,6 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
 from sciml_par.parallel.requests.reduce_op import Adasum, ReduceOp, check_reducible
 from sciml_par.parallel.requests.request import Allreduce, Request
-from sciml_par.parallel.tensors.buffer_pool import result_memory
 from sciml_par.parallel.tensors.memory import (
     HOST_MEMORY,
     eager_tensor,
@@ -54,9 +53,9 @@ def reduced_at_once(x: Any, op: ReduceOp, communicator: Communicator | None) -> 
         return None
     if kind is not np.ndarray:
         source = view(x)
-        return carry(source.address)
+        return tensor_on(carry(source.address))
     flags = x.flags
-    return carry(x.ctypes.data) if flags.c_contiguous and flags.aligned else None
+    return tensor_on(carry(x.ctypes.data)) if flags.c_contiguous and flags.aligned else None
 
 
 def _prepared(group: Communicator, dtype: Any, shape: tuple[int, ...], op: ReduceOp) -> Any:
@@ -67,18 +66,10 @@ def _prepared(group: Communicator, dtype: Any, shape: tuple[int, ...], op: Reduc
     if general or name not in ELEMENT_TYPES or 0 in shape or op is Adasum:
         return None
     check_reducible(op, name, where="allreduce")
-    site = shared_call_site(group, Allreduce(name, shape, op))
-    call, memory = site.prepared(group.mpi_transport), result_memory().array
-    shape, kind, nbytes = site.result
-
-    def carry(address: int) -> Any:
-        result, target = memory(shape, kind, nbytes)
-        call.execute(address, target)
-        return tensor_on(result)
-
     if len(group.calls_at_once) >= _CALLS_KEPT:
         group.calls_at_once.clear()
-    group.calls_at_once[dtype, site.request.shape, op] = carry
+    carry = shared_call_site(group, Allreduce(name, shape, op)).carry
+    group.calls_at_once[dtype, shape, op] = carry
     return carry
 
 
@@ -108,10 +99,8 @@ def run_eagerly(call_site: CallSite, x: Any) -> Any:
 
 def from_host(call_site: CallSite, x: Any) -> Any:
     """Carry out a collective on an eager tensor in host memory (collective)."""
-    call, source = call_site.prepared(call_site.communicator.mpi_transport), view(x)
-    array, address = result_memory().array(*call_site.result)
-    call.execute(source.address, address)
-    return tensor_on(array)
+    source = view(x)
+    return tensor_on(call_site.carry(source.address))
 
 
 def shared_call_site(communicator: Communicator, request: Request) -> CallSite:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sciml_par._tensorflow import tf
@@ -14,28 +15,20 @@ _ATTRIBUTE = "_gradient_op_type"
 _FUNCTION = "type"  # TensorFlow's registry has the registered function under this key
 
 
-class _Holder:
-    """Keeps a value for the graphs that hold it."""
-
-    __slots__ = ("__weakref__", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 def with_the_graph(value: Any, afterwards: Callable[..., object], *arguments: Any) -> None:
     """Keep `value` as long as the graph under construction, then call `afterwards(*arguments)`."""
-    holder = _Holder(value)
-    for graph in _graphs_under_construction():
-        held = getattr(graph, _HELD, None)
-        if held is None:
-            held = []
-            setattr(graph, _HELD, held)
-        held.append(holder)
+
+    def holder() -> Any:
+        return value
+
+    for graph in graphs_under_construction():
+        if not hasattr(graph, _HELD):  # it has no __dict__
+            setattr(graph, _HELD, [])
+        getattr(graph, _HELD).append(holder)
     weakref.finalize(holder, afterwards, *arguments).atexit = False
 
 
-def _graphs_under_construction() -> list[Any]:
+def graphs_under_construction() -> list[Any]:
     """Return the graph under construction and those around it."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
@@ -47,6 +40,22 @@ def _graphs_under_construction() -> list[Any]:
     if graph is not None and (not graphs or not tf.compat.v1.executing_eagerly_outside_functions()):
         graphs.append(graph)
     return graphs
+
+
+def hidden_variable(value: Any, dtype: Any, name: str, *, device: str | None = None) -> Any:
+    """Return a variable of the process that a `tf.function` does not take for its own.
+
+    It would notice a variable created on its thread, and be traced twice: the second time, a tape
+    that is not persistent gives no gradient.
+    """
+    from tensorflow.python.eager import context
+
+    def make() -> Any:
+        with context.eager_mode(), tf.device(device):
+            return tf.Variable(value, trainable=False, dtype=dtype, name=name)
+
+    with ThreadPoolExecutor(1) as other_thread:
+        return other_thread.submit(make).result()
 
 
 def custom_gradient(function: Callable[..., Any], *tensors: Any) -> Any:

@@ -80,7 +80,4 @@ def _act(
 
 def _array(address: int, shape: Shape, dtype: Any) -> Array:
     size = int(np.prod(shape)) * dtype.itemsize
-    if size == 0:
-        return np.empty(shape, dtype)
-    buffer = (ctypes.c_byte * size).from_address(address)
-    return np.frombuffer(buffer, dtype).reshape(shape)
+    return np.ndarray(shape, dtype, (ctypes.c_byte * size).from_address(address))

@@ -32,12 +32,10 @@ class AllPasses:
     kind: str
     by_rows: bool = False
 
-    def convert(self, operation: Operation, count: int, rest: Sequence[int | None]) -> None:
-        """Set the converter of `operation`, which carries the collective.
+    def convert(self, operation: Operation, count: int, rest: int | None = None) -> None:
+        """Set the converter of `operation`, which carries the collective of `count` tensors.
 
-        Parameters
-        ----------
-        rest : for each further result, the index of the input to return, or None for a False.
+        rest : the index of the input that is also the last result; by default this is False.
         """
 
         def converter(call: Any) -> list[Any]:
@@ -52,13 +50,13 @@ class AllPasses:
             stacked = any(each.is_stacked for each in call.inputs[:count])
             if stacked:
                 call.stack_inputs(range(count))
-            tensors = [each.t for i, each in enumerate(call.inputs) if i not in rest]
+            tensors = [each.t for i, each in enumerate(call.inputs) if i != rest]
             swapped = _swapped if stacked and self.by_rows else list
             ys = self.collective([*swapped(tensors[:count]), *tensors[count:]])
             return [
                 *(wrap(y, stacked) for y in swapped(ys[:count])),
                 *(wrap(y, False) for y in ys[count:]),
-                *(wrap(tf.constant(False), False) if i is None else call.inputs[i] for i in rest),
+                wrap(tf.constant(False), False) if rest is None else call.inputs[rest],
             ]
 
         operation.pfor_converter = converter

@@ -8,26 +8,19 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from sciml_par.parallel.native.xla_structures import (
+    API_AT,
+    ARGUMENTS_AT,
+    ATTRIBUTES_AT,
+    CONTEXT_AT,
+    DATA_AT,
     FUNCTION,
+    RESULTS_AT,
+    VALUE_AT,
     Api,
-    Attributes,
-    CallFrame,
-    List,
     StreamArguments,
 )
 
 _WORD = ctypes.sizeof(ctypes.c_void_p)
-
-# Reading a frame through nested structures takes longer than transferring a small buffer. So the
-# offsets of the few relevant words are computed once, and the words read as plain integers.
-EXTENSION_AT = CallFrame.extension.offset // _WORD
-API_AT = CallFrame.api.offset // _WORD
-_CONTEXT_AT = CallFrame.context.offset // _WORD
-_ARGUMENTS_AT = (CallFrame.arguments.offset + List.items.offset) // _WORD
-_RESULTS_AT = (CallFrame.results.offset + List.items.offset) // _WORD
-_ATTRIBUTES_AT = (CallFrame.attributes.offset + Attributes.items.offset) // _WORD
-_DATA_AT = 3  # of a buffer: struct_size, extension, dtype (padded), data
-_VALUE_AT = 1  # of a scalar: dtype (padded), value
 
 SHIFT = 3
 memory = (ctypes.c_uint64 * (1 << 45)).from_address(0)
@@ -40,31 +33,12 @@ Act = Callable[[Frame], object]
 """Executes a custom call."""
 
 
-def on_one_tensor(handlers: Mapping[int, Callable[[int, int], object]], gone: Act) -> Act:
-    """Return an act that calls the call site's handler with the addresses of operand and result."""
-    words, get, shift = memory, handlers.get, SHIFT
-    attributes_at, arguments_at, results_at = _ATTRIBUTES_AT, _ARGUMENTS_AT, _RESULTS_AT
-
-    def act(frame: Frame) -> None:
-        scalar = words[words[frame + attributes_at] >> shift]
-        handler = get(words[words[(scalar >> shift) + _VALUE_AT] >> shift])
-        if handler is None:
-            gone(frame)
-        else:
-            handler(
-                words[(words[words[frame + arguments_at] >> shift] >> shift) + _DATA_AT],
-                words[(words[words[frame + results_at] >> shift] >> shift) + _DATA_AT],
-            )
-
-    return act
-
-
 def on_frame(acts: Mapping[int, Act], gone: Act) -> Act:
     """Return an act that passes the frame to the call site's act."""
 
     def act(frame: Frame) -> None:
-        scalar = memory[memory[frame + _ATTRIBUTES_AT] >> SHIFT]
-        number = memory[memory[(scalar >> SHIFT) + _VALUE_AT] >> SHIFT]
+        scalar = memory[memory[frame + ATTRIBUTES_AT] >> SHIFT]
+        number = memory[memory[(scalar >> SHIFT) + VALUE_AT] >> SHIFT]
         acts.get(number, gone)(frame)
 
     return act
@@ -74,8 +48,8 @@ def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
     """Return an act that calls `handler` with the addresses of the first operand and result."""
 
     def act(frame: Frame) -> None:
-        send = memory[(memory[memory[frame + _ARGUMENTS_AT] >> SHIFT] >> SHIFT) + _DATA_AT]
-        receive = memory[(memory[memory[frame + _RESULTS_AT] >> SHIFT] >> SHIFT) + _DATA_AT]
+        send = memory[(memory[memory[frame + ARGUMENTS_AT] >> SHIFT] >> SHIFT) + DATA_AT]
+        receive = memory[(memory[memory[frame + RESULTS_AT] >> SHIFT] >> SHIFT) + DATA_AT]
         if with_stream:
             handler(send, receive, stream(frame))
         else:
@@ -84,38 +58,31 @@ def one_tensor(handler: Callable[..., object], *, with_stream: bool) -> Act:
     return act
 
 
-def all_addresses(frame: Frame, count: int) -> bytes:
-    """Return the addresses of the first `count` operands, 8 bytes each."""
-    items = memory[frame + _ARGUMENTS_AT]
+def operands(frame: Frame, count: int) -> np.ndarray:
+    """Return the addresses of the first `count` operands."""
+    return _addresses(memory[frame + ARGUMENTS_AT], count)
+
+
+def results(frame: Frame, count: int) -> np.ndarray:
+    """Return the addresses of the first `count` results."""
+    return _addresses(memory[frame + RESULTS_AT], count)
+
+
+def _addresses(items: int, count: int) -> np.ndarray:
     buffers = np.frombuffer(ctypes.string_at(items, count * _WORD), np.uint64)
     first, step = int(buffers[0]), int(buffers[-1] - buffers[0]) // max(count - 1, 1)
     # XLA has them in one array, whose words can be read at once, many times as fast.
-    if step > _DATA_AT * _WORD and step % _WORD == 0 and (np.diff(buffers) == step).all():
+    if step > DATA_AT * _WORD and step % _WORD == 0 and (np.diff(buffers) == step).all():
         words = np.frombuffer(ctypes.string_at(first, count * step), np.uint64)
-        return words[_DATA_AT :: step // _WORD].tobytes()
-    found = [memory[(int(buffer) >> SHIFT) + _DATA_AT] for buffer in buffers]
-    return np.array(found, np.uint64).tobytes()
-
-
-def addresses(frame: Frame, count: int) -> list[int]:
-    """Return the addresses of the first `count` operands."""
-    return _addresses(memory[frame + _ARGUMENTS_AT], count)
-
-
-def result_addresses(frame: Frame, count: int) -> list[int]:
-    """Return the addresses of the first `count` results."""
-    return _addresses(memory[frame + _RESULTS_AT], count)
-
-
-def _addresses(items: int, count: int) -> list[int]:
-    first = items >> SHIFT
-    return [int(memory[(memory[first + i] >> SHIFT) + _DATA_AT]) for i in range(count)]
+        return words[DATA_AT :: step // _WORD]
+    found = [memory[(int(buffer) >> SHIFT) + DATA_AT] for buffer in buffers]
+    return np.array(found, np.uint64)
 
 
 def stream(frame: Frame) -> int:
     """Return XLA's stream of the call, a CUstream."""
     arguments = StreamArguments(
-        struct_size=ctypes.sizeof(StreamArguments), context=memory[frame + _CONTEXT_AT]
+        struct_size=ctypes.sizeof(StreamArguments), context=memory[frame + CONTEXT_AT]
     )
     api = Api.from_address(memory[frame + API_AT])
     if FUNCTION(api.stream_get)(ctypes.addressof(arguments)):

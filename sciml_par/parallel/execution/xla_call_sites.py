@@ -6,17 +6,16 @@ A number, and the buffers of its call site, are forgotten with the graphs that h
 
 from __future__ import annotations
 
+import enum
 import itertools
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.graph_lifetime import with_the_graph
-from sciml_par.parallel.execution.xla_call_frame import Act, Frame
+from sciml_par.parallel.execution.xla_call_frame import Act, Frame, on_frame
 from sciml_par.parallel.groups.call_site import CallSite
 from sciml_par.parallel.transports.cupy_binding import Gpu
 
@@ -27,23 +26,42 @@ GpuHandler = Callable[[int, int, int], None]
 """Takes (send, receive, stream), addresses in the GPU's memory."""
 
 
-class CallSites:
-    """The call sites of one target on one platform."""
+class Role(enum.Enum):
+    """Who asks for an act of a call site, and when."""
 
-    def __init__(self, dispatcher: Callable[[Mapping[int, Any], Act], Act]) -> None:
-        self._handlers: dict[int, Callable[..., object]] = {}
-        self.act = dispatcher(self._handlers, _refuse)
+    HOST = "XLA, in a program for the host"
+    GPU = "XLA, in a program for a GPU"
+    RESUME = "machine code, which has begun the collective"
+    FAIL = "machine code, after an error"
+
+
+class CallSites:
+    """The acts of all call sites of this process."""
+
+    def __init__(self) -> None:
+        # Numbers differ from those of other processes as well: a program from a cache of compiled
+        # programs must not find a call site of this process.
+        self._numbers = itertools.count(int.from_bytes(os.urandom(7), "little"))
+        self._acts: dict[Role, dict[int, Act]] = {role: {} for role in Role}
 
     def __len__(self) -> int:
-        return len(self._handlers)
+        return len(self._acts[Role.HOST])
 
-    def add(self, number: int, handler: Callable[..., object]) -> None:
-        """Let `handler` serve the calls with this number."""
-        self._handlers[number] = handler
+    def act(self, role: Role) -> Act:
+        """Return an act that passes the frame to the act of the frame's call site."""
+        return on_frame(self._acts[role], _refuse)
 
-    def discard(self, number: int) -> None:
-        """Forget the call site."""
-        self._handlers.pop(number, None)
+    def add(self, acts: Mapping[Role, Act]) -> int:
+        """Return the number of a new call site, which goes with the graph under construction."""
+        number = next(self._numbers)
+        for role, act in acts.items():
+            self._acts[role][number] = act
+        with_the_graph(None, self._discard, number)
+        return number
+
+    def _discard(self, number: int) -> None:
+        for acts in self._acts.values():
+            acts.pop(number, None)
 
 
 def _refuse(_: Frame) -> None:
@@ -54,48 +72,27 @@ def _refuse(_: Frame) -> None:
     )
 
 
-class CallSiteNumbers:
-    """Numbers that differ from those of all other call sites, of other processes as well."""
-
-    def __init__(self) -> None:
-        # A program from a cache of compiled programs must not find a call site of this process.
-        self._numbers = itertools.count(int.from_bytes(os.urandom(7), "little"))
-
-    def take(self, *tables: CallSites) -> int:
-        """Return a number, which `tables` forget with the graph under construction."""
-        number = next(self._numbers)
-        for table in tables:
-            with_the_graph(None, table.discard, number)
-        return number
-
-
 def gpu_handler(call_site: CallSite, *, on_host: bool = False) -> GpuHandler:
     """Return the handler of `call_site` in programs compiled for a GPU."""
-    nccl = call_site.communicator.nccl_transport
-    if nccl is not None and not on_host and nccl.carries(call_site.request):
+    group, request = call_site.communicator, call_site.request
+    nccl = group.nccl_transport
+    if nccl is not None and not on_host and nccl.carries(request):
         return call_site.prepared(nccl).execute
-    if call_site.communicator.gpu is None:
-        return refuse_without_cupy
-    return _through_the_host(call_site)
-
-
-def _through_the_host(call_site: CallSite) -> GpuHandler:
-    gpu, request = call_site.communicator.gpu, call_site.request
-    assert gpu is not None
-    call = call_site.prepared(call_site.communicator.mpi_transport)
-    sent = request.count * request.element.size
-    received = math.prod(request.receive_shape) * request.element.size
-    run = on_copies(gpu, lambda send, receive: call.execute(*send, *receive), [sent], [received])
+    execute = call_site.prepared(group.mpi_transport).execute
+    sent, received = request.count * request.element.size, call_site.nbytes
+    run = on_copies(group.gpu, lambda send, to: execute(*send, *to), [sent], [received])
     return lambda send, receive, stream: run([send], [receive], stream)
 
 
 def on_copies(
-    gpu: Gpu, act: OnHost, sent: Sequence[int], received: Sequence[int]
+    gpu: Gpu | None, act: OnHost, sent: Sequence[int], received: Sequence[int]
 ) -> Callable[[Sequence[int], Sequence[int], int], None]:
     """Return `act` for addresses in the GPU's memory and a stream; the program waits.
 
     sent, received : the bytes of each argument and result.
     """
+    if gpu is None:
+        return _refuse_without_cupy
 
     def run(sources: Sequence[int], targets: Sequence[int], stream: int) -> None:
         # Allocated in each run: a program may run on several threads at once.
@@ -112,8 +109,7 @@ def on_copies(
     return run
 
 
-def refuse_without_cupy(*_: object) -> None:
-    """Raise the error of a call in a program for a GPU whose memory cannot be copied."""
+def _refuse_without_cupy(*_: object) -> None:
     raise InputError(
         "A collective, or a solver on the host, in a function that XLA compiles for a GPU needs "
         "CuPy: pip install 'sciml-par[gpu]', or leave jit_compile out, or hide the GPU "

@@ -8,44 +8,38 @@ collectives of a program depend on each other, and all ranks run them in the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.parallel.execution.graph_lifetime import with_the_graph
+from sciml_par.parallel.execution.graph_lifetime import (
+    graphs_under_construction,
+    hidden_variable,
+    with_the_graph,
+)
 from sciml_par.parallel.execution.vectorized import AllPasses, convert_to_nothing
 from sciml_par.parallel.execution.xla_call_frame import (
-    addresses,
-    all_addresses,
-    on_frame,
-    on_one_tensor,
+    Act,
+    Frame,
     one_tensor,
-    result_addresses,
+    operands,
+    results,
     stream,
 )
 from sciml_par.parallel.execution.xla_call_sites import (
-    CallSiteNumbers,
     CallSites,
     OnHost,
+    Role,
     gpu_handler,
     on_copies,
-    refuse_without_cupy,
 )
 from sciml_par.parallel.execution.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
-from sciml_par.parallel.execution.xla_module import (
-    GENERAL_TARGET,
-    SCALAR,
-    TARGET,
-    ArrayType,
-    custom_call,
-)
+from sciml_par.parallel.execution.xla_module import SCALAR, TARGET, ArrayType, custom_call
 from sciml_par.parallel.groups.call_site import CallSite, PreparedCall
 from sciml_par.parallel.groups.world import present_world
 from sciml_par.parallel.native.code import native_code
-from sciml_par.parallel.native.layout import Entry, Job
 from sciml_par.parallel.requests.request import Shape
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.tensors.packing import shape_of
@@ -59,20 +53,20 @@ class Bridge:
 
     def __init__(self, *, with_gpus: bool) -> None:
         self._foreign = foreign_calls()
-        self._numbers = CallSiteNumbers()
-        self.on_host = CallSites(on_one_tensor)
-        self.on_gpu = CallSites(on_frame)
-        self.others, self.others_on_gpu = CallSites(on_frame), CallSites(on_frame)
-        self._resumed, self._failed = CallSites(on_one_tensor), CallSites(on_frame)
-        self._others_resumed = CallSites(on_frame)
+        self.sites = CallSites()
         self._register_on_host()
         self._platforms = ["CPU"]
+        self.takes_bundles = not with_gpus
+        """Whether one custom call may take many tensors."""
         if with_gpus:
-            self._foreign.register(TARGET, CUDA, self.on_gpu.act)
-            self._foreign.register(GENERAL_TARGET, CUDA, self.others_on_gpu.act)
+            self._foreign.register(TARGET, CUDA, self.sites.act(Role.GPU))
             self._platforms.append("CUDA")
-        # XLA wants a program's variables on the program's device.
-        self._orders = {kind: _order_variable(kind) for kind in (["CPU", "GPU"][: 1 + with_gpus])}
+        # XLA wants a program's variables on the program's device. On a GPU, TensorFlow would keep
+        # an integer in host memory.
+        self._orders = {
+            kind: hidden_variable(0.0, tf.float32, "sciml_par_order", device=f"/{kind}:0")
+            for kind in ["CPU", "GPU"][: 1 + with_gpus]
+        }
 
     def _register_on_host(self) -> None:
         """Let XLA call the machine code if the ranks have it, otherwise Python."""
@@ -80,47 +74,36 @@ class Bridge:
             return  # a target keeps its first entries for the life of the process
         world = present_world()
         if world is None or world.communicator.native.obstacle:
-            self._foreign.register(TARGET, HOST, self.on_host.act)
-            self._foreign.register(GENERAL_TARGET, HOST, self.others.act)
+            self._foreign.register(TARGET, HOST, self.sites.act(Role.HOST))
             return
-        code, entry = native_code(), self._foreign.entry
-        fail = entry(self._failed.act)
-        for target, execute, resume in (
-            (Job.ONE_TENSOR, self.on_host, self._resumed),
-            (Job.SEVERAL, self.others, self._others_resumed),
-        ):
-            code.set_entries(
-                target,
-                {
-                    Entry.EXECUTE: entry(execute.act),
-                    Entry.RESUME: entry(resume.act),
-                    Entry.FAIL: fail,
-                },
-            )
+        code, roles = native_code(), (Role.HOST, Role.RESUME, Role.FAIL)
+        code.set_entries(*(self._foreign.entry(self.sites.act(role)) for role in roles))
         self._foreign.register_address(TARGET, HOST, code.handler)
-        self._foreign.register_address(GENERAL_TARGET, HOST, code.handler_of_several)
 
-    def _serve_by_machine_code(
-        self, call: PreparedCall, number: int, resumed: CallSites, resume: Callable[..., object]
-    ) -> None:
-        """Let machine code serve a call site for the life of the graph, if it can."""
-        if call.shared is None:
-            return
-        resumed.add(number, resume)
-        self._failed.add(number, call.fail)
-        call.serve_by_machine_code(number)
-        with_the_graph(None, call.shared.leave, number)
+    def _add(
+        self,
+        call: PreparedCall,
+        reading: Callable[[Callable[..., object]], Act],
+        more: Mapping[Role, Act],
+    ) -> int:
+        """Return the number of a new call site; machine code serves it if it can.
+
+        reading : gives, for a function of addresses, the act that reads them from a frame.
+        """
+        execute, resume = reading(call.execute), reading(call.resume)
+        number = self.sites.add(
+            {Role.HOST: execute, Role.RESUME: resume, Role.FAIL: call.fail, **more}
+        )
+        if call.shared is not None:
+            call.serve_by_machine_code(number)
+            with_the_graph(None, call.shared.leave, number)
+        return number
 
     def order(self) -> Any:
         """Return the handle of the order's variable in the graph under construction, for `emit`."""
         graph = tf.compat.v1.get_default_graph()
         kind = _device_kind() if len(self._orders) > 1 else "CPU"
         return graph.capture(self._orders[kind].handle)
-
-    @property
-    def takes_bundles(self) -> bool:
-        """Return whether one custom call may take many tensors: only on the host."""
-        return self._platforms == ["CPU"]
 
     def emit(
         self,
@@ -132,33 +115,22 @@ class Bridge:
         on_host: bool = False,
     ) -> Any:
         """Put a collective into the graph under construction."""
-        number = self._numbers.take(self.on_host, self.on_gpu, self._resumed, self._failed)
-        call = call_site.prepared(call_site.communicator.mpi_transport)
-        self.on_host.add(number, call.execute)
-        self._serve_by_machine_code(call, number, self._resumed, call.resume)
+        more = {}
         if "CUDA" in self._platforms:
             handler = gpu_handler(call_site, on_host=on_host)
-            self.on_gpu.add(number, one_tensor(handler, with_stream=True))
+            more[Role.GPU] = one_tensor(handler, with_stream=True)
+        call = call_site.prepared(call_site.communicator.mpi_transport)
+        number = self._add(call, lambda run: one_tensor(run, with_stream=False), more)
         return self._call(number, [x], [call_site.request.receive_shape], order, all_passes)[0]
 
     def emit_bundle(
         self, call: TensorBundleCall, xs: Sequence[Any], order: Any, all_passes: AllPasses
     ) -> list[Any]:
         """Put a collective on many tensors into the graph under construction, as `emit`."""
-        shapes = [shape_of(x) for x in xs]
-        number = self._numbers.take(self.others, self._others_resumed, self._failed)
-        count = len(shapes)
-        self.others.add(number, lambda frame: call.execute(all_addresses(frame, count)))
-        self._serve_by_machine_code(
-            call,
-            number,
-            self._others_resumed,
-            lambda frame: call.resume(all_addresses(frame, count)),
-        )
+        n = len(xs)
+        number = self._add(call, lambda run: lambda f: run(operands(f, n).tobytes()), {})
         # XLA would copy each result separately to its place in a loop.
-        return self._call(
-            number, xs, shapes, order, all_passes, target=GENERAL_TARGET, in_place=len(xs)
-        )
+        return self._call(number, xs, [shape_of(x) for x in xs], order, all_passes, in_place=n)
 
     def on_host_here(self) -> bool:
         """Return whether the program under construction will run on the host alone."""
@@ -168,26 +140,26 @@ class Bridge:
         self, act: OnHost, xs: Sequence[Any], shapes: Sequence[Shape]
     ) -> list[Any]:
         """Put a call of `act` into the graph under construction."""
-        number = self._numbers.take(self.others, self.others_on_gpu)
         dtype = xs[0].dtype.name
         sent = [ArrayType(dtype, shape_of(x)) for x in xs]
         received = [ArrayType(dtype, shape) for shape in shapes]
-        m, n = len(sent), len(received)
-        self.others.add(number, lambda frame: act(addresses(frame, m), result_addresses(frame, n)))
+
+        def places(frame: Frame) -> tuple[list[int], list[int]]:
+            return operands(frame, len(sent)).tolist(), results(frame, len(received)).tolist()
+
+        acts: dict[Role, Act] = {Role.HOST: lambda frame: act(*places(frame))}
         if "CUDA" in self._platforms:
-            run = _on_gpu(act, sent, received)
-            self.others_on_gpu.add(
-                number,
-                lambda frame: run(addresses(frame, m), result_addresses(frame, n), stream(frame)),
-            )
-        return custom_call(xs, sent, received, number, self._platforms, target=GENERAL_TARGET)
+            world = present_world()
+            nbytes = [[each.nbytes for each in kinds] for kinds in (sent, received)]
+            run = on_copies(world.communicator.gpu if world else None, act, *nbytes)
+            acts[Role.GPU] = lambda frame: run(*places(frame), stream(frame))
+        return custom_call(xs, sent, received, self.sites.add(acts), self._platforms)
 
     def failing(self, act: Callable[[], None], operand: Any) -> Any:
         """Return a call that fails with the error that `act` raises, in a plain graph."""
-        number, flag = self._numbers.take(self.others), ArrayType("bool", ())
-        self.others.add(number, lambda _: act())
+        number, flag = self.sites.add({Role.HOST: lambda _: act()}), ArrayType("bool", ())
         with tf.device("/CPU:0"):
-            return custom_call([operand], [flag], [flag], number, ["CPU"], target=GENERAL_TARGET)[0]
+            return custom_call([operand], [flag], [flag], number, ["CPU"])[0]
 
     def _call(
         self,
@@ -197,7 +169,6 @@ class Bridge:
         order: Any,
         all_passes: AllPasses,
         *,
-        target: str = TARGET,
         in_place: int = 0,
     ) -> list[Any]:
         """Return the results of a custom call in the order of collectives."""
@@ -209,39 +180,13 @@ class Bridge:
             [*(ArrayType(dtype, shape) for shape in shapes), SCALAR],
             number,
             self._platforms,
-            target=target,
             in_place=in_place,
         )
-        all_passes.convert(token.op, len(xs), [len(xs)])
+        all_passes.convert(token.op, len(xs), len(xs))
         passed_on = tf.raw_ops.AssignVariableOp(resource=order, value=token)
         convert_to_nothing(passed_on)
         with tf.control_dependencies([passed_on]):
             return [tf.identity(y) for y in ys]
-
-
-def _on_gpu(
-    act: OnHost, sent: Sequence[ArrayType], received: Sequence[ArrayType]
-) -> Callable[[Sequence[int], Sequence[int], int], None]:
-    """Return `act` between copies from the GPU and to it."""
-    world = present_world()
-    if world is None or world.communicator.gpu is None:
-        return refuse_without_cupy
-    nbytes = [[each.nbytes for each in kinds] for kinds in (sent, received)]
-    return on_copies(world.communicator.gpu, act, *nbytes)
-
-
-def _order_variable(kind: str) -> Any:
-    from tensorflow.python.eager import context
-
-    def make() -> Any:
-        with context.eager_mode(), tf.device(f"/{kind}:0"):
-            # On a GPU, TensorFlow would keep an integer in host memory.
-            return tf.Variable(0.0, trainable=False, dtype=tf.float32, name="sciml_par_order")
-
-    # A tf.function would notice a variable created on its thread, and be traced twice: the second
-    # time, a tape that is not persistent gives no gradient.
-    with ThreadPoolExecutor(1) as other_thread:
-        return other_thread.submit(make).result()
 
 
 def _device_kind() -> str:
@@ -269,12 +214,9 @@ def only_functions_under_construction() -> bool:
     """Return whether no loop or branch is under construction."""
     from tensorflow.python.framework.func_graph import FuncGraph
 
-    graph = tf.compat.v1.get_default_graph()
-    while isinstance(graph, FuncGraph):
-        if type(graph) is not FuncGraph:  # a loop's or a branch's
-            return False
-        graph = graph.outer_graph
-    return True
+    graphs = graphs_under_construction()
+    # Those of loops and branches are of derived classes.
+    return all(type(each) is FuncGraph for each in graphs if isinstance(each, FuncGraph))
 
 
 def in_compiled_function() -> bool:

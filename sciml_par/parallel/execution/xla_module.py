@@ -11,11 +11,8 @@ from sciml_par._tensorflow import tf
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES
 from sciml_par.parallel.requests.request import Shape
 
-TARGET = "sciml_par_collective"
-"""XLA's name for custom calls of one tensor."""
-
-GENERAL_TARGET = "sciml_par_call"
-"""XLA's name for all others."""
+TARGET = "sciml_par_call"
+"""XLA's name for all custom calls."""
 
 
 @dataclass(frozen=True)
@@ -59,53 +56,33 @@ def custom_call(
     """Put a custom call into the graph under construction."""
     from tensorflow.compiler.tf2xla.python import xla
 
-    results: list[Any] = xla.call_module(
-        operands,
-        version=9,
-        module=module_text(
-            sent,
-            received,
-            number,
-            target=target,
-            in_place=in_place,
-            several_platforms=len(platforms) > 1,
-        ),
-        Tout=[tf.as_dtype(each.dtype) for each in received],
-        Sout=[each.shape for each in received],
-        platforms=list(platforms),
-    )
-    return results
-
-
-def module_text(
-    sent: Sequence[ArrayType],
-    received: Sequence[ArrayType],
-    number: int,
-    *,
-    target: str,
-    in_place: int,
-    several_platforms: bool,
-) -> str:
-    """Return the module in StableHLO."""
-    platform = ["%platform: tensor<i32>"] if several_platforms else []
+    platform = ["%platform: tensor<i32>"] if len(platforms) > 1 else []
     names = [f"%x{i}" for i in range(len(sent))]
     parameters = [f"{name}: {each.text}" for name, each in zip(names, sent, strict=True)]
-    results = ", ".join(each.text for each in received)
+    types = ", ".join(each.text for each in received)
     aliases = ", ".join(
         f"#stablehlo.output_operand_alias<output_tuple_indices = [{i}], operand_index = {i}, "
         f"operand_tuple_indices = []>"
         for i in range(in_place)
     )
-    return f"""
+    results: list[Any] = xla.call_module(
+        operands,
+        version=9,
+        module=f"""
     module @{target} {{
-      func.func public @main({", ".join(platform + parameters)}) -> ({results}) {{
+      func.func public @main({", ".join(platform + parameters)}) -> ({types}) {{
         %y:{len(received)} = stablehlo.custom_call @{target}({", ".join(names)}) {{
           api_version = 4 : i32, has_side_effect = true,
           backend_config = {{call_site = {number} : i64}},
           output_operand_aliases = [{aliases}],
           operand_layouts = [{", ".join(each.layout for each in sent)}],
           result_layouts = [{", ".join(each.layout for each in received)}]
-        }} : ({", ".join(each.text for each in sent)}) -> ({results})
-        return {", ".join(f"%y#{i}" for i in range(len(received)))} : {results}
+        }} : ({", ".join(each.text for each in sent)}) -> ({types})
+        return {", ".join(f"%y#{i}" for i in range(len(received)))} : {types}
       }}
-    }}"""
+    }}""",
+        Tout=[tf.as_dtype(each.dtype) for each in received],
+        Sout=[each.shape for each in received],
+        platforms=list(platforms),
+    )
+    return results

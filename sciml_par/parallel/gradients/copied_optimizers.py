@@ -18,6 +18,7 @@ from sciml_par.parallel.groups.world import present_world
 _MARK = ".distributed-"
 _LOCAL = "-local"
 _KNOWN = "options of distributed optimizers"
+_ACTS_ON_MARK = "acts_on_the_mark"
 
 Options = dict[str, Any]
 Distribute = Callable[[Any, Options], Any]
@@ -54,25 +55,22 @@ def marked_config(config: dict[str, Any], options: Options) -> dict[str, Any]:
 def keep_copies_distributed(plain: type, distribute: Distribute) -> None:
     """Let `from_config` of a class of optimizers make copies of distributed ones distributed."""
     owner: Any = next(base for base in plain.__mro__ if "from_config" in vars(base))
-    if not isinstance(vars(owner)["from_config"], _FromConfig):
-        owner.from_config = _FromConfig(vars(owner)["from_config"].__func__, distribute)
+    original = vars(owner)["from_config"].__func__
+    if hasattr(original, _ACTS_ON_MARK):
+        return
 
+    def from_config(cls: Any, config: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        name, mark, digest = str(config.get("name")).partition(_MARK)
+        world = present_world()
+        known = {} if world is None else world.kept.get(_KNOWN, {})
+        options = known.get(digest.removesuffix(_LOCAL)) if mark else None
+        if options is None:
+            return original(cls, config, *args, **kwargs)
+        copy = original(cls, {**config, "name": name}, *args, **kwargs)
+        if not hasattr(copy, "register_local_var"):
+            copy = distribute(copy, options)
+        copy._local_unknown = digest.endswith(_LOCAL) and not copy._reduction.local
+        return copy
 
-class _FromConfig(classmethod):  # type: ignore[type-arg]
-    """A class's `from_config`, which acts on the mark."""
-
-    def __init__(self, original: Callable[..., Any], distribute: Distribute) -> None:
-        def from_config(cls: Any, config: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-            name, mark, digest = str(config.get("name")).partition(_MARK)
-            world = present_world()
-            known = {} if world is None else world.kept.get(_KNOWN, {})
-            options = known.get(digest.removesuffix(_LOCAL)) if mark else None
-            if options is None:
-                return original(cls, config, *args, **kwargs)
-            copy = original(cls, {**config, "name": name}, *args, **kwargs)
-            if not hasattr(copy, "register_local_var"):
-                copy = distribute(copy, options)
-            copy._local_unknown = digest.endswith(_LOCAL) and not copy._reduction.local
-            return copy
-
-        super().__init__(from_config)
+    setattr(from_config, _ACTS_ON_MARK, True)
+    owner.from_config = classmethod(from_config)

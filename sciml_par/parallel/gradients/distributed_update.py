@@ -197,7 +197,7 @@ class GradientPasses:
         gradients: Sequence[Gradient],
         variables: Sequence[Any],
         then: Callable[[list[Gradient]], Any],
-        otherwise: Callable[[], Any] = lambda: None,
+        otherwise: Callable[[], None],
     ) -> None:
         """Add `gradients` to the sums; at every n-th call run `then` on the sums and reset them."""
         sums = [
@@ -217,10 +217,7 @@ class GradientPasses:
                     total.assign(tf.zeros_like(total))
             self.counter.assign(tf.zeros_like(self.counter))
 
-        def wait() -> None:
-            otherwise()
-
-        tf.cond(passed >= self._number, finish, wait)
+        tf.cond(passed >= self._number, finish, otherwise)
 
 
 class Keras2Update(DistributedUpdate):

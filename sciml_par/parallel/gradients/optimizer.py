@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sciml_par._checks import checked_integer
+from sciml_par._checks import check_count
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
@@ -88,10 +88,17 @@ def DistributedOptimizer(
     well, also those by configuration (`clone_model`, `copy.deepcopy` of a model, `load_model` in
     the same program). Incomplete sums of passes are not saved.
     """
-    _check_optimizer(optimizer)
-    checked_integer(
-        backward_passes_per_step, "DistributedOptimizer: backward_passes_per_step", least=1
-    )
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        raise InputError(
+            f"DistributedOptimizer: expected a Keras optimizer; got {type(optimizer).__name__} of "
+            f"tf.compat.v1.train. Use DistributedOptimizer of sciml_par.horovod.tensorflow."
+        )
+    if not is_optimizer(optimizer):
+        raise InputError(
+            f"DistributedOptimizer: expected an optimizer of Keras, such as "
+            f"keras.optimizers.Adam(); got {optimizer!r}."
+        )
+    check_count("DistributedOptimizer", "backward_passes_per_step", backward_passes_per_step)
     reduction = GradientReduction(
         op,
         compression=compression,
@@ -140,19 +147,6 @@ def _distributed_class(optimizer: Any, options: dict[str, Any]) -> Any:
         "__class__": property(lambda self: plain),
     }
     return type(plain)(plain.__name__, (update, plain), attributes)
-
-
-def _check_optimizer(optimizer: Any) -> None:
-    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        raise InputError(
-            f"DistributedOptimizer: expected a Keras optimizer; got {type(optimizer).__name__} of "
-            f"tf.compat.v1.train. Use DistributedOptimizer of sciml_par.horovod.tensorflow."
-        )
-    if not is_optimizer(optimizer):
-        raise InputError(
-            f"DistributedOptimizer: expected an optimizer of Keras, such as "
-            f"keras.optimizers.Adam(); got {optimizer!r}."
-        )
 
 
 class Keras3Update(DistributedUpdate):

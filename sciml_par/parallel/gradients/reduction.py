@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any
@@ -13,6 +13,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.fused import fused_allreduce
 from sciml_par.parallel.collectives.one_tensor import allreduce
+from sciml_par.parallel.collectives.tensor_bundle import by_groups
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function
 from sciml_par.parallel.gradients.optimizer_state import backend_of
@@ -53,22 +54,6 @@ class GradientReduction:
             )
         ScalingAndCompression(1.0, 1.0, self.compression, self.where)  # checks the compression
         self._check_factor()
-        self._check_groups()
-
-    def _check_factor(self) -> None:
-        factor = self.gradient_predivide_factor
-        if not isinstance(factor, Real) or not 0 < factor < math.inf:
-            raise InputError(
-                f"{self.where}: expected gradient_predivide_factor to be a positive number; got "
-                f"{factor!r}."
-            )
-        if factor != 1 and self.op is not Average:
-            raise InputError(
-                f"{self.where}: gradient_predivide_factor divides an Average in two; got it with "
-                f"op = {self.op!r}. Use Average, or leave the factor at 1."
-            )
-
-    def _check_groups(self) -> None:
         groups = self.groups
         if groups is None or (is_integer(groups) and groups >= 1):  # type: ignore[operator]
             return
@@ -82,6 +67,19 @@ class GradientReduction:
         keys = [key_of(variable) for group in groups for variable in group]
         if len(set(keys)) < len(keys):
             raise InputError(f"{self.where}: a variable stands in groups twice; name it once.")
+
+    def _check_factor(self) -> None:
+        factor = self.gradient_predivide_factor
+        if not isinstance(factor, Real) or not 0 < factor < math.inf:
+            raise InputError(
+                f"{self.where}: expected gradient_predivide_factor to be a positive number; got "
+                f"{factor!r}."
+            )
+        if factor != 1 and self.op is not Average:
+            raise InputError(
+                f"{self.where}: gradient_predivide_factor divides an Average in two; got it with "
+                f"op = {self.op!r}. Use Average, or leave the factor at 1."
+            )
 
     def with_local(self, *variables: Any) -> GradientReduction:
         """Return this reduction without the gradients by `variables`."""
@@ -122,21 +120,14 @@ class GradientReduction:
             allreduce(nothing, Sum, name=name, communicator=self.communicator, device=self.device)
         for i in present:
             results[i] = self._prepared(gradients[i], sources[i])
-        for indices in self._in_groups(present, results, sources):
-            reduced = self._reduce_together([results[i] for i in indices], name)
-            for i, gradient in zip(indices, reduced, strict=True):
-                results[i] = gradient
-        return results
+        groups = self._in_groups(present, results, sources)
+        return by_groups(results, groups, lambda part: self._reduce_together(part, name))
 
     def _local_part(self, gradient: Gradient, source: Any) -> Gradient:
         if gradient is None or not (self.scale_local_gradients and self.is_local(source)):
             return gradient
         size = (self.communicator or current_world().communicator).size
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(
-                gradient.values / size, gradient.indices, dense_shape=gradient.dense_shape
-            )
-        return tf.convert_to_tensor(gradient) / size
+        return on_values(lambda values: tf.convert_to_tensor(values) / size, gradient)
 
     def _prepared(self, gradient: Gradient, source: Any) -> Gradient:
         """Return the gradient as a tensor of known shape, or as slices that can be gathered."""
@@ -187,6 +178,13 @@ def key_of(variable: Any) -> Hashable:
         raise InputError(f"Expected a tf.Variable or a keras.Variable; got {variable!r}.")
     key: Hashable = inner.ref()
     return key
+
+
+def on_values(function: Callable[[Any], Any], x: Any) -> Any:
+    """Return `function` of a tensor, or of the values of `tf.IndexedSlices`."""
+    if isinstance(x, tf.IndexedSlices):
+        return tf.IndexedSlices(function(x.values), x.indices, dense_shape=x.dense_shape)
+    return function(x)
 
 
 def _of_equal_length(

@@ -14,7 +14,6 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,8 @@ from sciml_par._text import counted, rank_list
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
-from sciml_par.parallel.execution.dispatch import MismatchInGraph
+from sciml_par.parallel.execution.dispatch import in_python
+from sciml_par.parallel.execution.graph_lifetime import hidden_variable
 from sciml_par.parallel.execution.host_function import call_on_host
 from sciml_par.parallel.execution.vectorized import convert_to_nothing
 from sciml_par.parallel.execution.xla_custom_call import bridge, in_compiled_function
@@ -127,10 +127,8 @@ def compare(
         return judge.check(ranks.numpy())
     if in_compiled_function():
         return call_on_host(judge.check_on_host, [ranks], [()])[0]
-    mismatch = MismatchInGraph()
-    check = mismatch.caught(lambda array: [judge.check(array)], lambda: [np.float64(0)])
-    verdict, failed = tf.numpy_function(check, [ranks], [tf.float64, tf.bool])
-    return mismatch.checked([verdict], failed)[0]
+    check, zero = lambda array: [judge.check(array)], tf.TensorSpec([], tf.float64)
+    return in_python(tf.numpy_function, check, [ranks], [zero], lambda operation: None)[0]
 
 
 def settings_of(optimizer: Any) -> dict[str, str]:
@@ -209,13 +207,12 @@ def _counter(variables: Sequence[Any], group: Communicator) -> Any:
     counters: dict[Any, Any] = current_world().kept.setdefault("reductions by variables", {})
     key = (group.identity, *map(id, variables))
     if key not in counters:
-        refuse_local_layers_of(variables)
-        # A tf.function that creates a variable on its thread would be traced twice.
-        with ThreadPoolExecutor(1) as other_thread:
-            # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
-            counters[key] = other_thread.submit(
-                tf.Variable, 0, dtype=tf.int64, trainable=False, name="sciml_par_reductions"
-            ).result()
+        # Variables do not know their layer.
+        names = {(getattr(v, "path", None) or v.name).rpartition("/")[2] for v in variables}
+        if not names.isdisjoint(("gamma", "beta", "gamma:0", "beta:0")):
+            refuse_local_layers(gc.get_objects(), variables)
+        # TensorFlow keeps a GPU's int32 in host memory, where XLA cannot use it.
+        counters[key] = hidden_variable(0, tf.int64, "sciml_par_reductions")
         for each in variables:  # another variable may get the identity of one that is gone
             weakref.finalize(each, counters.pop, key, None).atexit = False
     return counters[key]
@@ -241,13 +238,6 @@ def refuse_local_layers(objects: Iterable[Any], trained: Sequence[Any] | None = 
                 f"knows the replicas of tf.distribute, but no ranks. Use SyncBatchNormalization "
                 f"of sciml_par.horovod.tensorflow."
             )
-
-
-def refuse_local_layers_of(variables: Sequence[Any]) -> None:
-    """Raise the error for a layer that has one of `variables`, which do not know their layer."""
-    names = {(getattr(each, "path", None) or each.name).rpartition("/")[2] for each in variables}
-    if not names.isdisjoint(("gamma", "beta", "gamma:0", "beta:0")):
-        refuse_local_layers(gc.get_objects(), variables)
 
 
 class _Judge:

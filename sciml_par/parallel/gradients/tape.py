@@ -138,12 +138,10 @@ class DistributedGradientTape:
         -------
         The gradients by the local sources and those by all others, each in the order of `sources`.
         """
-        local = self._tape.gradient(target, sources, *args, **options)
+        found = self._reduced(self._tape.gradient(target, sources, *args, **options), sources)
         own: list[Gradient] = []
         reduced: list[Gradient] = []
-        for gradient, source in zip(
-            self._reduced(local, sources), tf.nest.flatten(sources), strict=True
-        ):
+        for gradient, source in zip(found, tf.nest.flatten(sources), strict=True):
             (own if self._reduction.is_local(source) else reduced).append(gradient)
         return own, reduced
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,9 @@ from sciml_par.parallel.requests.request import (
     Kind,
     Reducescatter,
     Request,
-    Shape,
 )
 from sciml_par.parallel.requests.signature import IN_INPUT_PIPELINE
+from sciml_par.parallel.tensors.buffer_pool import result_memory
 
 if TYPE_CHECKING:
     from sciml_par.parallel.groups.communicator import Communicator
@@ -151,10 +152,22 @@ class CallSite:
         return call
 
     @cached_property
-    def result(self) -> tuple[Shape, np.dtype[Any], int]:
-        """Return the result's shape, its NumPy type, and its bytes."""
-        shape, element = self.request.receive_shape, self.request.element
-        return shape, element.numpy, math.prod(shape) * element.size
+    def carry(self) -> Callable[[int], np.ndarray]:
+        """A function of an address in host memory, which returns the result (collective)."""
+        call, memory = self.prepared(self.communicator.mpi_transport), result_memory().array
+        shape, dtype, nbytes = self.request.receive_shape, self.request.element.numpy, self.nbytes
+
+        def carry(address: int) -> np.ndarray:
+            result, target = memory(shape, dtype, nbytes)
+            call.execute(address, target)
+            return result
+
+        return carry
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the result."""
+        return math.prod(self.request.receive_shape) * self.request.element.size
 
     @cached_property
     def receive_shape(self) -> Any:

@@ -15,7 +15,6 @@ from sciml_par._tensorflow import hidden_from_autograph
 from sciml_par._text import rank_list
 from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.parallel.groups.agreement import compare
-from sciml_par.parallel.groups.native_progress import NativeProgress
 from sciml_par.parallel.groups.progress import Progress
 from sciml_par.parallel.native.job import NativeJob, host_group, settle_native
 from sciml_par.parallel.native.machine_code import combine_by_machine_code
@@ -108,8 +107,7 @@ class Communicator:
         )
         self.call_sites: dict[Request, Any] = {}
         self.calls_at_once: dict[Any, Any] = {}
-        where = f"Rank {self.rank} of «{name}»"
-        self.progress = NativeProgress(where, self.shared) if self.shared else Progress(where)
+        self.progress = Progress(f"Rank {self.rank} of «{name}»", self.shared)
         inherited = self._world.progress.observers if world else ()
         for observer in filter(None, (each.for_new_group(self) for each in inherited)):
             self.progress.observe(observer)

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from sciml_par.parallel.groups.mailbox import Announced, Joined, Mailbox
-from sciml_par.parallel.groups.progress import Group
+from sciml_par.parallel.groups.progress import Group, Observer
 from sciml_par.parallel.requests.request import Announcement
 
 
 @dataclass(eq=False)
-class JoinedRanks:
+class JoinedRanks(Observer):
     """Joined ranks that are notified of a group's collectives, up to number `last`."""
 
     mailbox: Mailbox
@@ -35,12 +34,6 @@ class JoinedRanks:
         """Send the joined ranks this rank's collective `number`."""
         if number <= self.last and not self.is_past:
             self.mailbox.send(Announced(self.group.identity, {number: announcement}), to=self.ranks)
-
-    def ended(self, *_: Any) -> None:
-        """Do nothing: joined ranks notice it."""
-
-    def for_new_group(self, group: Group) -> None:
-        """Return None: nobody has joined in a new group."""
 
 
 def observer_of(group: Group) -> JoinedRanks | None:

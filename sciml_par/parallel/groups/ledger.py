@@ -8,7 +8,9 @@ for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
+
+from sciml_par.parallel.native.layout import Group
 
 MOST_SIGNATURES = 1 << 16
 """How many signatures are remembered. A program that names its collectives by the step would
@@ -16,23 +18,23 @@ otherwise fill the memory."""
 
 
 class Ledger:
-    """The signatures that the ranks of one group have agreed on."""
+    """The signatures that the ranks of one group have agreed on.
 
-    __slots__ = ("_digests", "_emptied", "_most", "generation")
+    Parameters
+    ----------
+    words : the group's record, which machine code reads.
+    """
 
-    def __init__(
-        self, most: int = MOST_SIGNATURES, emptied: Callable[[int], None] | None = None
-    ) -> None:
-        self._most = most
-        self._emptied = emptied
+    __slots__ = ("_digests", "_most", "_words", "generation")
+
+    def __init__(self, words: Any) -> None:
+        self._most = MOST_SIGNATURES
+        self._words = words
         self._digests: set[bytes] = set()
         self.generation = 0
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._digests
-
-    def __len__(self) -> int:
-        return len(self._digests)
 
     def add(self, digest: bytes) -> None:
         """Remember a signature on which all ranks have just agreed."""
@@ -44,5 +46,4 @@ class Ledger:
         """Forget all agreements; to be done at the same collective on all ranks."""
         self._digests.clear()
         self.generation += 1
-        if self._emptied is not None:
-            self._emptied(self.generation)
+        self._words[Group.GENERATION] = self.generation + 1

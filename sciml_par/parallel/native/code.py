@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from sciml_par.parallel.native.handler import FUNCTIONS
 from sciml_par.parallel.native.interrupts import keep_unraisable
-from sciml_par.parallel.native.layout import TABLE_LENGTH, WORD, Entry, Job, Site
+from sciml_par.parallel.native.layout import TABLE_LENGTH, Job, Site
 from sciml_par.parallel.native.machine_code import compiled, function_at
-from sciml_par.parallel.native.xla_structures import Attributes, CallFrame, List
-from sciml_par.parallel.requests.signature import KEY_MASK
 
-_FUTEX = 202  # on x86-64
 _PAUSES = 1000
 
 
@@ -43,14 +40,12 @@ class NativeCode:
         keep_unraisable()
         self._job[Job.MATCHES] = _address(python.PyErr_ExceptionMatches)
         self._job[Job.KEYBOARD_INTERRUPT] = id(KeyboardInterrupt)
-        self._code = compiled(FUNCTIONS, _constants(ctypes.addressof(self._job)))
+        self._code = compiled(FUNCTIONS, {"JOB": ctypes.addressof(self._job)})
         self.handler = self._code.address("handler")
-        self.handler_of_several = self._code.address("handler_of_several")
         self.begin = function_at(self._code.address("begin"), 3, keeps_lock=True)
         self.end = function_at(self._code.address("end"), 1, keeps_lock=True)
         self.transfer = function_at(self._code.address("transfer"), 3, keeps_lock=False)
-        announcing = self._code.address("announce_comparison")
-        self.announce_comparison = function_at(announcing, 1, keeps_lock=True)
+        self.meet = function_at(self._code.address("meet"), 2, keeps_lock=True)
         self.settle = function_at(self._code.address("settle"), 0, keeps_lock=True)
         spin = function_at(self._code.address("spin"), 1, keeps_lock=False)
         times = []
@@ -61,10 +56,9 @@ class NativeCode:
         self.spin_seconds = min(times) / _PAUSES
         self._idle: list[Words] = []
 
-    def set_entries(self, target: Job, entries: Mapping[Entry, int]) -> None:
-        """Set the addresses of Python's entries for a target."""
-        for entry, address in entries.items():
-            self._job[target + entry] = address
+    def set_entries(self, execute: int, resume: int, fail: int) -> None:
+        """Set the addresses of Python's entries, see `Job`."""
+        self._job[Job.EXECUTE : Job.FAIL + 1] = [execute, resume, fail]
 
     def site_record(self) -> Words:
         """Return a record for a call site, all zero."""
@@ -107,17 +101,3 @@ def native_code() -> NativeCode:
 
 def _address(function: object) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
-
-
-def _constants(job: int) -> dict[str, int]:
-    return {
-        "JOB": job,
-        "EXTENSION_AT": CallFrame.extension.offset,
-        "ARGUMENTS_AT": CallFrame.arguments.offset + List.items.offset,
-        "RESULTS_AT": CallFrame.results.offset + List.items.offset,
-        "ATTRIBUTES_AT": CallFrame.attributes.offset + Attributes.items.offset,
-        "DATA_AT": 3 * WORD,  # of a buffer: struct_size, extension, dtype (padded), data
-        "VALUE_AT": WORD,  # of a scalar: dtype (padded), value
-        "KEY_MASK": KEY_MASK,
-        "FUTEX": _FUTEX,
-    }

@@ -49,7 +49,8 @@ def combination(name: str, op: ReduceOp, dtype: str, size: int, distance: int | 
     def combined(a: str, b: str) -> str:
         if op in (Min, Max):
             return _extreme(new, op, dtype, a, b)
-        return new(f"{_arithmetic(op, dtype)} {kind} {a}, {b}")
+        verb = "mul" if op is Product else "add"
+        return new(f"{'f' if dtype in _FLOATS else ''}{verb} {kind} {a}, {b}")
 
     values = []
     for rank in range(size):
@@ -87,11 +88,6 @@ def _slot(rank: int, distance: int | None) -> str:
     return f"""  %at{rank} = getelementptr ptr, ptr %slots, i64 {rank}
   %slot{rank} = load ptr, ptr %at{rank}
 """
-
-
-def _arithmetic(op: ReduceOp, dtype: str) -> str:
-    verb = "mul" if op is Product else "add"
-    return f"f{verb}" if dtype in _FLOATS else verb
 
 
 def _extreme(new: New, op: ReduceOp, dtype: str, a: str, b: str) -> str:

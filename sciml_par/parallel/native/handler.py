@@ -18,13 +18,11 @@ difference, and compare as well.
 from __future__ import annotations
 
 from sciml_par.parallel.native.layout import (
-    COMPARING,
     DIGEST_STEP,
     DIGESTS_KEPT,
     HISTORY_KEPT,
     TABLE_LENGTH,
     WORD,
-    Entry,
     Flag,
     Group,
     Job,
@@ -44,18 +42,21 @@ from sciml_par.parallel.native.primitives import (
     pause,
     store,
 )
+from sciml_par.parallel.native.xla_structures import (
+    ARGUMENTS_AT,
+    ATTRIBUTES_AT,
+    DATA_AT,
+    EXTENSION_AT,
+    RESULTS_AT,
+    VALUE_AT,
+)
+from sciml_par.parallel.requests.signature import KEY_MASK
 
 JOB = 0
-"""The address of the `Job` record. `NativeCode` sets this and the following constants."""
+"""The address of the `Job` record, which `NativeCode` sets."""
 
-EXTENSION_AT = ARGUMENTS_AT = RESULTS_AT = ATTRIBUTES_AT = DATA_AT = VALUE_AT = 0
-"""Offsets in XLA's structures, in bytes."""
-
-KEY_MASK = 0
-"""See `Progress.order_digest`."""
-
-FUTEX = 0
-"""The number of Linux's system call."""
+FUTEX = 202
+"""The number of Linux's system call on x86-64."""
 
 FUTEX_WAIT = 0
 FUTEX_WAKE = 1
@@ -65,37 +66,27 @@ LOOKS_AFTER_SIGNALS = 2
 
 
 def handler(frame: int) -> int:
-    """Return the target of custom calls of one tensor: XLA_FFI_Handler."""
-    return serve(frame, JOB + WORD * Job.ONE_TENSOR)
-
-
-def handler_of_several(frame: int) -> int:
-    """Return the target of custom calls of many tensors, in place."""
-    return serve(frame, JOB + WORD * Job.SEVERAL)
-
-
-def serve(frame: int, python: int) -> int:
-    """Carry out a collective here, or by Python, whose entries are at `python`."""
-    if load(frame + EXTENSION_AT) != 0:  # XLA asks for the version of the interface
-        return call(load(python + WORD * Entry.EXECUTE), frame)
-    number = load(load(load(load(frame + ATTRIBUTES_AT)) + VALUE_AT))
+    """Carry out a collective here, or by Python's entries: XLA_FFI_Handler."""
+    if load(frame + WORD * EXTENSION_AT) != 0:  # XLA asks for the version of the interface
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
+    number = load(load(load(load(frame + WORD * ATTRIBUTES_AT)) + WORD * VALUE_AT))
     table = load(JOB + WORD * Job.TABLE)
     site = load_acquire(table + WORD * (number & (TABLE_LENGTH - 1)))
     if site == 0 or load(site + WORD * Site.NUMBER) != number:
-        return call(load(python + WORD * Entry.EXECUTE), frame)
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
     group = load(site + WORD * Site.GROUP)
     if load_acquire(site + WORD * Site.READY) != load_acquire(group + WORD * Group.GENERATION):
-        return call(load(python + WORD * Entry.EXECUTE), frame)
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
     if load_acquire(group + WORD * Group.VISIT) != 0:
         store(group + WORD * Group.VISIT, 0)
-        return call(load(python + WORD * Entry.EXECUTE), frame)
+        return call(load(JOB + WORD * Job.EXECUTE), frame)
     if begin(group, load(site + WORD * Site.ANNOUNCEMENT), load(site + WORD * Site.KEY)) == 0:
-        return call(load(python + WORD * Entry.EXECUTE), frame)  # which raises
+        return call(load(JOB + WORD * Job.EXECUTE), frame)  # which raises
     # Read only now: an observer first sets it, and then reads what has begun.
     if load_acquire(group + WORD * Group.OBSERVED) != 0:
-        return call(load(python + WORD * Entry.RESUME), frame)
+        return call(load(JOB + WORD * Job.RESUME), frame)
     if transfer_of(site, frame) != Outcome.DONE:
-        error = call(load(python + WORD * Entry.FAIL), frame)
+        error = call(load(JOB + WORD * Job.FAIL), frame)
         end(group)
         return error
     end(group)
@@ -104,15 +95,15 @@ def serve(frame: int, python: int) -> int:
 
 def transfer_of(site: int, frame: int) -> int:
     """Call `transfer` with the addresses in a call frame."""
-    operands = load(frame + ARGUMENTS_AT)
+    operands = load(frame + WORD * ARGUMENTS_AT)
     parts = load(site + WORD * Site.PARTS)
     if parts == 0:
-        receive = load(load(load(frame + RESULTS_AT)) + DATA_AT)
-        return transfer(site, load(load(operands) + DATA_AT), receive)
+        receive = load(load(load(frame + WORD * RESULTS_AT)) + WORD * DATA_AT)
+        return transfer(site, load(load(operands) + WORD * DATA_AT), receive)
     places = load(site + WORD * Site.PLACES)
     part = 0
     while part < parts:
-        store(places + WORD * part, load(load(operands + WORD * part) + DATA_AT))
+        store(places + WORD * part, load(load(operands + WORD * part) + WORD * DATA_AT))
         part += 1
     return transfer(site, places, places)
 
@@ -161,12 +152,8 @@ def transfer(site: int, send: int, receive: int) -> int:
     half = calls & 1
     slots = load(group + WORD * Group.SLOTS) + half * stride
     give(site, send, slots + 2 * stride * rank)
-    mine = flags + WORD * Flag.LENGTH * rank
     compared = load(site + WORD * Site.COMPARED)
-    store(mine + WORD * (Flag.COMPARED + half), compared)
-    calls += 1
-    store(group + WORD * Group.CALLS, calls)
-    raise_flag(mine, calls)
+    calls = meet(group, compared)
     different = 0
     other = 0
     while other < size:
@@ -182,17 +169,22 @@ def transfer(site: int, send: int, receive: int) -> int:
     return take(site, slots, receive)
 
 
-def announce_comparison(group: int) -> int:
-    """Tell ranks that wait in a transfer that this one compares its request."""
+def meet(group: int, compared: int) -> int:
+    """Show the others that this rank's data are written, and wake those that sleep.
+
+    With `COMPARING` there are no data: this rank first compares its request. Returns the number of
+    the meeting.
+    """
     calls = load(group + WORD * Group.CALLS)
-    half = calls & 1
-    flags = load(group + WORD * Group.FLAGS)
-    mine = flags + WORD * Flag.LENGTH * load(group + WORD * Group.RANK)
-    store(mine + WORD * (Flag.COMPARED + half), COMPARING)
+    flag = load(group + WORD * Group.FLAGS) + WORD * Flag.LENGTH * load(group + WORD * Group.RANK)
+    store(flag + WORD * (Flag.COMPARED + (calls & 1)), compared)
     calls += 1
     store(group + WORD * Group.CALLS, calls)
-    raise_flag(mine, calls)
-    return 0
+    store(flag + WORD * Flag.CALLS, calls)
+    fence()  # with that in `wait`: a rank about to sleep sees the flag, or is seen here
+    if load_acquire(flag + WORD * Flag.SLEEPERS) != 0:
+        call(load(JOB + WORD * Job.SYSCALL), FUTEX, flag, FUTEX_WAKE, EVERYBODY, 0, 0)
+    return calls
 
 
 def give(site: int, send: int, slot: int) -> int:
@@ -247,15 +239,6 @@ def combine(site: int, slots: int, receive: int) -> int:
     return Outcome.DONE
 
 
-def raise_flag(flag: int, calls: int) -> int:
-    """Show the others that this rank's data are written, and wake those that sleep."""
-    store(flag + WORD * Flag.CALLS, calls)
-    fence()  # with that in `wait`: a rank about to sleep sees the flag, or is seen here
-    if load_acquire(flag + WORD * Flag.SLEEPERS) != 0:
-        call(load(JOB + WORD * Job.SYSCALL), FUTEX, flag, FUTEX_WAKE, EVERYBODY, 0, 0)
-    return 0
-
-
 def wait(flag: int, calls: int, group: int) -> int:
     """Wait for a rank's flag; return 1 if a signal's handler raises first."""
     rounds = 0
@@ -308,17 +291,14 @@ def settle() -> int:
 
 FUNCTIONS = (
     handler,
-    handler_of_several,
-    serve,
     transfer_of,
     begin,
     end,
     transfer,
-    announce_comparison,
+    meet,
     give,
     take,
     combine,
-    raise_flag,
     wait,
     signalled,
     spin,

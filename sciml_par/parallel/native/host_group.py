@@ -11,7 +11,7 @@ from sciml_par.errors import TransferError
 from sciml_par.parallel.native.code import NativeCode, words
 from sciml_par.parallel.native.combination import can_combine
 from sciml_par.parallel.native.interrupts import take
-from sciml_par.parallel.native.layout import WORD, Flag, Group, Kind, Outcome, Site
+from sciml_par.parallel.native.layout import COMPARING, WORD, Flag, Group, Kind, Outcome, Site
 from sciml_par.parallel.native.machine_code import combining
 from sciml_par.parallel.native.shared_memory import SharedMemory
 from sciml_par.parallel.requests.request import (
@@ -110,12 +110,12 @@ class HostGroup:
     def announce_comparison(self) -> None:
         """Tell ranks that wait in a transfer that this one compares its request."""
         self.comparisons += 1
-        self.code.announce_comparison(self.address)
+        self.code.meet(self.address, COMPARING)
 
     def close(self) -> None:
         """Give up the group, and refuse later requests."""
         self.words[Group.USELESS] = 1
-        self.words[Group.GENERATION] = _GONE
+        self.refuse()
 
     def refuse(self) -> None:
         """Let Python decide about all later requests."""
@@ -128,7 +128,6 @@ class SharedTransfer:
     def __init__(self, group: HostGroup, request: Request) -> None:
         self._group = group
         self._request = request
-        self._code = group.code
         record = self.record = group.code.site_record()
         weakref.finalize(self, group.code.give_back, record).atexit = False
         self._address = ctypes.addressof(record)
@@ -194,12 +193,12 @@ class SharedTransfer:
     def enter(self, number: int, announcement: Announcement) -> None:
         """Let the machine code serve call site `number`."""
         self.record[Site.ANNOUNCEMENT] = self._group.number_of(announcement)
-        self.record[Site.KEY] = announcement.key
-        self._code.enter(number, self.record)
+        self.record[Site.KEY] = announcement.signature.key
+        self._group.code.enter(number, self.record)
 
     def leave(self, number: int) -> None:
         """Undo `enter`."""
-        self._code.leave(number, self.record)
+        self._group.code.leave(number, self.record)
 
 
 def _lengths(request: Request) -> list[int]:

@@ -7,7 +7,7 @@ from enum import IntEnum
 WORD = 8
 
 DIGEST_STEP = 16
-"""The digest of the order is kept after every 16th collective, as in `Progress`."""
+"""The watchdogs compare the digest of the order, which is kept after every 16th collective."""
 
 DIGESTS_KEPT = 1 << 16
 """Their number: the collectives of three seconds, at three microseconds each."""
@@ -25,38 +25,17 @@ class Job(IntEnum):
     """The record of the process.
 
     TABLE : the address of the table of call sites' records, by the low bits of their number.
-    ONE_TENSOR, SEVERAL : the addresses of each target's three entries in Python, see `Entry`.
+    EXECUTE : Python's entry that carries out a collective.
+    RESUME : the one that carries out what the machine code has begun, and tells the observers.
+    FAIL : the one that returns the error of a transfer.
     SYSCALL : libc's function.
     CHECK_SIGNALS, ENSURE, RELEASE, CLEAR, MATCHES : functions of Python's C interface.
     KEYBOARD_INTERRUPT : Python's class.
     INTERRUPTED : whether an error of this class ended a wait.
     """
 
-    TABLE = 0
-    ONE_TENSOR = 1
-    SEVERAL = 4
-    SYSCALL = 7
-    CHECK_SIGNALS = 8
-    ENSURE = 9
-    RELEASE = 10
-    CLEAR = 11
-    MATCHES = 12
-    KEYBOARD_INTERRUPT = 13
-    INTERRUPTED = 14
-    LENGTH = 15
-
-
-class Entry(IntEnum):
-    """Python's functions for a target.
-
-    EXECUTE : carry out a collective.
-    RESUME : carry out a collective that the machine code has begun, and tell the observers.
-    FAIL : return the error of a transfer.
-    """
-
-    EXECUTE = 0
-    RESUME = 1
-    FAIL = 2
+    TABLE, EXECUTE, RESUME, FAIL, SYSCALL, CHECK_SIGNALS, ENSURE, RELEASE = range(8)
+    CLEAR, MATCHES, KEYBOARD_INTERRUPT, INTERRUPTED, LENGTH = range(8, 13)
 
 
 class Group(IntEnum):
@@ -79,22 +58,8 @@ class Group(IntEnum):
     DIGESTS : (number of the collective, digest after it), a ring.
     """
 
-    LOCK = 0
-    SEQUENCE = 1
-    DIGEST = 2
-    PENDING = 3
-    GENERATION = 4
-    OBSERVED = 5
-    VISIT = 6
-    CALLS = 7
-    USELESS = 8
-    RANK = 9
-    SIZE = 10
-    FLAGS = 11
-    SLOTS = 12
-    STRIDE = 13
-    SPINS = 14
-    SLEEP = 15
+    LOCK, SEQUENCE, DIGEST, PENDING, GENERATION, OBSERVED, VISIT, CALLS, USELESS = range(9)
+    RANK, SIZE, FLAGS, SLOTS, STRIDE, SPINS, SLEEP = range(9, 16)
     HISTORY = 17
     DIGESTS = 17 + 2 * HISTORY_KEPT
     LENGTH = 17 + 2 * HISTORY_KEPT + 2 * DIGESTS_KEPT
@@ -120,30 +85,14 @@ class Site(IntEnum):
     PLACES : the address of memory for their addresses.
     """
 
-    NUMBER = 0
-    GROUP = 1
-    READY = 2
-    ANNOUNCEMENT = 3
-    KEY = 4
-    KIND = 5
-    GIVEN = 6
-    COUNT = 7
-    COMBINE = 8
-    ROOT = 9
-    LENGTHS = 10
-    COMPARED = 11
-    PARTS = 12
-    PART_LENGTHS = 13
-    PLACES = 14
-    LENGTH = 16
+    NUMBER, GROUP, READY, ANNOUNCEMENT, KEY, KIND, GIVEN, COUNT, COMBINE, ROOT = range(10)
+    LENGTHS, COMPARED, PARTS, PART_LENGTHS, PLACES, LENGTH = range(10, 16)
 
 
 class Kind(IntEnum):
     """The kinds of transfers through shared memory."""
 
-    ALLREDUCE = 0
-    BROADCAST = 1
-    ALLGATHER = 2
+    ALLREDUCE, BROADCAST, ALLGATHER = range(3)
 
 
 class Flag(IntEnum):
@@ -163,6 +112,4 @@ class Flag(IntEnum):
 class Outcome(IntEnum):
     """The results of `transfer`."""
 
-    DONE = 0
-    GIVEN_UP = 1
-    DIFFERENT = 2
+    DONE, GIVEN_UP, DIFFERENT = range(3)

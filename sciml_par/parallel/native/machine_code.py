@@ -13,18 +13,16 @@ from sciml_par.parallel.native.combination import combination
 from sciml_par.parallel.native.translation import Function, translated
 from sciml_par.parallel.requests.reduce_op import ReduceOp
 
-_PROCESSORS = ("x86_64",)
-"""The tested ones."""
-
-_SYSTEMS = ("linux",)
+_PROCESSOR = "x86_64"
+"""The tested one."""
 
 
 def obstacle() -> str:
     """Return why this process has no machine code; empty if it has."""
-    if sys.platform not in _SYSTEMS:
+    if sys.platform != "linux":
         return f"it is for Linux, and this is {sys.platform}"
-    if platform.machine() not in _PROCESSORS:
-        return f"it is for {', '.join(_PROCESSORS)} processors, and this is {platform.machine()}"
+    if platform.machine() != _PROCESSOR:
+        return f"it is for {_PROCESSOR} processors, and this is {platform.machine()}"
     try:
         features = _llvm().get_host_cpu_features()
     except Exception as error:  # whatever a broken installation raises

@@ -7,6 +7,7 @@ promises that old versions stay usable for twelve months at least.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 """The type of XLA's functions: they take the address of a structure of arguments."""
@@ -80,3 +81,18 @@ class CallFrame(ctypes.Structure):
         *(*_HEAD, *_addresses("api context"), ("stage", _INT)),
         *(("arguments", List), ("results", List), ("attributes", Attributes)),
     )
+
+
+def _word(*places: Any) -> int:
+    return sum(place.offset for place in places) // ctypes.sizeof(_ADDRESS)
+
+
+# Reading a frame through nested structures takes longer than transferring a small buffer. So the
+# places of the few relevant words are computed once, and the words read as plain integers.
+EXTENSION_AT, API_AT = _word(CallFrame.extension), _word(CallFrame.api)
+CONTEXT_AT = _word(CallFrame.context)
+ARGUMENTS_AT = _word(CallFrame.arguments, List.items)
+RESULTS_AT = _word(CallFrame.results, List.items)
+ATTRIBUTES_AT = _word(CallFrame.attributes, Attributes.items)
+DATA_AT = 3  # of a buffer: struct_size, extension, dtype (padded), data
+VALUE_AT = 1  # of a scalar: dtype (padded), value

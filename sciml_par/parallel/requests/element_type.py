@@ -50,31 +50,27 @@ class ElementType:
         return ELEMENT_TYPES["float32"] if self.name in ("float16", "bfloat16") else self
 
 
-def _table() -> dict[str, ElementType]:
-    table = {
-        "bool": ElementType("bool", "i1", 1, "C_BOOL", None),
-        "float16": ElementType("float16", "f16", 2, "BYTE", "FLOAT16"),
-        "bfloat16": ElementType("bfloat16", "bf16", 2, "BYTE", "BFLOAT16"),
-        "float32": ElementType("float32", "f32", 4, "FLOAT", "FLOAT32"),
-        "float64": ElementType("float64", "f64", 8, "DOUBLE", "FLOAT64"),
-        "complex64": ElementType(
-            "complex64", "complex<f32>", 8, "C_FLOAT_COMPLEX", None, "float32"
-        ),
-        "complex128": ElementType(
-            "complex128", "complex<f64>", 16, "C_DOUBLE_COMPLEX", None, "float64"
-        ),
-    }
-    for bits in (8, 16, 32, 64):
-        for prefix, hlo in (("INT", "i"), ("UINT", "ui")):
-            name = f"{prefix.lower()}{bits}"
-            nccl_name = f"{prefix}{bits}" if bits != 16 else None
-            table[name] = ElementType(
-                name, f"{hlo}{bits}", bits // 8, f"{prefix}{bits}_T", nccl_name
-            )
-    return table
+_REALS = (
+    ElementType("bool", "i1", 1, "C_BOOL", None),
+    ElementType("float16", "f16", 2, "BYTE", "FLOAT16"),
+    ElementType("bfloat16", "bf16", 2, "BYTE", "BFLOAT16"),
+    ElementType("float32", "f32", 4, "FLOAT", "FLOAT32"),
+    ElementType("float64", "f64", 8, "DOUBLE", "FLOAT64"),
+)
+_COMPLEX = (
+    ElementType("complex64", "complex<f32>", 8, "C_FLOAT_COMPLEX", None, "float32"),
+    ElementType("complex128", "complex<f64>", 16, "C_DOUBLE_COMPLEX", None, "float64"),
+)
 
 
-ELEMENT_TYPES = _table()
+def _integer(sign: str, bits: int) -> ElementType:
+    name = f"{sign}int{bits}"
+    nccl_name = None if bits == 16 else name.upper()
+    return ElementType(name, f"{sign}i{bits}", bits // 8, f"{name.upper()}_T", nccl_name)
+
+
+_INTEGERS = [_integer(sign, bits) for bits in (8, 16, 32, 64) for sign in ("", "u")]
+ELEMENT_TYPES = {each.name: each for each in (*_REALS, *_COMPLEX, *_INTEGERS)}
 
 
 _REMEDIES = {

@@ -68,16 +68,6 @@ def check_reducible(op: ReduceOp, dtype: str, *, where: str) -> None:
         )
 
 
-def check_scatterable(op: ReduceOp, dtype: str, *, where: str) -> None:
-    """Raise as `check_reducible`, also for Adasum, for a collective with a part on each rank."""
-    check_reducible(op, dtype, where=where)
-    if op is Adasum:
-        raise InputError(
-            f"{where}: Adasum is an operation of allreduce alone. Use allreduce, and take this "
-            f"rank's rows of the result."
-        )
-
-
 def in_pairs(values: list[T], combined: Callable[[T, T], T]) -> T:
     """Combine the ranks' values x_0 … x_{P-1} in an order that is the same on all ranks.
 

@@ -10,7 +10,6 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from sciml_par.parallel.requests.element_type import ELEMENT_TYPES, ElementType
@@ -208,22 +207,15 @@ class Announcement:
     signature: Signature
     request: Request | None = None
 
-    @cached_property
-    def key(self) -> int:
-        """The key of the signature."""
-        return self.signature.key
 
-
-def any_rows(kind: str, dtype: str, shape: Sequence[int], name: str | None = None) -> Signature:
-    """Return the signature of a collective in which the ranks' first dimensions may differ."""
-    return Signature(kind, dtype, (None, *shape[1:]), name=name)
-
-
-def exchange_of_rows(
-    kind: str, dtype: str, shape: Sequence[int], name: str | None = None
+def any_rows(
+    kind: str, dtype: str, shape: Sequence[int], name: str | None = None, *, rows_only: bool = False
 ) -> Signature:
-    """Return the signature of the exchange of numbers of rows before such a collective."""
-    return replace(any_rows(kind, dtype, shape, name), rows_only=True)
+    """Return the signature of a collective in which the ranks' first dimensions may differ.
+
+    rows_only : of the exchange of numbers of rows before it.
+    """
+    return Signature(kind, dtype, (None, *shape[1:]), name=name, rows_only=rows_only)
 
 
 def even_rows(n: int, parts: int) -> Shape:

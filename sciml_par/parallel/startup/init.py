@@ -187,9 +187,7 @@ def _all_ranks(comm: MPI.Comm | None, patience: Patience) -> Communicator:
 
 def _join(everyone: Communicator, threads: int | None) -> World:
     """Return this rank's world: all ranks, and those of its host (collective)."""
-    from mpi4py import MPI
-
-    by_host = everyone.mpi.Split_type(MPI.COMM_TYPE_SHARED, everyone.rank)
+    by_host = everyone.mpi.Split(everyone.native.hosts[everyone.rank], everyone.rank)
     host = Communicator(by_host, name="host", world=everyone)
     by_host.Free()
     mailbox = Mailbox(everyone.control)
@@ -206,7 +204,7 @@ def _join(everyone: Communicator, threads: int | None) -> World:
         communicator=everyone,
         host=host,
         alone=everyone.split(everyone.rank),
-        hosts=everyone.control.allgather(host.world_ranks[0]),
+        hosts=list(everyone.native.hosts),
         threads=threads,
         gpu=None,
         transport=GpuTransport("", surprising=False),
@@ -218,15 +216,20 @@ def _join(everyone: Communicator, threads: int | None) -> World:
 
 def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
     """Start the services that notice failures (collective)."""
+    from mpi4py import MPI
+
     job_end, everyone = world.job_end, world.communicator
     watch_for_forks(present_world)
-    world.watchdog = _start_watchdog(world, patience)
+    if everyone.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+        groups = lambda: list(everyone.all_groups)  # noqa: E731
+        world.watchdog = Watchdog(world.mailbox, groups, job_end.with_message, patience)
+        world.watchdog.start()
     world.sentinel = start_sentinel(
         everyone, world.host, os.environ, lambda: job_end.with_code(1), host_timeout=host_timeout
     )
     job_end.sentinel = world.sentinel
     if everyone.size > 1:
-        watch_for_ctrl_c(lambda: list(everyone.all_groups), world.mailbox, job_end)
+        watch_for_ctrl_c(everyone, world.mailbox, job_end)
 
 
 def _choose_gpu(
@@ -255,16 +258,3 @@ def _connect_gpus(of: World, gpu: VisibleGpu | None, index: int) -> GpuTransport
     of.host.take_gpus_from(everyone, color=of.host.world_ranks[0])
     of.alone.take_gpus_from(everyone, color=everyone.rank)
     return transport
-
-
-def _start_watchdog(of: World, patience: Patience) -> Watchdog | None:
-    from mpi4py import MPI
-
-    several_threads = MPI.Query_thread() == MPI.THREAD_MULTIPLE
-    if of.communicator.size == 1 or not several_threads:
-        return None
-    watchdog = Watchdog(
-        of.mailbox, lambda: list(of.communicator.all_groups), of.job_end.with_message, patience
-    )
-    watchdog.start()
-    return watchdog

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from sciml_par._stderr import write_error
@@ -30,9 +29,7 @@ _SECONDS_TO_END = 5.0
 _INTERRUPTED = 128 + signal.SIGINT
 
 
-def watch_for_ctrl_c(
-    communicators: Callable[[], Iterable[Communicator]], mailbox: Mailbox, job_end: JobEnd
-) -> None:
+def watch_for_ctrl_c(everyone: Communicator, mailbox: Mailbox, job_end: JobEnd) -> None:
     """Let Ctrl-C end waits in C as well, unless the program has a wake-up descriptor."""
     if threading.current_thread() is not threading.main_thread():
         return  # where Python lets nobody ask for them
@@ -46,25 +43,20 @@ def watch_for_ctrl_c(
         return
     # A child would write its own signals there.
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-    arguments = (reading, communicators, mailbox, job_end)
+    arguments = (reading, everyone, mailbox, job_end)
     threading.Thread(target=_watch, args=arguments, name="sciml_par Ctrl-C", daemon=True).start()
 
 
-def _watch(
-    reading: int,
-    communicators: Callable[[], Iterable[Communicator]],
-    mailbox: Mailbox,
-    job_end: JobEnd,
-) -> None:
+def _watch(reading: int, everyone: Communicator, mailbox: Mailbox, job_end: JobEnd) -> None:
     while number := os.read(reading, 1):
         # Programs that handle it decide themselves, and so does `train`.
         is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if number[0] != signal.SIGINT or not is_default:
             continue
-        before = _place(communicators)
+        before = _place(everyone)
         time.sleep(_SECONDS_TO_ACT)
-        place = _place(communicators)
-        waits = ((group, group.in_progress()) for group in communicators())
+        place = _place(everyone)
+        waits = ((group, group.in_progress()) for group in list(everyone.all_groups))
         group, current = next((each for each in waits if each[1] is not None), (None, None))
         if group is None or current is None or place != before:
             continue
@@ -81,8 +73,8 @@ def _watch(
         job_end.with_code(_INTERRUPTED)
 
 
-def _place(communicators: Callable[[], Iterable[Communicator]]) -> tuple[Any, ...]:
+def _place(everyone: Communicator) -> tuple[Any, ...]:
     """Return the place of the main thread, and the numbers of this rank's collectives."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    numbers = [each.progress.sequence for each in communicators()]
+    numbers = [each.progress.sequence for each in list(everyone.all_groups)]
     return id(frame), frame and frame.f_lasti, numbers

@@ -25,7 +25,15 @@ class OrderCheck:
     def look(self, group: Group, now: float) -> str | None:
         """Send or compare the digest of a group; return a message if it differs, or None."""
         if group.rank == 0:
-            self._tell(group, now)
+            number, since = self.told.get(group.identity, (0, -SECONDS))
+            # Read first: the digest must not be of an earlier count.
+            recoveries = group.progress.recoveries
+            newest = group.progress.newest_digest()
+            is_new = newest is not None and newest[0] != number and now - since >= SECONDS
+            if newest is not None and is_new and is_over(group, newest[0]):
+                self.told[group.identity] = newest[0], now
+                message = OrderDigest(group.identity, recoveries, *newest)
+                self._mailbox.send(message, to=group.world_ranks[1:])
             return None
         theirs = self._mailbox.order_digests.get(group.identity)
         if theirs is None or not is_over(group, theirs.number):
@@ -35,20 +43,6 @@ class OrderCheck:
         if theirs.recoveries != group.progress.recoveries or mine is None or mine == theirs.digest:
             return None
         return order_message(group, 0, theirs.number)
-
-    def _tell(self, group: Group, now: float) -> None:
-        number, since = self.told.get(group.identity, (0, -SECONDS))
-        recoveries = (
-            group.progress.recoveries
-        )  # read first: the digest must not be of an earlier count
-        newest = group.progress.newest_digest()
-        if newest is None or newest[0] == number or now - since < SECONDS:
-            return
-        if not is_over(group, newest[0]):
-            return
-        self.told[group.identity] = newest[0], now
-        message = OrderDigest(group.identity, recoveries, *newest)
-        self._mailbox.send(message, to=group.world_ranks[1:])
 
 
 def difference_at_the_end(group: Group, left: Mapping[int, Left]) -> str | None:

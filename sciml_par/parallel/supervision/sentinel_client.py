@@ -27,6 +27,7 @@ from sciml_par.parallel.supervision.host_addresses import (
     open_hubs,
 )
 from sciml_par.parallel.supervision.sentinel_process.other_hosts import Neighbours, introduce
+from sciml_par.parallel.supervision.sentinel_process.peer import Peer
 
 _LONGEST_PATH = 100
 """About the longest name of a socket that the kernel accepts."""
@@ -58,15 +59,11 @@ class Sentinel:
 
     def stop(self) -> None:
         """Report that this rank ends in order."""
-        self._tell("bye")
+        Peer(self._connection).tell("bye")
 
     def said(self) -> None:
         """Report that this rank ends the job and has given the reason."""
-        self._tell("said")
-
-    def _tell(self, line: str) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.sendall(f"{line}\n".encode())
+        Peer(self._connection).tell("said")
 
     def _listen(self, end: Callable[[], None], starter: subprocess.Popen[bytes] | None) -> None:
         if starter is not None:

@@ -37,26 +37,17 @@ class ScalingAndCompression:
                 f"a custom Compressor; got {compression!r}."
             )
 
-    def before(self, x: Tensor) -> tuple[Tensor, Any]:
-        """Return the tensor to reduce for `x`, and the context for `after`."""
-        x = scaled(x, self._pre, self._where)
-        return (x, None) if self._compression is None else self._compression.compress(x)
-
-    def after(self, y: Tensor, context: Any) -> Tensor:
-        """Return the result for the reduced tensor."""
-        if self._compression is not None:
-            y = self._compression.decompress(y, context)
-        return scaled(y, self._post, self._where)
-
     def around_all(
         self, reduce: Callable[[list[Tensor]], list[Tensor]], tensors: list[Tensor]
     ) -> list[Tensor]:
-        """Return `reduce(tensors)` between the two."""
+        """Return `reduce` of the scaled and compressed tensors, restored and scaled."""
         if self._idle:
             return reduce(tensors)
-        before = [self.before(x) for x in tensors]
-        results = reduce([x for x, _ in before])
-        return [self.after(y, context) for y, (_, context) in zip(results, before, strict=True)]
+        compression = Compressor if self._compression is None else self._compression
+        given = [compression.compress(scaled(x, self._pre, self._where)) for x in tensors]
+        results = zip(reduce([x for x, _ in given]), given, strict=True)
+        restored = [compression.decompress(y, context) for y, (_, context) in results]
+        return [scaled(y, self._post, self._where) for y in restored]
 
 
 def scaled(x: Tensor, factor: float, where: str) -> Tensor:

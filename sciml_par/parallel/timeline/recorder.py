@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sciml_par.parallel.groups.progress import Group
+from sciml_par.parallel.groups.progress import Group, Observer
 from sciml_par.parallel.requests.request import Announcement
 from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
 from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, named
@@ -120,7 +120,7 @@ class Recorder:
 
 
 @dataclass(eq=False)
-class GroupRecorder:
+class GroupRecorder(Observer):
     """Notes the collectives of one group."""
 
     recorder: Recorder

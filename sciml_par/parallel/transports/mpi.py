@@ -27,13 +27,7 @@ from sciml_par.parallel.transports.mpi_buffers import (
     offsets_of,
     scattered_in_pieces,
 )
-from sciml_par.parallel.transports.mpi_combined import (
-    Combination,
-    MachineCode,
-    combined_allreduce,
-    combined_reducescatter,
-    is_combined_here,
-)
+from sciml_par.parallel.transports.mpi_combined import Combination, MachineCode, is_combined_here
 from sciml_par.parallel.transports.transport import Shortcut, Transfer, Transport
 
 if TYPE_CHECKING:
@@ -75,7 +69,7 @@ class MPITransport(Transport):
     ) -> None:
         from mpi4py import MPI
 
-        self._machine_code = machine_code
+        self.machine_code = machine_code
         self.comm = comm
         self._shared = shared
         self.rank: int = comm.Get_rank()
@@ -83,7 +77,7 @@ class MPITransport(Transport):
         self.is_mpich = MPI.get_vendor()[0] == "MPICH"
         self._byte = MPI.BYTE
         self._in_place = MPI.IN_PLACE
-        self._longest = longest
+        self.longest = longest
 
     @cached_property
     def itself(self) -> MPI.Comm:
@@ -101,19 +95,15 @@ class MPITransport(Transport):
         if made is not None:
             made.Free()
 
-    def carries(self, request: Request) -> bool:
-        return True
-
     def prepare(self, request: Request) -> Transfer:
         if self._shared is not None and self._shared.carries(request):
             return self._shared.transfer(request)
         return super().prepare(request)
 
     def allreduce(self, request: Allreduce) -> Transfer:
-        request = request.in_reals
         element = request.element
         if is_combined_here(request.op, element):
-            return combined_allreduce(self._combination(request), request, self.size)
+            return Combination(self, request).allreduce()
         operation = mpi_operation(request.op, element.name)
         divide = division(request.op, self.size, element)
 
@@ -122,18 +112,8 @@ class MPITransport(Transport):
             transfer = between_buffers(self._reduction(count, element, operation), nbytes, nbytes)
             return divided(transfer, divide, count, element)
 
-        longest = max(1, min(self.size * _PIECE_BYTES, self._longest) // element.size)
+        longest = max(1, min(self.size * _PIECE_BYTES, self.longest) // element.size)
         return in_pieces(prepared, request.count, longest, element.size)
-
-    def _combination(self, request: Allreduce | Reducescatter) -> Combination:
-        return Combination(
-            self,
-            request.op,
-            request.element,
-            count=request.count,
-            longest=self._longest,
-            machine_code=self._machine_code,
-        )
 
     def _reduction(self, count: int, element: ElementType, operation: MPI.Op) -> BufferTransfer:
         datatype, nbytes = element.mpi, count * element.size
@@ -176,15 +156,15 @@ class MPITransport(Transport):
 
             return between_buffers(give, nbytes, nbytes)
 
-        return in_pieces(prepared, request.count * request.element.size, self._longest, 1)
+        return in_pieces(prepared, request.count * request.element.size, self.longest, 1)
 
     def allgather(self, request: Allgather) -> Transfer:
         counts = [n * request.element.size for n in request.elements(request.rows)]
         mine, offsets = counts[self.rank], offsets_of(counts)
-        if sum(counts) > self._longest:
+        if sum(counts) > self.longest:
             # Ranks that send the same to all: MPI's own call has no way past ints of 32 bits.
-            everywhere = Parts([mine] * self.size, [0] * self.size, self._longest)
-            return self._exchange(everywhere, Parts(counts, offsets, self._longest))
+            everywhere = Parts([mine] * self.size, [0] * self.size, self.longest)
+            return self._exchange(everywhere, Parts(counts, offsets, self.longest))
 
         def gather(send: Any, receive: Any) -> None:
             self.comm.Allgatherv([send, mine, self._byte], [receive, counts, offsets, self._byte])
@@ -192,12 +172,11 @@ class MPITransport(Transport):
         return between_buffers(gather, mine, sum(counts)) if sum(counts) else nothing
 
     def reducescatter(self, request: Reducescatter) -> Transfer:
-        request = request.in_reals
         element = request.element
         if is_combined_here(request.op, element):
-            return combined_reducescatter(self._combination(request), request)
+            return Combination(self, request).reducescatter(request.rows)
         operation, datatype = mpi_operation(request.op, element.name), element.mpi
-        piece = max(1, min(_PIECE_BYTES, self._longest // self.size) // element.size)
+        piece = max(1, min(_PIECE_BYTES, self.longest // self.size) // element.size)
 
         def reduce(send: Any, receive: Any, counts: list[int]) -> None:
             mine = counts[self.rank]
@@ -217,8 +196,8 @@ class MPITransport(Transport):
         sent = [n * size for n in request.elements(request.sent)]
         received = [n * size for n in request.elements(request.received)]
         return self._exchange(
-            Parts(sent, offsets_of(sent), self._longest),
-            Parts(received, offsets_of(received), self._longest),
+            Parts(sent, offsets_of(sent), self.longest),
+            Parts(received, offsets_of(received), self.longest),
         )
 
     def _exchange(self, sent: Parts, received: Parts) -> Transfer:

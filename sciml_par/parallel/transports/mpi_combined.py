@@ -61,6 +61,8 @@ class Group(Protocol):
     comm: MPI.Comm
     rank: int
     size: int
+    longest: int
+    machine_code: MachineCode | None
 
 
 def is_combined_here(op: ReduceOp, element: ElementType) -> bool:
@@ -72,41 +74,55 @@ def is_combined_here(op: ReduceOp, element: ElementType) -> bool:
 class Combination:
     """The reduction of one call site."""
 
-    def __init__(
-        self,
-        group: Group,
-        op: ReduceOp,
-        element: ElementType,
-        *,
-        count: int,
-        longest: int,
-        machine_code: MachineCode | None,
-    ) -> None:
+    def __init__(self, group: Group, request: Allreduce | Reducescatter) -> None:
+        element = request.element
         self._group = group
-        self._element = element
+        self._count, self._row, self._element = request.count, request.row, element
         share = min(_LARGEST_SHARE_BYTES, _ROOM_BYTES // group.size)
-        share = min(max(share, _SMALLEST_SHARE_BYTES), longest // group.size)
-        self.share = max(1, min(count, share // element.size))
+        share = min(max(share, _SMALLEST_SHARE_BYTES), group.longest // group.size)
+        self._share = max(1, min(request.count, share // element.size))
         """How many elements a rank combines at once."""
         # A rest of fewer elements than ranks has to fit as well.
-        room = group.size * max(self.share, group.size) * element.size
+        room = group.size * max(self._share, group.size) * element.size
         self._room = np.empty(room, np.uint8)
-        self._combine = self._by_numpy(op)
-        if machine_code is not None:
-            function = machine_code(op, element.name, group.size)
+        self._combine = self._by_numpy(request.op)
+        if group.machine_code is not None:
+            function = group.machine_code(request.op, element.name, group.size)
             self._combine = lambda places, receive, count: function(
                 ctypes.addressof(places), receive, count
             )
 
-    def allreduce(self, count: int) -> Transfer:
+    def allreduce(self) -> Transfer:
+        """Return the transfer of an allreduce, in pieces."""
+        piece = self._group.size * self._share
+        return in_pieces(self._in_shares, self._count, piece, self._element.size)
+
+    def reducescatter(self, rows: Sequence[int]) -> Transfer:
+        """Return the transfer of a reducescatter, in pieces of each rank's part."""
+        size = self._element.size
+        lengths = [n * self._row * size for n in rows]
+        offsets, piece = offsets_of(lengths), self._share * size
+        pieces = []
+        for begin in range(0, max(lengths), piece):
+            parts = [max(0, min(piece, n - begin)) for n in lengths]
+            places = [offset + begin for offset in offsets]
+            pieces.append((begin, self._scattered(parts, places)))
+
+        def transfer(send: int, receive: int) -> None:
+            for begin, carry in pieces:
+                carry(send, receive + begin)
+
+        return transfer
+
+    def _in_shares(self, count: int) -> Transfer:
         """Return the transfer of `count` elements, at most one share of each rank."""
         size, everyone = self._element.size, self._group.size
-        if count < everyone or (count <= self.share and count * everyone * size <= _SHORT_BYTES):
+        if count < everyone or (count <= self._share and count * everyone * size <= _SHORT_BYTES):
             return self._of_short(count)
         each, rest = divmod(count, everyone)
         block, whole = each * size, everyone * each * size
         lengths = [block] * everyone
-        scatter, first = self.scattered(lengths, offsets_of(lengths)), self._group.rank * block
+        scatter, first = self._scattered(lengths, offsets_of(lengths)), self._group.rank * block
         of_rest = self._of_short(rest) if rest else nothing
 
         def gather(_: Any, result: Any) -> None:
@@ -123,7 +139,7 @@ class Combination:
 
         return transfer
 
-    def scattered(self, lengths: Sequence[int], offsets: Sequence[int]) -> Transfer:
+    def _scattered(self, lengths: Sequence[int], offsets: Sequence[int]) -> Transfer:
         """Return the transfer of which each rank gets a share; `lengths`, `offsets`: bytes, [P]."""
         group, room = self._group, self._room.ctypes.data
         mine, begin = lengths[group.rank], offsets[group.rank]
@@ -202,29 +218,3 @@ class Combination:
                 np.copyto(view(receive), total, casting="same_kind")
 
         return combine
-
-
-def combined_allreduce(combination: Combination, request: Allreduce, size: int) -> Transfer:
-    """Return the transfer of a request by `size` ranks, in pieces."""
-    piece = size * combination.share
-    return in_pieces(combination.allreduce, request.count, piece, request.element.size)
-
-
-def combined_reducescatter(combination: Combination, request: Reducescatter) -> Transfer:
-    """Return the transfer of a request, in pieces of each rank's part."""
-    size = request.element.size
-    lengths = [n * size for n in request.elements(request.rows)]
-    offsets, piece = offsets_of(lengths), combination.share * size
-    if not any(lengths):
-        return nothing
-    pieces = []
-    for begin in range(0, max(lengths), piece):
-        parts = [max(0, min(piece, n - begin)) for n in lengths]
-        places = [offset + begin for offset in offsets]
-        pieces.append((begin, combination.scattered(parts, places)))
-
-    def transfer(send: int, receive: int) -> None:
-        for begin, carry in pieces:
-            carry(send, receive + begin)
-
-    return transfer

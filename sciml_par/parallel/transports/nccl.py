@@ -24,8 +24,6 @@ _POLL_SECONDS = 0.01
 CUDA_MEMORY = 2
 """DLPack's number for the memory of a CUDA GPU."""
 
-_Enqueue = Callable[..., object]
-
 
 class NCCLTransport(Transport):
     """Carries the element types of NCCL, bfloat16 among them, without touching the host.
@@ -75,24 +73,38 @@ class NCCLTransport(Transport):
     def carries(self, request: Request) -> bool:
         return self._nccl.datatype(request.in_reals.element) is not None
 
+    def prepare(self, request: Request) -> Transfer:
+        enqueue = super().prepare(request)
+        signature = replace(request.signature, transport=self.name)
+
+        def transfer(send: int, receive: int, stream: int) -> None:
+            try:
+                enqueue(send, receive, stream)
+            except Exception as error:
+                raise BindingError(
+                    f"NCCL refused {signature} on rank {self.rank}: {error}. NCCL_DEBUG=INFO lets "
+                    f"it say more."
+                ) from error
+            # A mark behind it, by which the watchdog sees its end.
+            self._last = signature
+            self.gpu.record(self._mark, stream)
+
+        return transfer
+
     def allreduce(self, request: Allreduce) -> Transfer:
-        reals = request.in_reals
-        count, datatype = reals.count, self._datatype(reals)
-        op = self._nccl.operation(reals.op)
-        return self._marked(request, "allreduce", count, datatype, op)
+        what = request.count, self._datatype(request), self._nccl.operation(request.op)
+        return lambda send, receive, stream: self._link.allreduce(send, receive, *what, stream)
 
     def broadcast(self, request: Broadcast) -> Transfer:
-        reals = request.in_reals
-        count, datatype, root = reals.count, self._datatype(reals), reals.root
-        return self._marked(request, "broadcast", count, datatype, root)
+        what = request.count, self._datatype(request), request.root
+        return lambda send, receive, stream: self._link.broadcast(send, receive, *what, stream)
 
     def allgather(self, request: Allgather) -> Transfer:
-        reals = request.in_reals
-        datatype = self._datatype(reals)
-        counts = reals.elements(reals.rows)
+        datatype, counts = self._datatype(request), request.elements(request.rows)
         if len(set(counts)) == 1:
-            return self._marked(request, "allgather", counts[0], datatype)
-        parts = _parts(counts, reals.element.size)
+            what = counts[0], datatype
+            return lambda send, receive, stream: self._link.allgather(send, receive, *what, stream)
+        parts = _parts(counts, request.element.size)
 
         def broadcast_each(send: int, receive: int, stream: int) -> None:
             with self._link.group():
@@ -101,28 +113,27 @@ class NCCLTransport(Transport):
                     source = send if root == self.rank else receive + offset
                     self._link.broadcast(source, receive + offset, count, datatype, root, stream)
 
-        return self._marked(request, broadcast_each)
+        return broadcast_each
 
     def reducescatter(self, request: Reducescatter) -> Transfer:
-        reals = request.in_reals
-        datatype, op = self._datatype(reals), self._nccl.operation(reals.op)
-        counts = reals.elements(reals.rows)
+        datatype, op = self._datatype(request), self._nccl.operation(request.op)
+        counts = request.elements(request.rows)
         if len(set(counts)) == 1:
-            return self._marked(request, "reducescatter", counts[0], datatype, op)
-        parts = _parts(counts, reals.element.size)
+            what = counts[0], datatype, op
+            return lambda send, to, stream: self._link.reducescatter(send, to, *what, stream)
+        parts = _parts(counts, request.element.size)
 
         def reduce_each(send: int, receive: int, stream: int) -> None:
             with self._link.group():
                 for root, count, offset in parts:
                     self._link.reduce(send + offset, receive, count, datatype, op, root, stream)
 
-        return self._marked(request, reduce_each)
+        return reduce_each
 
     def alltoall(self, request: Alltoall) -> Transfer:
-        reals = request.in_reals
-        datatype, size = self._datatype(reals), reals.element.size
-        sent = _parts(reals.elements(reals.sent), size)
-        received = _parts(reals.elements(reals.received), size)
+        datatype, size = self._datatype(request), request.element.size
+        sent = _parts(request.elements(request.sent), size)
+        received = _parts(request.elements(request.received), size)
 
         def exchange(send: int, receive: int, stream: int) -> None:
             with self._link.group():
@@ -131,7 +142,7 @@ class NCCLTransport(Transport):
                 for peer, count, offset in received:
                     self._link.receive(receive + offset, count, datatype, peer, stream)
 
-        return self._marked(request, exchange)
+        return exchange
 
     def in_flight(self) -> Signature | None:
         """Return the last enqueued collective, if it is not done (for the watchdog)."""
@@ -185,24 +196,6 @@ class NCCLTransport(Transport):
         datatype = self._nccl.datatype(request.element)
         assert datatype is not None, f"NCCL does not carry {request.dtype}"
         return datatype
-
-    def _marked(self, request: Request, enqueue: _Enqueue | str, *arguments: int) -> Transfer:
-        """Return `enqueue`, or a link's method, followed by a mark: the watchdog sees its end."""
-        signature = replace(request.signature, transport=self.name)
-
-        def transfer(send: int, receive: int, stream: int) -> None:
-            call = getattr(self._link, enqueue) if isinstance(enqueue, str) else enqueue
-            try:
-                call(send, receive, *arguments, stream)
-            except Exception as error:
-                raise BindingError(
-                    f"NCCL refused {signature} on rank {self.rank}: {error}. NCCL_DEBUG=INFO lets "
-                    f"it say more."
-                ) from error
-            self._last = signature
-            self.gpu.record(self._mark, stream)
-
-        return transfer
 
 
 def _parts(counts: Sequence[int], element_size: int) -> list[tuple[int, int, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -22,12 +21,13 @@ class Shortcut(Protocol):
         """Return the transfer of such a request."""
 
 
-class Transport(ABC):
+class Transport:
     """Carries requests between memory of one kind.
 
     The method with the name of a request's kind prepares it once (local) and returns its transfer,
     which can be repeated (collective): `transfer(send, receive, *where)` between the addresses of
-    this rank's input and output. The transfer includes the division of an Average.
+    this rank's input and output. The transfer includes the division of an Average. The request has
+    complex numbers as two reals each, but in a product.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class Transport(ABC):
     name: str
     returns_early = False
 
-    @abstractmethod
     def carries(self, request: Request) -> bool:
         """Return whether it supports the element type and the reduction."""
+        return True
 
     def prepare(self, request: Request) -> Transfer:
         """Return the transfer of a request."""
-        transfer: Transfer = getattr(self, request.kind)(request)
+        transfer: Transfer = getattr(self, request.kind)(request.in_reals)
         return transfer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from sciml_par._text import counted
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_of
 from sciml_par.horovod.tensorflow.functions import broadcast_variables
+from sciml_par.horovod.tensorflow.keras.base import Callback, Logs, keras
 from sciml_par.horovod.tensorflow.keras.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
@@ -21,23 +22,12 @@ from sciml_par.horovod.tensorflow.keras.model_state import (
     check_model,
     optimizers_of,
 )
-from sciml_par.horovod.tensorflow.keras_version import (
-    OfOneKeras,
-    keras_of_tensorflow,
-    number_of,
-    session_of_keras,
-)
+from sciml_par.horovod.tensorflow.keras_version import number_of, session_of_keras
 from sciml_par.parallel import current_world, fused_broadcast, rank
 from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
 from sciml_par.parallel.gradients.optimizer_state import backend_of, build, state_of
 from sciml_par.parallel.gradients.replicas import comparable, compare
 from sciml_par.parallel.requests.signature import AT_EPOCH_END
-
-# A callback needs Keras when it is defined.
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = keras_of_tensorflow()
 
 __all__ = [
     "BackupAndRestore",
@@ -48,10 +38,8 @@ __all__ = [
     "MetricAverageCallback",
 ]
 
-Logs = dict[str, Any] | None
 
-
-class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
+class BroadcastGlobalVariablesCallback(Callback):
     """Broadcast weights and the states of all optimizers at the start of training (collective).
 
     Variables that only the first batch creates are broadcast after that batch. Layers then get
@@ -187,7 +175,7 @@ class BroadcastGlobalVariablesCallback(OfOneKeras, keras.callbacks.Callback):
         return complete, [each for each in variables if id(each) not in self._sent]
 
 
-class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
+class MetricAverageCallback(Callback):
     """Average the metrics of an epoch over the ranks: m = Σ_r n_r m_r / Σ_r n_r (collective).
 
     n_r is the number of rows from which Keras computed the loss on rank r, in the training or, for
@@ -237,7 +225,7 @@ class MetricAverageCallback(OfOneKeras, keras.callbacks.Callback):
             metrics[name] = float(value) if each.ndim == 0 else value
 
 
-class _OfRank0(OfOneKeras, keras.callbacks.Callback):
+class _OfRank0(Callback):
     """A callback that writes in rank 0 alone."""
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sciml_par.horovod.tensorflow.elastic import TensorFlowKerasState, run
-from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow
-
-# A callback needs Keras when it is defined.
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = keras_of_tensorflow()
+from sciml_par.horovod.tensorflow.keras.base import Callback, Logs, keras
 
 __all__ = [
     "CommitStateCallback",
@@ -21,8 +15,6 @@ __all__ = [
     "run",
 ]
 
-Logs = dict[str, Any] | None
-
 
 class KerasState(TensorFlowKerasState):
     """A `TensorFlowKerasState`, with its parameters and errors, but for the backend."""
@@ -31,7 +23,7 @@ class KerasState(TensorFlowKerasState):
         super().__init__(model, optimizer=optimizer, backend=keras.backend, **kwargs)
 
 
-class _StateCallback(OfOneKeras, keras.callbacks.Callback):
+class _StateCallback(Callback):
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.horovod.tensorflow.keras_version import OfOneKeras, keras_of_tensorflow, number_of
+from sciml_par.horovod.tensorflow.keras.base import Callback, Logs
+from sciml_par.horovod.tensorflow.keras_version import number_of
 from sciml_par.parallel import rank, size
 from sciml_par.parallel.gradients.optimizer_state import raw_learning_rate
 
-# A callback needs Keras when it is defined.
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = keras_of_tensorflow()
 
-Logs = dict[str, Any] | None
-
-
-class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
+class LearningRateScheduleCallback(Callback):
     """Set the learning rate η = initial_lr · m(e) in epochs start_epoch ≤ e < end_epoch.
 
     At the end of each epoch the logs get the learning rate, as "lr".
@@ -69,7 +62,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
             else lambda epoch: float(multiplier ** (epoch - start_epoch))
         )
         self.current_epoch = 0
-        self._momentum: VariableMomentum | LegacyMomentum | None = None
+        self._multiply_momentum: Callable[[float], None] | None = None
         self._corrected = False
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -84,7 +77,7 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
         is_sgd = any(each.__name__ == "SGD" for each in type(optimizer).__mro__)
         momentum = number_of(getattr(optimizer, "momentum", 0.0)) if is_sgd else 0.0
         if self.momentum_correction and momentum != 0:
-            self._momentum = self._variable_momentum(optimizer)
+            self._multiply_momentum = self._multiplier_of_momentum(optimizer)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self._restore_momentum()
@@ -112,13 +105,13 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
     def _set(self, epoch: float) -> None:
         old, new = self._learning_rate(), float(self.initial_lr * self.multiplier(epoch))
         self._optimizer().learning_rate = new
-        if self._momentum is not None and old > 0.0:
-            self._momentum.multiply(new / old)
+        if self._multiply_momentum is not None and old > 0.0:
+            self._multiply_momentum(new / old)
             self._corrected = True
 
     def _restore_momentum(self) -> None:
-        if self._momentum is not None and self._corrected:
-            self._momentum.multiply(1.0)
+        if self._multiply_momentum is not None and self._corrected:
+            self._multiply_momentum(1.0)
             self._corrected = False
 
     def _optimizer(self) -> Any:
@@ -128,8 +121,8 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
     def _learning_rate(self) -> float:
         return number_of(self._optimizer().learning_rate)
 
-    def _variable_momentum(self, optimizer: Any) -> VariableMomentum | LegacyMomentum:
-        """Return the momentum, which steps compiled from now on read from a variable."""
+    def _multiplier_of_momentum(self, optimizer: Any) -> Callable[[float], None]:
+        """Return what sets the momentum to a multiple; compiled steps read it from a variable."""
         given = self.model.steps_per_execution
         steps = 1 if given is None else int(given)
         if steps > 1:
@@ -138,12 +131,13 @@ class LearningRateScheduleCallback(OfOneKeras, keras.callbacks.Callback):
                 f"steps_per_execution={steps}. Pass momentum_correction=False."
             )
         if "_hyper" in vars(optimizer):  # a legacy one of Keras 2, with variables as numbers
-            return LegacyMomentum(optimizer)
+            value = number_of(optimizer.momentum)
+            return lambda factor: setattr(optimizer, "momentum", value * factor)
         if not isinstance(optimizer.momentum, VariableMomentum):
             optimizer.momentum = VariableMomentum(optimizer.momentum)
             self.model.make_train_function(force=True)  # an older trace has the number
-        momentum: VariableMomentum = optimizer.momentum
-        return momentum
+        multiply: Callable[[float], None] = optimizer.momentum.multiply
+        return multiply
 
     def _known_steps(self) -> int:
         params = self.params or {}
@@ -208,18 +202,6 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
             print(
                 f"\nEpoch {epoch + 1}: the warm-up ends at learning rate {self._learning_rate():g}."
             )
-
-
-class LegacyMomentum:
-    """The momentum of a legacy SGD of Keras 2."""
-
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
-        self._value = number_of(optimizer.momentum)
-
-    def multiply(self, factor: float) -> None:
-        """Use `factor` times the number from now on."""
-        self._optimizer.momentum = self._value * factor
 
 
 class VariableMomentum(float):

@@ -57,21 +57,6 @@ class Neighbours:
     seconds: float = math.inf
 
 
-class HostPeer(Peer):
-    """Another host's sentinel.
-
-    Attributes
-    ----------
-    host, ranks : as it has reported.
-    """
-
-    host = ""
-    ranks: Sequence[int] = ()
-
-    def __str__(self) -> str:
-        return host_and_ranks(self.host, self.ranks)
-
-
 def introduce(link: socket.socket, token: str, host: str, ranks: Sequence[int]) -> None:
     """Introduce this host to the sentinel of rank 0.
 
@@ -92,15 +77,15 @@ class OtherHosts:
     ) -> None:
         self._my, self._job = neighbours, job
         self._watch, self._unwatch = watch, forget
-        self._hosts: set[HostPeer] = set()
+        self._hosts: set[Peer] = set()
         self._missing: dict[int, tuple[str, Sequence[int]]] = {}
-        self._link: HostPeer | None = None
+        self._link: Peer | None = None
         self.due: float | None = None
         if neighbours.link is not None:
-            self._link = HostPeer(neighbours.link)
+            self._link = Peer(neighbours.link)
             (self._link.host, self._link.ranks), *_ = neighbours.expected or [("of rank 0", [0])]
             keep_asking(neighbours.link, neighbours.seconds, first=False)
-            watch(neighbours.link, self._hear_hub)
+            watch(neighbours.link, functools.partial(self._hear, self._link))
         elif neighbours.expected:
             self._missing = {ranks[0]: (host, ranks) for host, ranks in neighbours.expected}
             self.due = time.monotonic() + _SECONDS_TO_REPORT
@@ -139,24 +124,26 @@ class OtherHosts:
 
     def _accept(self, hub: socket.socket) -> None:
         try:
-            peer = HostPeer(hub.accept()[0])
+            peer = Peer(hub.accept()[0])
         except OSError:
             return
         self._watch(peer.connection, lambda: self._hear(peer))
         self._hear(peer)
 
-    def _hear(self, peer: HostPeer) -> None:
+    def _hear(self, peer: Peer) -> None:
         lines, closed = peer.read()
         for line in lines:
             word, _, text = line.partition(" ")
-            if word == "host" and text.partition(" ")[0] == self._my.token:
+            if peer is self._link and word == "end":
+                self._job.end_ranks(without_a_host=bool(text))
+            elif word == "host" and text.partition(" ")[0] == self._my.token:
                 facts = json.loads(text.partition(" ")[2] or "{}")
                 peer.host, peer.ranks = facts.get("host", "?"), facts.get("ranks", [])
                 self._missing.pop(min(peer.ranks, default=-1), None)
                 # What this one says about a lost host is most likely to be read.
                 keep_asking(peer.connection, self._my.seconds, first=True)
                 self._hosts.add(peer)
-            elif peer not in self._hosts:
+            elif peer is not self._link and peer not in self._hosts:
                 closed = True
             elif word == "gone":
                 self._job.announce(json.loads(text))
@@ -165,35 +152,20 @@ class OtherHosts:
             elif word == "bye":
                 peer.leave()
         if closed:
-            known = peer in self._hosts
+            known = peer is self._link or peer in self._hosts
+            self._link = None if peer is self._link else self._link
             self._hosts.discard(peer)
             self._unwatch(peer.connection)
             peer.close()
             if known:
                 self._note_the_end_of(peer)
 
-    def _hear_hub(self) -> None:
-        assert self._link is not None
-        link = self._link
-        lines, closed = link.read()
-        for line in lines:
-            if line in ("end", "end without a host"):
-                self._job.end_ranks(without_a_host=line != "end")
-            elif line == "said":
-                self._job.take_as_told()
-            elif line == "bye":
-                link.leave()
-        if closed:
-            self._unwatch(link.connection)
-            self._link = None
-            link.close()
-            self._note_the_end_of(link)
-
-    def _note_the_end_of(self, peer: HostPeer) -> None:
+    def _note_the_end_of(self, peer: Peer) -> None:
         """Report an ended connection, if its sentinel or its host is lost."""
         if peer.left or self._job.told:
             return
+        who = host_and_ranks(peer.host, peer.ranks)
         if peer.error is None or math.isinf(self._my.seconds):
-            self._job.warn(unwatched(str(peer)))
+            self._job.warn(unwatched(who))
         else:
-            self._job.lose_host(loss(str(peer), self._my.host, self._my.seconds, peer.error))
+            self._job.lose_host(loss(who, self._my.host, self._my.seconds, peer.error))

@@ -11,6 +11,7 @@ import contextlib
 import math
 import os
 import socket
+from collections.abc import Sequence
 
 from .rank_process import RankProcess
 
@@ -27,12 +28,18 @@ class Peer:
 
     Attributes
     ----------
+    rank, process : of a rank of this host, its number and its process, once it has sent them.
+    host, ranks : of another host's sentinel, as it has reported.
     left : whether it has announced its end.
     error : of the connection, if the other end did not close it in order.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
+        self.rank: int | None = None
+        self.process: RankProcess | None = None
+        self.host = ""
+        self.ranks: Sequence[int] = ()
         self.left = False
         self.error: OSError | None = None
         self._unread = b""
@@ -68,26 +75,8 @@ class Peer:
             os.close(self._launcher.pop())
 
     def close(self) -> None:
-        """Close the connection, but not a lost rank's connection to the launcher."""
-        self.connection.close()
-
-
-class RankPeer(Peer):
-    """A rank of this host.
-
-    Attributes
-    ----------
-    rank, process : its number and its process, once it has sent them.
-    """
-
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection)
-        self.rank: int | None = None
-        self.process: RankProcess | None = None
-
-    def close(self) -> None:
         """Close all but a lost rank's connection to the launcher."""
-        super().close()
+        self.connection.close()
         if self.process is not None:
             self.process.close()
 

@@ -17,7 +17,7 @@ from typing import Any
 from . import messages
 from .launcher import end_launchers, launchers_of, starter_of_wrapped
 from .other_hosts import Neighbours, OtherHosts
-from .peer import RankPeer
+from .peer import Peer
 from .rank_process import RankProcess
 
 _GRACE_SECONDS = 2.0
@@ -41,7 +41,7 @@ class Watch:
     def __init__(self, *, size: int, listener: socket.socket, neighbours: Neighbours) -> None:
         self._size, self._host = size, neighbours.host
         self._selector = selectors.DefaultSelector()
-        self._ranks: set[RankPeer] = set()
+        self._ranks: set[Peer] = set()
         self._begun = False
         self._ended = False
         self._holds_line = False
@@ -88,13 +88,13 @@ class Watch:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            peer = RankPeer(listener.accept()[0])
+            peer = Peer(listener.accept()[0])
         except OSError:
             return
         self._watch(peer.connection, lambda: self._hear_rank(peer))
         self._hear_rank(peer)
 
-    def _hear_rank(self, peer: RankPeer, *, has_ended: bool = False) -> None:
+    def _hear_rank(self, peer: Peer, *, has_ended: bool = False) -> None:
         if peer.connection.fileno() < 0:
             return  # both descriptors have told the same
         lines, closed = peer.read()
@@ -124,7 +124,7 @@ class Watch:
             peer.close()
             self._ranks.discard(peer)
 
-    def _report(self, peer: RankPeer) -> None:
+    def _report(self, peer: Peer) -> None:
         assert peer.process is not None
         status = peer.process.wait_status()
         if status == -1:
