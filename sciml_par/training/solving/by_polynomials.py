@@ -231,7 +231,8 @@ class _Climb:
             fall, enough = math.inf, _FALL
             if best is not None:
                 fall, enough = _fall(best, stage), (degree / best.degree) ** _ORDER
-                self.solver.at_corners |= ladder.decided(fall < (degree / best.degree) ** _SMOOTH)
+                if ladder.decided(fall < (degree / best.degree) ** _SMOOTH):
+                    self.solver.use_corners()
             exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             if self._met(stage, best, certain=exact):
                 return stage
@@ -306,6 +307,10 @@ class _Climb:
             if self._met(stage, best):
                 return
             fall = _fall(best, stage)
+            if best is before and fall < 1.0:  # windows will come nearer late, if at all
+                self._conclude_once(before)
+                if self.done:
+                    return
             little = 0 if fall > _LITTLE_FALL or stage.misses else little + 1
             if best is not before and stage.degree > best.degree and fall < _FALL:
                 # In vain, as at a corner: cells of the lower degree are divided from now on.

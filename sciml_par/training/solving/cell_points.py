@@ -49,11 +49,13 @@ class PointsOfTerms:
     problem : with the weights of its terms.
     seed : of scattered points.
     asked : what their residuals ask for, as far as it is known; see `Equations`.
+    at_corners : whether points are denser near corners.
     """
 
     problem: Problem
     seed: int
     asked: dict[str, Asked] = field(default_factory=dict)
+    at_corners: bool = False
 
     def scattered(self, interior: int, draw: int, *, dense: bool = False) -> Equations:
         """Use Sobol's points, and half as many for each condition (local).
@@ -172,8 +174,8 @@ class PointsOfTerms:
 
     @cached_property
     def corners(self) -> list[Corner]:
-        """The corners of the domain that have functions of their own."""
-        return corners_of(self.problem, self._leading)
+        """The corners of the domain, if they have functions of their own."""
+        return corners_of(self.problem, self._leading) if self.at_corners else []
 
     def _leading(self, plane: Array) -> Array:
         """Return the coefficients of second derivatives in a plane at its points x: [n, 2, 2].

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_of, 
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
-from sciml_par.training.solving.corners import Corner, functions_of
+from sciml_par.training.solving.corners import functions_of
 from sciml_par.training.solving.open_sides import open_sides
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -131,9 +131,8 @@ class PolynomialSolver:
     unknowns : their parameters to begin with, [q].
     asked : see `PointsOfTerms`.
 
-    `at_corners` tells whether functions of corners are among the columns. `ahead` is the step with
-    which the estimate of an error went on in the same windows with a higher degree: the stage, the
-    windows, the degree, and what `System.step` returned.
+    `ahead` is the step with which the estimate of an error went on in the same windows with a
+    higher degree: the stage, the windows, the degree, and what `System.step` returned.
     """
 
     def __init__(
@@ -152,14 +151,17 @@ class PolynomialSolver:
         self.opened: Opened | None = None
         self.ahead: tuple[Stage | None, Any, int, Any] = None, None, 0, None
         self._points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
+        if problem.domain.dimension == 2:
+            self.use_corners()
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d, part = problem.domain.dimension, problem.means(x).mean(axis=0).min()
-        self.at_corners = self._d == 2
         # A component that means something in a part has the points there alone.
         self._per_column = _POINTS_PER_COLUMN / max(part, _LEAST_PART)
         # The same points judge several stages.
-        self._scattered = lru_cache(maxsize=1)(partial(self._points.scattered, draw=OF_SOLUTION[1]))
+        self._scattered = lru_cache(maxsize=1)(
+            lambda n: self._points.scattered(n, draw=OF_SOLUTION[1])
+        )
         self.squares_of_zero = lru_cache(maxsize=1)(
             lambda at, p: squares_of(at.residuals(zero_jets(at), np.frombuffer(p)))
         )
@@ -175,15 +177,23 @@ class PolynomialSolver:
         """Whether nothing is determined since waves enter, which no higher degree changes."""
         return self.free is not None and self.free.reason != UNDETERMINED
 
+    def use_corners(self) -> None:
+        """Use functions of corners from now on; of one component, whose powers are known."""
+        if self.problem.network_outputs == 1 and not self._points.at_corners:
+            self._points = replace(self._points, at_corners=True)
+            vars(self).pop("everywhere", None)
+
     @property
-    def _corners(self) -> list[Corner]:
-        return self._points.corners if self.at_corners else []
+    def _in_windows(self) -> PointsOfTerms:
+        """The points for windows, which take less time without functions at outward corners."""
+        inward = any(each.angle > math.pi for each in self._points.corners)
+        return self._points if inward else replace(self._points, at_corners=False)
 
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
         # Some functions jump in the domain, where it goes on behind their corners.
-        whole = [each for each in self._corners if each.reach == math.inf]
+        whole = [each for each in self._points.corners if each.reach == math.inf]
         corners = () if box else functions_of(whole, degree, self.problem)
         return self._polynomials(degree=degree, interacting=interacting, corners=corners, **box)
 
@@ -191,7 +201,7 @@ class PolynomialSolver:
         """Return polynomials in the windows of cells that the domain meets."""
         cells = Cells(tuple(tuple(map(float, along_axis)) for along_axis in breaks))
         dropped = outside(self.problem, cells, self._along(degree))
-        corners = functions_of(self._corners, degree, self.problem)
+        corners = functions_of(self._in_windows.corners, degree, self.problem)
         return self._polynomials(
             degree=degree, breaks=cells.breaks, dropped=dropped, corners=corners
         )
@@ -291,8 +301,8 @@ class PolynomialSolver:
         along = max(degree, int((many / len(model.cells.kept)) ** (1 / self._d)))
         even = along <= _MOST_GAUSS and (draws == OF_SOLUTION or not self.smooth)
         return [
-            self._points.in_cells(model.cells, self._along(degree)),
-            self._points.in_cells(model.cells, (along,) * self._d, draw=draws[1], even=even),
+            self._in_windows.in_cells(model.cells, self._along(degree)),
+            self._in_windows.in_cells(model.cells, (along,) * self._d, draw=draws[1], even=even),
         ]
 
     def loss_everywhere(self, member: Any) -> float:
