@@ -29,6 +29,7 @@ from sciml_par.training.optimizers.least_squares.least_squares import LeastSquar
 from sciml_par.training.preparation.description import describe_equations, first_difference
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
+from sciml_par.training.solving.corners import functions_of
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -121,7 +122,9 @@ class Space:
     def __init__(self, problem: Problem, inputs: Inputs, degree: int) -> None:
         self.problem, self.inputs, self.degree = problem, inputs, degree
         self.x = problem.domain.sample(_SAMPLE, seed=_SEED, method="sobol")
-        self._points, self._asked = PointsOfTerms(problem, _SEED), dict[str, Asked]()
+        self._asked = dict[str, Asked]()
+        at_corners = problem.domain.dimension == 2 and problem.network_outputs == 1
+        self._points = PointsOfTerms(problem, _SEED, at_corners=at_corners)
         self._terms, self._checked = list[Term](), False
         self._networks: Any = import_module("sciml_par.networks")
         self.model = self._polynomials(degree)
@@ -135,18 +138,20 @@ class Space:
 
         By polynomials richer than the richer ones; None if these are too many.
         """
-        degree, d = _higher(_higher(self.degree)), self.problem.domain.dimension
-        equations = self.equations(degree + _POINTS_MORE)
-        columns = math.comb(degree + d, d) * self.problem.network_outputs
+        degree = _higher(_higher(self.degree))
+        equations, model = self.equations(degree + _POINTS_MORE), self._polynomials(degree)
+        columns = model.width * self.problem.network_outputs
         if columns * sum(rows.points for rows in equations.rows) > _MOST_NUMBERS:
             return equations, None
-        system = OfFamily(equations, self._polynomials(degree))
+        system = OfFamily(equations, model)
         return equations, self.norm(system).weights(_JUDGING)
 
     def _polynomials(self, degree: int) -> Any:
-        """Return polynomials on the box."""
+        """Return polynomials on the box, and functions of its corners."""
         d, box = self.problem.domain.dimension, self.problem.box_of_inputs
-        return self._networks.Polynomials(d, self.problem.network_outputs, degree=degree, box=box)
+        corners = functions_of(self._points.on_box, degree, self.problem)
+        of = d, self.problem.network_outputs
+        return self._networks.Polynomials(*of, degree=degree, corners=corners, box=box)
 
     def equations(self, along: int) -> Equations:
         """Return the equations of the family at Gauss' points of the box, so many along each axis.

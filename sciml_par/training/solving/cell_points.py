@@ -177,6 +177,14 @@ class PointsOfTerms:
         """The corners of the domain, if they have functions of their own."""
         return corners_of(self.problem, self._leading) if self.at_corners else []
 
+    @property
+    def on_box(self) -> list[Corner]:
+        """The corners whose functions can be used on the whole box.
+
+        Others jump in the domain, where it goes on behind their corners.
+        """
+        return [each for each in self.corners if each.reach == math.inf]
+
     def _leading(self, plane: Array) -> Array:
         """Return the coefficients of second derivatives in a plane at its points x: [n, 2, 2].
 

@@ -192,9 +192,7 @@ class PolynomialSolver:
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
-        # Some functions jump in the domain, where it goes on behind their corners.
-        whole = [each for each in self._points.corners if each.reach == math.inf]
-        corners = () if box else functions_of(whole, degree, self.problem)
+        corners = () if box else functions_of(self._points.on_box, degree, self.problem)
         return self._polynomials(degree=degree, interacting=interacting, corners=corners, **box)
 
     def in_windows(self, breaks: Sequence[Array], degree: int) -> Any:
