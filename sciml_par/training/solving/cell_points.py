@@ -188,7 +188,7 @@ class PointsOfTerms:
     def _leading(self, plane: Array) -> Array:
         """Return the coefficients of second derivatives in a plane at its points x: [n, 2, 2].
 
-        Those of the first equation that has any, at u = 0 in the middle of further axes.
+        Those of the first equation that has any, at u = 0 in the middle of further axes; or zeros.
         """
         domain, d = self.problem.domain, self.problem.domain.dimension
         others = np.tile((domain.lower + domain.upper)[2:] / 2, (len(plane), 1))
@@ -204,7 +204,7 @@ class PointsOfTerms:
                         found += matrix_of(operator, d) * slope[:, None, None]
             if found.any() and np.isfinite(found).all():
                 return found[:, :2, :2]
-        return np.tile(np.eye(2), (len(x), 1, 1))
+        return np.zeros((len(x), 2, 2))
 
     def given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""

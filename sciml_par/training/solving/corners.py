@@ -161,7 +161,7 @@ def functions_of(corners: Sequence[Corner], degree: int, problem: Problem) -> li
 
 def _corner(plane: Any, at: Array, a: Array) -> Corner | None:
     """Return a corner by the points of a small ellipse that are in the domain."""
-    squares, axes = np.linalg.eigh(a * np.sign(np.trace(a) or 1.0))
+    squares, axes = np.linalg.eigh(a * np.sign(np.trace(a)))
     if not squares[0] > _SINGULAR * squares[1]:
         return None
     unit = axes.T / np.sqrt(squares)[:, None]
