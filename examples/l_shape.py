@@ -2,7 +2,7 @@
 
 The L is [−1, 1]² without (0, 1] × [−1, 0), and φ goes from 0 on its side y = 0 to 3π/2 on its side
 x = 0. At the corner, where these sides meet, the gradient of u is not bounded. Most points of the
-training are near it. (`sp.solve(problem(), tolerance=1e-4)` divides windows there instead.)
+training are near it. (`sp.solve(problem(), tolerance=1e-4)` has this function among its own.)
 """
 
 from functools import partial

@@ -137,8 +137,8 @@ def test_an_evolution_beside_a_corner() -> None:
 
     conditions = [Initial(0.0), Dirichlet(exact, on=EDGES)]
     problem = Problem(Polygon(L) * Time(0, 1), equation, conditions=conditions)
-    error, result = true_and_claimed(problem, exact, 1e-4, seconds=120)
-    assert error <= 1e-4 and result.error.relative <= 1e-4
+    error, result = true_and_claimed(problem, exact, 1e-3, seconds=200)
+    assert error <= 1e-3 and result.error.relative <= 1e-3
 
 
 @pytest.mark.parametrize("dropped", [None, (), (2,)])

@@ -130,10 +130,12 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb, best = _Climb(ladder, problem, sizes, points), None
     try:
         best = climb.on_box()
-        if best is not None and climb.evolves and not climb.done:
-            climb.in_slabs(best)
-        if best is not None and _suits_windows(ladder.problem) and not climb.done:
-            climb.in_windows(best)
+        stages = [climb.in_slabs] if climb.evolves else []
+        stages += [climb.in_windows] if _suits_windows(ladder.problem) else []
+        # Slabs, without functions of corners, would divide cells at these.
+        for stage in stages[:: -1 if climb.solver.inward else 1]:
+            if best is not None and not climb.done:
+                stage(best)
         if climb.least is not None and ladder.best is None:  # what comes next may be worse
             climb.keep_useless(climb.least)
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
@@ -217,7 +219,9 @@ class _Climb:
             model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
             memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns
-            longer = -math.inf if best is None else (columns / best.theta.size) ** 3 * best.seconds
+            longer = -math.inf
+            if best is not None and bool(best.model.corners) == bool(model.corners):
+                longer = (columns / best.theta.size) ** 3 * best.seconds
             if memory > _MOST_COLUMNS or ladder.left() < ladder.longest(longer):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
@@ -237,7 +241,9 @@ class _Climb:
             if self._met(stage, best, certain=exact):
                 return stage
             best = stage if best is None or fall > 1.0 else best
-            few = number >= _LEAST_STAGES and self._d <= MOST_DIMENSIONS
+            # Windows have functions of an inward corner as well.
+            many = number >= _LEAST_STAGES or self._d > 2 and bool(best and best.model.corners)
+            few = many and self._d <= MOST_DIMENSIONS
             if ladder.decided(exact or few and fall < enough):
                 break
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):

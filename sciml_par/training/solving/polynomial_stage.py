@@ -186,8 +186,12 @@ class PolynomialSolver:
     @property
     def _in_windows(self) -> PointsOfTerms:
         """The points for windows, which take less time without functions at outward corners."""
-        inward = any(each.angle > math.pi for each in self._points.corners)
-        return self._points if inward else replace(self._points, at_corners=False)
+        return self._points if self.inward else replace(self._points, at_corners=False)
+
+    @property
+    def inward(self) -> bool:
+        """Whether functions of an inward corner are used."""
+        return any(each.angle > math.pi for each in self._points.corners)
 
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
