@@ -23,14 +23,14 @@ LINES = {
     "problems": 12_824,
     "programs": 808,
     "results": 5_176,
-    "training": 25_167,
+    "training": 25_173,
     "other modules": 1_579,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (48, 9_215),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_815),
-    "training/solving/by_polynomials.py": (222, 38_598),
+    "training/solving/by_polynomials.py": (222, 38_604),
 }
 """Files and lines that the import of a method runs."""
 

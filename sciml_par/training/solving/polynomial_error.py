@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ _MOST_COLUMNS = 3_000
 dimensions up to so many columns, and higher by so much otherwise."""
 _HEAVIER = 10.0
 """The factor of √w of equations beside data with errors, which leaves 1 % of what these change."""
+_WITH_CORNERS = 1e-11
+"""The least error that is claimed of solutions with functions of corners."""
 CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
@@ -136,6 +138,10 @@ def error_of(
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
     of = [corrected], solver.problem, prediction, began, solver.free
     error = estimate_by(*of, converges=fall > CONVERGES, opened=solver.opened)
+    if richer.corners and 0.0 < error.relative < _WITH_CORNERS:
+        # Columns that nearly depend on each other amplify rounding.
+        times = _WITH_CORNERS / error.relative
+        error = replace(error, relative=_WITH_CORNERS, absolute=times * error.absolute)
     if len(solver.open_names) == solver.problem.outputs:
         return error
     return if_converged(error, corrected, (stage.x, inside), [*solver.open_names])
