@@ -28,6 +28,7 @@ Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _LEAST_WEIGHT, _ROUNDING, _FEW = 1e-3, 1e-15, 1_000
+"""The last: columns, for which a QR factorization with pivoting takes little time."""
 _SMALL, _CONVERGED = 1e-12, 1e-12
 """Of the largest component, as which at least others count; and a step of `newton` that is none."""
 _LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN, _LITTLE = 0.5, 1.0 + 1e-5, 1e-3, 1e-9, 1e-8
@@ -108,8 +109,7 @@ class System:
             # With unknowns, light rows of data may be all that determines a column; functions of
             # corners are nearly polynomials away from these.
             few = self.model.corners and self.width * self.outputs <= _FEW
-            orthogonal = self.unknowns or few
-            solve = by_orthogonal_factors if orthogonal else by_normal_equations
+            solve = by_orthogonal_factors if self.unknowns or few else by_normal_equations
             return solve(self.dense(terms), r)
         # With J = [A B]: what A leaves of r is reduced by what it leaves of B.
         right = np.vstack([r, self._by_unknowns(terms)])

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import sciml_par as sp
+from sciml_par.errors import InputError
 from sciml_par.evaluation import relative_l2_error
 from sciml_par.networks import Polynomials
 from sciml_par.networks.propagation.corner_functions import CornerFunction
@@ -15,6 +16,7 @@ from sciml_par.problems import (
     Dirichlet,
     Initial,
     Neumann,
+    Periodic,
     Polygon,
     Problem,
     Time,
@@ -169,3 +171,19 @@ def test_columns_are_those_of_the_network(dropped) -> None:
     again = Polynomials.from_config(model.get_config())
     again.coefficients.assign(c)
     np.testing.assert_array_equal(again(x), model(x))
+
+
+@pytest.mark.parametrize("wrong", [(0.0, 0.0), {"at": (0.0, 0.0)}])
+def test_what_a_corner_is_made_of(wrong) -> None:
+    with pytest.raises(InputError, match="corners= to be a CornerFunction or a dict of at, real"):
+        Polynomials(2, 1, degree=3, corners=[wrong])
+
+
+def test_periodic_sides_have_no_corners() -> None:
+    def equation(u, x):
+        return laplacian(u, x) - u(x) + tf.sin(2 * np.pi * x[:, :1])
+
+    conditions = [Periodic("x"), Dirichlet(0.0, on=["bottom", "top"])]
+    problem = Problem(Box((0, 0), (1, 1)), equation, conditions=conditions)
+    result = sp.solve(problem, tolerance=1e-4)
+    assert result.error.relative <= 1e-4 and not result.networks[0].corners

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,9 @@ class Polynomials(PropagatedModel):
         Those of each slab of time, one after another, in place of these; the last axis is the time,
         and has one cell.
     corners : sequence of CornerFunction, optional
-        Functions that are singular at a corner. Each is multiplied by the products up to its degree
-        in its plane, in windows that are not far from the corner in relation to their size.
+        Functions that are singular at a corner, which `sciml_par.solve` gives. Each is multiplied
+        by the products up to its degree in its plane, in windows whose distance from the corner is
+        at most half of their size.
     box : pair (lower, upper) of sequences of d numbers, optional
         The corners of the box; [−1, 1]^d by default. `sciml_par.train` gives it.
     seed : int
@@ -106,10 +107,7 @@ class Polynomials(PropagatedModel):
         self_exponents = np.asarray(exponents, np.int64).reshape(-1, int(inputs))
         if self_exponents.size and self_exponents.min() < 0:
             raise InputError(f"Polynomials: exponents must not be negative; got {exponents!r}.")
-        functions = tuple(
-            each if isinstance(each, CornerFunction) else CornerFunction.of(each)
-            for each in corners
-        )
+        functions = tuple(CornerFunction.of(each, int(inputs)) for each in corners)
         multiplied = [each.rows_of(self_exponents) for each in functions]
         width = len(self_exponents) + 2 * sum(map(len, multiplied))
         OwnModel.__init__(self, inputs, outputs, width=width, seed=seed, dtype=dtype, name=name)
@@ -134,7 +132,7 @@ class Polynomials(PropagatedModel):
         """Which windows have each corner function, [F, K]."""
         boxes = self.cells.supports()
         found = [function.near(*boxes) for function, _ in self.corners]
-        return np.reshape(found, (len(found), len(boxes[0]))).astype(bool)
+        return np.array(found, bool).reshape(-1, len(boxes[0]))
 
     @cached_property
     def used(self) -> npt.NDArray[np.bool_]:
@@ -203,16 +201,12 @@ class Polynomials(PropagatedModel):
         self, x: Propagated, columns: Propagated, numbers: Any, slots: int
     ) -> Iterator[Propagated]:
         """Yield the products of corner functions and columns: [M', S n] each."""
-
-        def products(function: CornerFunction, rows: Any, near: Any) -> Iterator[Propagated]:
-            both = function.propagate(x).mapped(lambda part: tf.tile(part, [1, slots]))
+        for (function, rows), near in zip(self.corners, self.near, strict=True):
             there = tf.gather(tf.constant(near, columns.value.dtype), numbers)
-            chosen = columns.mapped(lambda part: tf.gather(part, rows) * there)
-            yield chosen * both.mapped(lambda part: part[:1])
-            yield chosen * both.mapped(lambda part: part[1:])
-
-        pairs = zip(self.corners, self.near, strict=True)
-        return (each for (function, rows), near in pairs for each in products(function, rows, near))
+            both = function.propagate(x).mapped(partial(tf.tile, multiples=[1, slots]))
+            chosen = columns.mapped(lambda part: tf.gather(part, rows) * there)  # noqa: B023
+            for k in range(2):
+                yield chosen * both.mapped(lambda part: part[k : k + 1])  # noqa: B023
 
     def jet(  # type: ignore[override]
         self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._partial_operators import Axes, Operator, order_of
 from sciml_par._tensorflow import tf
+from sciml_par.errors import InputError
 from sciml_par.networks.propagation.propagation import Propagated
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,12 +26,12 @@ _CLOSEST = 1e-16
 
 @dataclass(frozen=True)
 class CornerFunction:
-    r"""The real and the imaginary part of ζ^λ or ζ^λ log ζ, ζ = w · (x − c) in a plane, w complex.
+    r"""The real and the imaginary part of ζ^λ or ζ^λ log ζ, ζ = w · (x − c) with w complex.
 
-    Solutions of Σ a_ij ∂²u/∂x_i∂x_j = f behave so at a corner, where Σ a_ij w_i w_j = 0. In the
-    plane of ζ it has an angle ω; then λ = kπ/ω, or (k − ½) π/ω between a given value and a given
-    flux, with the logarithm where λ is a whole number (Grisvard, Elliptic Problems in Nonsmooth
-    Domains, 1985, §4.4). The functions jump across the ray ζ < 0.
+    x are the first two coordinates. Solutions of Σ a_ij ∂²u/∂x_i∂x_j = f behave so at a corner,
+    where Σ a_ij w_i w_j = 0. In the plane of ζ it has an angle ω; then λ = kπ/ω, or (k − ½) π/ω
+    between a given value and a given flux, with the logarithm where λ is a whole number (Grisvard,
+    Elliptic Problems in Nonsmooth Domains, 1985, §4.4). The functions jump across the ray ζ < 0.
 
     Attributes
     ----------
@@ -40,7 +42,6 @@ class CornerFunction:
     degree : of polynomials in the plane that the functions are multiplied by.
     reach : the distance |ζ| at which the ray of the jump meets the domain again, and from which on
         the functions are not used.
-    axes : of the plane.
     """
 
     at: tuple[float, float]
@@ -50,73 +51,71 @@ class CornerFunction:
     logarithm: bool
     degree: int
     reach: float = math.inf
-    axes: tuple[int, int] = (0, 1)
 
     @classmethod
-    def of(cls, config: dict[str, Any]) -> CornerFunction:
-        """Return the function of its attributes, as a file has them (local)."""
+    def of(cls, config: Any, dimension: int) -> CornerFunction:
+        """Return the function of its attributes, as a file has them, at points [n, d] (local)."""
+        names = [each.name for each in fields(cls)]
+        config = asdict(config) if isinstance(config, cls) else config
+        if not isinstance(config, dict) or {*config} != {*names} or dimension < 2:
+            raise InputError(
+                f"Polynomials: expected each of corners= to be a CornerFunction or a dict of "
+                f"{', '.join(names)}, in two dimensions or more; got {config!r} in {dimension}."
+            )
         values: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
         return cls(**values)
 
     def rows_of(self, exponents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the numbers of the products e: [M, d] that multiply the functions (local)."""
-        in_plane, total = exponents[:, self.axes].sum(axis=1), exponents.sum(axis=1)
+        in_plane, total = exponents[:, :2].sum(axis=1), exponents.sum(axis=1)
         highest = total.max(initial=0) - math.floor(self.power)
         return np.flatnonzero((in_plane <= self.degree) & (total <= highest))
 
     def near(self, low: FloatArray, high: FloatArray) -> npt.NDArray[np.bool_]:
         """Return in which boxes [K, d] near to the corner the functions are used (local)."""
-        a, b, at = low[:, self.axes], high[:, self.axes], np.array(self.at)
+        a, b, at = low[:, :2], high[:, :2], np.array(self.at)
         beyond = np.maximum(np.maximum(a - at, at - b), 0.0)
         near = np.all(beyond <= _NEAR * (b - a), axis=1)
-        corners = np.stack([[x, y] for x in (a[:, 0], b[:, 0]) for y in (a[:, 1], b[:, 1])])
-        farthest = np.abs(self._zeta(corners.transpose(0, 2, 1), (0, 1))).max(axis=0)
+        corners = [np.stack([x, y], axis=1) for x, y in product(*zip(a.T, b.T, strict=True))]
+        farthest = np.max([np.abs(self._zeta(each)) for each in corners], axis=0)
         return np.asarray(near & (farthest <= self.reach))
 
     @property
     def _w(self) -> npt.NDArray[np.complex128]:
         return np.array(self.real) + 1j * np.array(self.imaginary)
 
-    def _zeta(self, x: FloatArray, axes: tuple[int, int]) -> npt.NDArray[np.complex128]:
-        return np.asarray((x[..., axes] - np.array(self.at)) @ self._w)
+    def _zeta(self, x: FloatArray) -> npt.NDArray[np.complex128]:
+        return np.asarray((x[:, :2] - np.array(self.at)) @ self._w)
 
-    def _factors(self, order: int) -> list[tuple[float, float]]:
-        """Return a, b of f^(n) = ζ^(λ − n) (a log ζ + b)."""
-        a, b = float(self.logarithm), float(not self.logarithm)
-        found = [(a, b)]
-        for n in range(order):
-            a, b = (self.power - n) * a, (self.power - n) * b + a
-            found.append((a, b))
+    def _derivatives(self, exp: Any, log: Any, order: int) -> list[Any]:
+        """Return f^(n) = ζ^(λ − n) (a log ζ + b), n = 0 … order, from log ζ."""
+        a, b, found = float(self.logarithm), float(not self.logarithm), []
+        for power in (self.power - n for n in range(order + 1)):
+            found.append(exp(power * log) * (a * log + b))
+            a, b = power * a, power * b + a
         return found
 
     def parts(self, x: FloatArray, asked: Sequence[Axes]) -> dict[Axes, FloatArray]:
         """Return ∂^α of both parts at x: [N, d] for the axes asked for, [2, N] each (local)."""
-        z = self._zeta(x, self.axes)
+        z = self._zeta(x)
         z = np.where(np.abs(z) < _CLOSEST, _CLOSEST, z)
-        log = np.log(z)
-        of_order = [
-            np.exp((self.power - n) * log) * (a * log + b)
-            for n, (a, b) in enumerate(self._factors(max(map(len, asked), default=0)))
-        ]
+        of_order = self._derivatives(np.exp, np.log(z), max(map(len, asked), default=0))
         values = {axes: self._slope(axes) * of_order[len(axes)] for axes in asked}
         return {axes: np.stack([value.real, value.imag]) for axes, value in values.items()}
 
     def _slope(self, axes: Axes) -> complex:
         """Return Π w_i over axes, which is 0 where one is not of the plane."""
-        of_axis = dict(zip(self.axes, self._w.tolist(), strict=True))
-        return math.prod((of_axis.get(axis, 0.0) for axis in axes), start=complex(1.0))
+        w = dict(enumerate(self._w.tolist()))
+        return math.prod((w.get(axis, 0.0) for axis in axes), start=complex(1.0))
 
     def propagate(self, x: Propagated) -> Propagated:
         """Return both parts at points, [2, n] (local)."""
-        i, j = (x.value[axis] - at for axis, at in zip(self.axes, self.at, strict=True))
+        i, j = (x.value[axis] - at for axis, at in enumerate(self.at))
         (a, b), (c, d) = self.real, self.imaginary
         z = tf.complex(a * i + b * j, c * i + d * j)
         z = tf.where(tf.abs(z) < _CLOSEST, tf.constant(_CLOSEST, z.dtype), z)
-        log = tf.math.log(z)
-        of_order = [
-            tf.exp((self.power - n) * log) * (a * log + b)
-            for n, (a, b) in enumerate(self._factors(x.carried.order if x.first else 0))
-        ]
+        order = x.carried.order if x.first else 0
+        of_order = self._derivatives(tf.exp, tf.math.log(z), order)
 
         def part(operator: Operator) -> Any:
             factor = sum(c * self._slope(axes) for axes, c in operator)

@@ -241,10 +241,10 @@ class _Climb:
             if self._met(stage, best, certain=exact):
                 return stage
             best = stage if best is None or fall > 1.0 else best
-            # Windows have functions of an inward corner as well.
-            many = number >= _LEAST_STAGES or self._d > 2 and bool(best and best.model.corners)
-            few = many and self._d <= MOST_DIMENSIONS
-            if ladder.decided(exact or few and fall < enough):
+            # Functions of corners, which are many in three dimensions, need no oscillations.
+            resolves = number >= _LEAST_STAGES or self._d > 2 and bool(stage.model.corners)
+            last = resolves and self._d <= MOST_DIMENSIONS and fall < enough
+            if ladder.decided(exact or last):
                 break
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)

@@ -12,14 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
-from sciml_par._partial_operators import matrix_of, order_of
 from sciml_par.assembly.equations import Asked, Equations
-from sciml_par.assembly.solution import zero_jets
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns.unknowns import initial_unknowns
-from sciml_par.training.solving.corners import Corner, corners_of
+from sciml_par.training.solving.corners import Corner, corners_of, leading_of
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -81,7 +78,7 @@ class PointsOfTerms:
                 else condition.completed(self._drawn(k, condition, n, draw), self.problem.domain)
             )
             rows = arrays, self._even(arrays[0], term)
-            found.append(self._beside_corners(rows, condition, term, draw))
+            found.append(self._near_corners(rows, condition, term, draw))
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
 
@@ -117,9 +114,7 @@ class PointsOfTerms:
                 x, normals, shares, of_points = drawn
                 arrays = condition.completed((x, normals), self.problem.domain)
                 factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
-                # As large as the cell that each is in.
-                sizes = lambda x: np.maximum(size[np.maximum(cell_of(cells, x), 0)], _LEAST_SIZE)  # noqa: E731
-                rows = self._beside_corners((arrays, factors), condition, term, draw, sizes)
+                rows = self._near_corners((arrays, factors), condition, term, draw, (cells, size))
             found.append(rows)
         arrays, factors = zip(*found, strict=True)
         return Equations(self.problem, arrays, factors, self.asked)
@@ -144,29 +139,34 @@ class PointsOfTerms:
     def _at_corners(self, x: Array, shares: Array, draw: int) -> tuple[Array, Array]:
         """Return points with further ones that are denser near corners, and all shares."""
         count = max(_FEW_AT_CORNER, len(x) // _AT_CORNER)
-        found = [at.inside(self.problem.domain, count, (self.seed, draw)) for at in self.corners]
+        of, pairs = (self.problem.domain, count), enumerate(self.corners)
+        found = [corner.inside(*of, (self.seed, draw, k)) for k, corner in pairs]
         points, parts = zip((x, shares), *found, strict=True)
         every = np.concatenate(parts)
         return np.concatenate(points), every / every.sum()
 
-    def _beside_corners(
-        self, rows: Any, condition: Any, term: Any, draw: int, sizes: Any = None
+    def _near_corners(
+        self, rows: Any, condition: Any, term: Any, draw: int, of_cells: Any = None
     ) -> tuple[tuple[Array, ...], Array]:
         """Return arrays and factors of a condition with points that are denser near corners.
 
-        sizes : x -> by which the weights are divided, [n].
+        of_cells : cells, and sizes by which the weights of points in them are divided, [K].
         """
         arrays, factors = rows
         if self.given(condition) or not condition.on_boundary or not self.corners:
             return arrays, factors
         domain, count = self.problem.domain, max(_FEW_AT_CORNER, len(factors) // _AT_CORNER)
-        found = [at.on_sides(domain, count, (self.seed, draw)) for at in self.corners]
+        pairs = enumerate(self.corners)
+        found = [corner.on_sides(domain, count, (self.seed, draw, k)) for k, corner in pairs]
         x, normals, shares = (np.concatenate(each) for each in zip(*found, strict=True))
         holds = domain.contains(x) & domain.on_boundary(x)
         holds &= condition.holds_at(x, domain, normals)
         if not holds.any():
             return arrays, factors
-        weights = term.weight * shares[holds] / (1.0 if sizes is None else sizes(x[holds]))
+        weights = term.weight * shares[holds]
+        if of_cells is not None:
+            cells, sizes = of_cells
+            weights /= np.maximum(sizes[np.maximum(cell_of(cells, x[holds]), 0)], _LEAST_SIZE)
         more = condition.completed((x[holds], normals[holds]), domain)
         together = tuple(np.concatenate(pair) for pair in zip(arrays, more, strict=True))
         every = np.concatenate([factors, np.sqrt(weights)])
@@ -174,7 +174,7 @@ class PointsOfTerms:
 
     @cached_property
     def corners(self) -> list[Corner]:
-        """The corners of the domain, if they have functions of their own."""
+        """The corners of the domain whose functions are used."""
         return corners_of(self.problem, self._leading) if self.at_corners else []
 
     @property
@@ -186,25 +186,12 @@ class PointsOfTerms:
         return [each for each in self.corners if each.reach == math.inf]
 
     def _leading(self, plane: Array) -> Array:
-        """Return the coefficients of second derivatives in a plane at its points x: [n, 2, 2].
-
-        Those of the first equation that has any, at u = 0 in the middle of further axes; or zeros.
-        """
-        domain, d = self.problem.domain, self.problem.domain.dimension
+        """Return `leading_of` the equations in the middle of further axes: [n, 2] -> [n, 2, 2]."""
+        domain, pairs = self.problem.domain, self._equations
         others = np.tile((domain.lower + domain.upper)[2:] / 2, (len(plane), 1))
-        x, pairs = np.hstack([plane, others]), self._equations
-        arrays, factors = [each.payload(x) for each, _ in pairs], [np.ones(len(x))] * len(pairs)
-        of = self.problem, arrays, factors, self.asked
-        at, p = Equations(*of, terms=[t for _, t in pairs]), initial_unknowns(of[0].unknowns, 0)
-        for rows, term in zip(at.rows, at.linearized(zero_jets(at), p), strict=True):
-            found = np.zeros((len(x), d, d))
-            for request, slopes in zip(rows.requests, term.by_jets, strict=True):
-                for operator, slope in zip(request.operators, slopes[0, 1 + d :, 0], strict=True):
-                    if order_of(operator) == 2:
-                        found += matrix_of(operator, d) * slope[:, None, None]
-            if found.any() and np.isfinite(found).all():
-                return found[:, :2, :2]
-        return np.zeros((len(x), 2, 2))
+        arrays = [residual.payload(np.hstack([plane, others])) for residual, _ in pairs]
+        of = self.problem, arrays, [np.ones(len(plane))] * len(pairs), self.asked
+        return leading_of(Equations(*of, terms=[term for _, term in pairs]))
 
     def given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""

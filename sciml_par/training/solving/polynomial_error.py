@@ -140,8 +140,8 @@ def error_of(
     error = estimate_by(*of, converges=fall > CONVERGES, opened=solver.opened)
     if richer.corners and 0.0 < error.relative < _WITH_CORNERS:
         # Columns that nearly depend on each other amplify rounding.
-        times = _WITH_CORNERS / error.relative
-        error = replace(error, relative=_WITH_CORNERS, absolute=times * error.absolute)
+        absolute = _WITH_CORNERS / error.relative * error.absolute
+        error = replace(error, relative=_WITH_CORNERS, absolute=absolute)
     if len(solver.open_names) == solver.problem.outputs:
         return error
     return if_converged(error, corrected, (stage.x, inside), [*solver.open_names])
