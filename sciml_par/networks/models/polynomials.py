@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,12 +19,15 @@ from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.cells import Cells, Slabs, of_one_axis
 from sciml_par.networks.propagation.corner_functions import CornerFunction
+from sciml_par.networks.propagation.layer_functions import LayerFunction
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
 from sciml_par.networks.propagation.propagation import Propagated, full, in_parts, joined
+from sciml_par.networks.propagation.singular_function import SingularFunction
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 Exponents = npt.NDArray[np.int64]
+_SINGULAR = {each.__name__: each for each in (CornerFunction, LayerFunction)}
 _LARGEST = 1 << 22
 """Numbers of columns at points that are computed at once."""
 
@@ -56,10 +59,10 @@ class Polynomials(PropagatedModel):
     slabs : sequence of pairs (breaks, dropped), optional
         Those of each slab of time, one after another, in place of these; the last axis is the time,
         and has one cell.
-    corners : sequence of CornerFunction, optional
-        Functions that are singular at a corner, which `sciml_par.solve` gives. Each is multiplied
-        by the products up to its degree in its plane, in windows whose distance from the corner is
-        at most half of their size.
+    corners : sequence of CornerFunction and LayerFunction, optional
+        Functions that are singular at a corner of the domain, or of space and time, which
+        `sciml_par.solve` gives. Each is multiplied by the products up to its degree, in windows
+        that are near to the corner.
     box : pair (lower, upper) of sequences of d numbers, optional
         The corners of the box; [−1, 1]^d by default. `sciml_par.train` gives it.
     seed : int
@@ -96,7 +99,7 @@ class Polynomials(PropagatedModel):
         overlap: float = 0.2,
         dropped: Sequence[int] = (),
         slabs: Any = None,
-        corners: Sequence[CornerFunction | dict[str, Any]] = (),
+        corners: Sequence[SingularFunction | dict[str, Any]] = (),
         box: Any = None,
         seed: int = 0,
         dtype: str = "float64",
@@ -107,7 +110,7 @@ class Polynomials(PropagatedModel):
         self_exponents = np.asarray(exponents, np.int64).reshape(-1, int(inputs))
         if self_exponents.size and self_exponents.min() < 0:
             raise InputError(f"Polynomials: exponents must not be negative; got {exponents!r}.")
-        functions = tuple(CornerFunction.of(each, int(inputs)) for each in corners)
+        functions = tuple(_singular(each, int(inputs)) for each in corners)
         multiplied = [each.rows_of(self_exponents) for each in functions]
         width = len(self_exponents) + 2 * sum(map(len, multiplied))
         OwnModel.__init__(self, inputs, outputs, width=width, seed=seed, dtype=dtype, name=name)
@@ -146,8 +149,7 @@ class Polynomials(PropagatedModel):
         """What tells a column of a window from others, hashable: [M]."""
         found: list[tuple[Any, ...]] = [tuple(each) for each in self.exponents.tolist()]
         for function, rows in self.corners:
-            of = function.at, function.power
-            found += [(*of, part, *found[row]) for part in range(2) for row in rows]
+            found += [(*function.label, part, *found[row]) for part in range(2) for row in rows]
         return found
 
     @property
@@ -279,6 +281,20 @@ def _cells(breaks: Any, box: Any, overlap: float, dropped: Sequence[int]) -> Cel
     if not 0.0 < overlap <= 0.5:
         raise InputError(f"Polynomials: expected an overlap in (0, 0.5]; got {overlap!r}.")
     return Cells(given, float(overlap), tuple(map(int, dropped)))
+
+
+def _singular(config: Any, dimension: int) -> SingularFunction:
+    """Return singular functions, also of their attributes, as a file has them."""
+    config = asdict(config) if isinstance(config, SingularFunction) else config
+    if isinstance(config, dict) and dimension > 1:
+        values: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+        for kind in _SINGULAR.values():
+            if {each.name for each in fields(kind)} == {*values}:
+                return kind(**values)
+    raise InputError(
+        f"Polynomials: expected each of corners= to be a {' or a '.join(_SINGULAR)}, or a dict of "
+        f"its attributes, in two dimensions or more; got {config!r} in {dimension}."
+    )
 
 
 def _chebyshev(z: Any, degree: int, *, derivatives: bool) -> list[Any]:

@@ -352,7 +352,8 @@ class _Climb:
     def _march(self, before: Stage, target: float) -> March:
         start, orders = before.solution.network_values, time_order(before.unseen)
         of = self.problem, self.ladder.drawn, target, self.ladder.left_here, orders, start
-        return March(*of, self.points.asked, [*self.solver.open_names])
+        layers = self.solver.points.layered
+        return March(*of, self.points.asked, [*self.solver.open_names], layers)
 
     def _grown(self, stage: Stage, error: ErrorEstimate) -> ErrorEstimate:
         """Return the error with what time makes of it, which one space does not tell (local)."""

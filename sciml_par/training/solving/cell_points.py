@@ -15,8 +15,10 @@ from scipy.stats import qmc
 from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
+from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.problem import Problem
-from sciml_par.training.solving.corners import Corner, corners_of, leading_of
+from sciml_par.training.solving.corners import Corner, corners_of
+from sciml_par.training.solving.initial_layers import InitialLayer, principal_of
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -161,6 +163,9 @@ class PointsOfTerms:
         x, normals, shares = (np.concatenate(each) for each in zip(*found, strict=True))
         holds = domain.contains(x) & domain.on_boundary(x)
         holds &= condition.holds_at(x, domain, normals)
+        faces = domain._time_faces[0] if isinstance(condition, Initial) else condition.on
+        if isinstance(faces, tuple):  # points are so close to the corner as to lie on both sides
+            holds &= domain.on_faces(x, faces, normals)
         if not holds.any():
             return arrays, factors
         weights = term.weight * shares[holds]
@@ -173,25 +178,29 @@ class PointsOfTerms:
         return together, every / math.sqrt(1 + shares[holds].sum())
 
     @cached_property
-    def corners(self) -> list[Corner]:
+    def corners(self) -> list[Corner | InitialLayer]:
         """The corners of the domain whose functions are used."""
-        return corners_of(self.problem, self._leading) if self.at_corners else []
+        return corners_of(self.problem, self._principal) if self.at_corners else []
 
     @property
-    def on_box(self) -> list[Corner]:
+    def on_box(self) -> list[Corner | InitialLayer]:
         """The corners whose functions can be used on the whole box.
 
         Others jump in the domain, where it goes on behind their corners.
         """
         return [each for each in self.corners if each.reach == math.inf]
 
-    def _leading(self, plane: Array) -> Array:
-        """Return `leading_of` the equations in the middle of further axes: [n, 2] -> [n, 2, 2]."""
-        domain, pairs = self.problem.domain, self._equations
-        others = np.tile((domain.lower + domain.upper)[2:] / 2, (len(plane), 1))
-        arrays = [residual.payload(np.hstack([plane, others])) for residual, _ in pairs]
-        of = self.problem, arrays, [np.ones(len(plane))] * len(pairs), self.asked
-        return leading_of(Equations(*of, terms=[term for _, term in pairs]))
+    @property
+    def layered(self) -> bool:
+        """Whether functions of layers from the initial time are used."""
+        return any(isinstance(each, InitialLayer) for each in self.corners)
+
+    def _principal(self, x: Array) -> tuple[Array, Array]:
+        """Return `principal_of` the equations at x: [n, d]."""
+        pairs = self._equations
+        arrays = [residual.payload(x) for residual, _ in pairs]
+        of = self.problem, arrays, [np.ones(len(x))] * len(pairs), self.asked
+        return principal_of(Equations(*of, terms=[term for _, term in pairs]))
 
     def given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""
@@ -336,6 +345,8 @@ class PointsOfTerms:
         """Return points [K, n, d] and weights [K, n] of cells, and which lie in the domain."""
         if rng is None:
             unit, w = _gauss(along)
+            if self.layered:  # as functions of √τ
+                w, unit[:, -1] = 2 * unit[:, -1] * w, unit[:, -1] ** 2
             z = 2 * unit - 1
         else:
             w = np.ones(math.prod(along))

@@ -1,9 +1,9 @@
-"""The corners of a domain, and what solutions are made of there."""
+"""The corners of a domain, and of space and time, and what solutions are made of there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -14,17 +14,15 @@ import numpy.typing as npt
 from scipy.optimize import bisect
 from scipy.stats import qmc
 
-from sciml_par._partial_operators import matrix_of, order_of
-from sciml_par.assembly.equations import Equations
-from sciml_par.assembly.solution import zero_jets
 from sciml_par.networks.propagation.corner_functions import CornerFunction
+from sciml_par.networks.propagation.singular_function import SingularFunction
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.product import Product
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns.unknowns import initial_unknowns
+from sciml_par.training.solving.initial_layers import InitialLayer, Principal, initial_layers_of
 
 Array = npt.NDArray[np.float64]
 
@@ -60,6 +58,11 @@ class Corner:
     direction: float
     angle: float
     reach: float
+
+    @property
+    def inward(self) -> bool:
+        """Whether the domain goes on behind it."""
+        return self.angle > math.pi
 
     def functions(self, highest: float, *, mixed: bool) -> list[CornerFunction]:
         """Return those of powers of r up to the highest that are not smooth (local).
@@ -117,27 +120,29 @@ class Corner:
         return x, across / np.linalg.norm(across, axis=1, keepdims=True)
 
 
-def corners_of(problem: Problem, leading: Callable[[Array], Array]) -> list[Corner]:
-    """Return the corners of a plane domain, or of one times an interval (local).
+def corners_of(problem: Problem, principal: Principal) -> list[Corner | InitialLayer]:
+    """Return the corners of a plane domain, or of one times an interval or time (local).
 
     None of those whose angle cannot be seen, or where the equation is not elliptic.
-
-    leading : x -> the coefficients a of second derivatives in the plane, [n, 2] -> [n, 2, 2].
     """
     plane: Any = problem.domain
+    # Where it is periodic, the domain continues behind what seems to be a corner.
+    periodic = any(isinstance(each, Periodic) for each in problem.conditions)
+    if periodic or problem.ansatz is not None or problem.scaled_box is not None:
+        return []
+    layers = initial_layers_of(problem, principal)
     plane = plane._space if isinstance(plane, Product) else plane
     if isinstance(plane, Box) and has_time(plane) and plane.dimension == 3:
         plane = Box(plane.lower[:2], plane.upper[:2])
-    flat = plane.dimension == 2 and not has_time(plane) and not isinstance(plane, Product)
-    # Where it is periodic, the domain continues behind what seems to be a corner.
-    periodic = any(isinstance(each, Periodic) for each in problem.conditions)
-    if not flat or periodic or problem.ansatz is not None or problem.scaled_box is not None:
-        return []
+    if plane.dimension != 2 or has_time(plane) or isinstance(plane, Product):
+        return layers
     found = plane.corners() if hasattr(plane, "corners") else _of_box(plane)
     inward = np.array([plane.sample(1, seed=0)[0]] * len(found))
-    pairs = zip(found, leading(found + _RADIUS * (inward - found)), strict=True)
+    others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(found), 1))
+    second, _ = principal(np.hstack([found + _RADIUS * (inward - found), others]))
+    pairs = zip(found, second[:, :2, :2], strict=True)
     corners = [_corner(plane, at, a) for at, a in pairs]
-    return [corner for corner in corners if corner is not None]
+    return [*layers, *(corner for corner in corners if corner is not None)]
 
 
 def _of_box(plane: Any) -> Array:
@@ -145,26 +150,9 @@ def _of_box(plane: Any) -> Array:
     return np.array(list(product(*zip(plane.lower, plane.upper, strict=True))))
 
 
-def leading_of(equations: Equations) -> Array:
-    """Return the coefficients of second derivatives in the plane of the first axes, [n, 2, 2].
-
-    Those of the first equation that has any, at u = 0; or zeros (local).
-    """
-    n, d = len(equations.rows[0].factors), equations.problem.domain.dimension
-    p = initial_unknowns(equations.problem.unknowns, 0)
-    terms = equations.linearized(zero_jets(equations), p)
-    for rows, term in zip(equations.rows, terms, strict=True):
-        found = np.zeros((n, d, d))
-        for request, slopes in zip(rows.requests, term.by_jets, strict=True):
-            for operator, slope in zip(request.operators, slopes[0, 1 + d :, 0], strict=True):
-                if order_of(operator) == 2:
-                    found += matrix_of(operator, d) * slope[:, None, None]
-        if found.any() and np.isfinite(found).all():
-            return found[:, :2, :2]
-    return np.zeros((n, 2, 2))
-
-
-def functions_of(corners: Sequence[Corner], degree: int, problem: Problem) -> list[CornerFunction]:
+def functions_of(
+    corners: Sequence[Corner | InitialLayer], degree: int, problem: Problem
+) -> list[SingularFunction]:
     """Return the functions of corners for polynomials of a degree (local)."""
     # Between a given value and a given flux there are further powers.
     kinds = {isinstance(each, Dirichlet) for each in problem.conditions if each.on_boundary}

@@ -26,6 +26,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.training.outcome.evaluate import in_time
 from sciml_par.training.slabs.divide import Slab
 from sciml_par.training.solving.cell_points import PointsOfTerms, cell_of, outside
+from sciml_par.training.solving.corners import functions_of
 from sciml_par.training.solving.polynomial_stage import operations
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -66,13 +67,17 @@ _MOST_COLUMNS, _MOST_OPERATIONS = {1: 8_000, 2: 20_000, 3: 8_000}, 2e11
 
 @dataclass(frozen=True)
 class Part:
-    """One slab: its cells, the coefficients of u and of its error, [K, M, m] each."""
+    """One slab: its cells, the coefficients of u and of its error, [K, M, m] each.
+
+    corners : the functions of corners of space and time, of u and of its error.
+    """
 
     slab: Slab
     cells: Cells
     c: Array
     e: Array
     steps: int
+    corners: tuple[Any, Any]
 
 
 @dataclass
@@ -89,6 +94,7 @@ class March:
     start : the network with whose values the next slab begins, x: [n, d] -> [n, m].
     asked : what the terms of the whole problem ask for; see `Equations`.
     free : components that the problem does not determine, as a pressure up to a constant.
+    layers : whether the first slab has functions of layers that grow from corners.
     """
 
     problem: Problem
@@ -99,6 +105,7 @@ class March:
     start: Callable[[Array], Array]
     asked: dict[str, Asked]
     free: Sequence[int] = ()
+    layers: bool = False
     parts: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -294,7 +301,9 @@ class March:
         of_cells = np.asarray(np.bincount(numbers, errors, len(model.cells.kept)), np.float64)
         richer.coefficients.assign(-found[-1].reshape(shape))
         both = Solution.of(problems[0], model, richer)
-        part = Part(slab, model.cells, steps.c, richer.coefficients.numpy(), steps.steps)
+        corners = tuple([each for each, _ in of.corners] for of in (model, richer))
+        e = richer.coefficients.numpy()
+        part = Part(slab, model.cells, steps.c, e, steps.steps, corners)
         ends = _end_of(u), _end_of(both)
         return part, ends, local, of_cells, self._tails(model, steps.c)
 
@@ -308,14 +317,18 @@ class March:
     ) -> tuple[Any, Equations]:
         box = domain.lower, domain.upper
         sides = (*(tuple(map(float, b)) for b in breaks), (float(box[0][-1]), float(box[1][-1])))
-        along = tuple(int(1.5 * degrees[0]) + 2 for _ in breaks) + (degrees[-1] + 3,)
+        layers = self.layers and box[0][-1] == self._begin
+        # Functions of √τ have up to twice the degree.
+        in_time = degrees[-1] * (2 if layers else 1) + 3
+        along = tuple(int(1.5 * degrees[0]) + 2 for _ in breaks) + (in_time,)
         cells = Cells(sides)
         dropped = outside(problem, cells, along) if breaks else ()
+        points = PointsOfTerms(problem, self.seed, asked, at_corners=layers)
+        corners = functions_of(points.corners, degrees[0], problem)
         exponents = exponents_in_slab(self._d, degrees)
-        model = self._networks.Polynomials(
-            self._d, self._m, exponents=exponents, breaks=sides, dropped=dropped, box=box
-        )
-        return model, PointsOfTerms(problem, self.seed, asked).in_cells(model.cells, along)
+        of = {"exponents": exponents, "breaks": sides, "dropped": dropped, "corners": corners}
+        model = self._networks.Polynomials(self._d, self._m, box=box, **of)
+        return model, points.in_cells(model.cells, along)
 
     def _start(self, system: System, begin: float) -> Array:
         """Return coefficients that go on as u does at the begin: as a constant, or along a line."""
@@ -336,7 +349,8 @@ class March:
 
     def _tails(self, model: Any, c: Array) -> Array:
         """Return the largest coefficients of the highest degrees, of space axes and of time."""
-        exponents, size = model.exponents, np.abs(c[:, :, self._kept]).max(axis=2)
+        exponents = model.exponents
+        size = np.abs(c[:, : len(exponents), self._kept]).max(axis=2)
         degrees = [*[self._degrees[0]] * (self._d - 1), self._degrees[-1]]
         high = [exponents[:, axis] >= degree - 1 for axis, degree in enumerate(degrees)]
         return np.array([size[:, rows].max() for rows in high])
@@ -358,12 +372,14 @@ class March:
         slabs = [([list(b) for b in p.cells.breaks], p.cells.dropped) for p in self.parts]
         box = self.problem.domain.lower, self.problem.domain.upper
         found = []
-        for name, more in (("c", 0), ("e", _RICHER)):
+        for k, (name, more) in enumerate((("c", 0), ("e", _RICHER))):
             exponents = exponents_in_slab(self._d, tuple(n + more for n in self._degrees))
-            model = self._networks.Polynomials(
-                self._d, self._m, exponents=exponents, slabs=slabs, box=box
-            )
-            model.coefficients.assign(np.concatenate([getattr(p, name) for p in self.parts]))
+            of = {"exponents": exponents, "slabs": slabs, "corners": self.parts[0].corners[k]}
+            model = self._networks.Polynomials(self._d, self._m, box=box, **of)
+            every = [getattr(part, name) for part in self.parts]
+            more_of = [(0, model.width - each.shape[1]) for each in every]
+            padded = [np.pad(c, ((0, 0), n, (0, 0))) for c, n in zip(every, more_of, strict=True)]
+            model.coefficients.assign(np.concatenate(padded))
             found.append(model)
         return found[0], found[1]
 

@@ -17,6 +17,7 @@ from sciml_par.assembly.equations import Asked, Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
 from sciml_par.networks.propagation.cells import Cells
+from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.predict import kept_weights
@@ -150,8 +151,8 @@ class PolynomialSolver:
         self.free: Free | None = None
         self.opened: Opened | None = None
         self.ahead: tuple[Stage | None, Any, int, Any] = None, None, 0, None
-        self._points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
-        if problem.domain.dimension == 2:
+        self.points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
+        if problem.domain.dimension == 2 and not has_time(problem.domain):
             self.use_corners()
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
@@ -160,7 +161,7 @@ class PolynomialSolver:
         self._per_column = _POINTS_PER_COLUMN / max(part, _LEAST_PART)
         # The same points judge several stages.
         self._scattered = lru_cache(maxsize=1)(
-            lambda n: self._points.scattered(n, draw=OF_SOLUTION[1])
+            lambda n: self.points.scattered(n, draw=OF_SOLUTION[1])
         )
         self.squares_of_zero = lru_cache(maxsize=1)(
             lambda at, p: squares_of(at.residuals(zero_jets(at), np.frombuffer(p)))
@@ -179,24 +180,24 @@ class PolynomialSolver:
 
     def use_corners(self) -> None:
         """Use functions of corners from now on; of one component, whose powers are known."""
-        if self.problem.network_outputs == 1 and not self._points.at_corners:
-            self._points = replace(self._points, at_corners=True)
+        if self.problem.network_outputs == 1 and not self.points.at_corners:
+            self.points = replace(self.points, at_corners=True)
             vars(self).pop("everywhere", None)
 
     @property
     def _in_windows(self) -> PointsOfTerms:
         """The points for windows, which take less time without functions at outward corners."""
-        return self._points if self.inward else replace(self._points, at_corners=False)
+        return self.points if self.inward else replace(self.points, at_corners=False)
 
     @property
     def inward(self) -> bool:
         """Whether functions of an inward corner are used."""
-        return any(each.angle > math.pi for each in self._points.corners)
+        return any(each.inward for each in self.points.corners)
 
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
         interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
-        corners = () if box else functions_of(self._points.on_box, degree, self.problem)
+        corners = () if box else functions_of(self.points.on_box, degree, self.problem)
         return self._polynomials(degree=degree, interacting=interacting, corners=corners, **box)
 
     def in_windows(self, breaks: Sequence[Array], degree: int) -> Any:
@@ -295,11 +296,11 @@ class PolynomialSolver:
             counts = count, max(count // 2, many if draws == OF_ERROR else _LEAST_UNSEEN)
             if draws == OF_SOLUTION:
                 return [
-                    self._points.scattered(counts[0], draw=draws[0], dense=True),
+                    self.points.scattered(counts[0], draw=draws[0], dense=True),
                     self._scattered(counts[1]),
                 ]
             pairs = zip(counts, draws, (True, False), strict=True)
-            return [self._points.scattered(n, k, dense=dense) for n, k, dense in pairs]
+            return [self.points.scattered(n, k, dense=dense) for n, k, dense in pairs]
         along = max(degree, int((many / len(model.cells.kept)) ** (1 / self._d)))
         even = along <= _MOST_GAUSS and (draws == OF_SOLUTION or not self.smooth)
         return [
@@ -317,7 +318,7 @@ class PolynomialSolver:
     @cached_property
     def everywhere(self) -> Equations:
         """The equations at many points."""
-        return self._points.scattered(_MOST_UNSEEN // self._d, draw=OF_ERROR[1])
+        return self.points.scattered(_MOST_UNSEEN // self._d, draw=OF_ERROR[1])
 
     def _along(self, degree: int) -> tuple[int, ...]:
         columns = math.comb(degree + self._d, self._d)
@@ -357,7 +358,7 @@ class PolynomialSolver:
         if not stage.judged.zero_loss > 0.0:
             return None
         model, before = self.on_box(degree, box=problem.box_of_inputs), stage.steps.c.size
-        points = PointsOfTerms(problem, self._points.seed, self._points.asked)
+        points = PointsOfTerms(problem, self.points.seed, self.points.asked)
         x = problem.domain.sample(2 * max(_FREE_POINTS, model.width), seed=0, method="sobol")
         means = problem.means(x)
         # Between scattered points, or few in a part, the residual of a nearly free function hides.

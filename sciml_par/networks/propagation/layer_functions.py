@@ -1,0 +1,85 @@
+"""Functions of the layer that grows from a side of the domain at the initial time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sciml_par._partial_operators import Axes
+from sciml_par.networks.propagation.singular_function import (
+    Arithmetic,
+    Derivative,
+    FloatArray,
+    SingularFunction,
+)
+
+_EARLIEST = 1e-30
+"""The least τ, since derivatives have no value at the initial time on the side itself."""
+_THICK, _ROUNDING = 6.0, 1e-9
+"""s/2√τ from which on erfc is below rounding; and that of times."""
+
+
+@dataclass(frozen=True)
+class LayerFunction(SingularFunction):
+    r"""erfc(s/2√τ) and √τ exp(−s²/4τ), s = w · (x − c), τ = (t − t0)/T.
+
+    Solutions of ∂u/∂t = Σ a_ij ∂²u/∂x_i∂x_j + … are so beside a side w · (x − c) = 0, with
+    T Σ a_ij w_i w_j = 1, where initial and boundary values contradict each other, or the equation:
+    the functions iⁿerfc of such layers are sums of both times powers of s and τ (Carslaw, Jaeger,
+    Conduction of Heat in Solids, 1959, §2.5 and appendix II).
+
+    Attributes
+    ----------
+    at : c and t0, in the units of x and t, the last coordinate.
+    across : w, in the inverse units of x.
+    duration : T, in the units of t.
+    degree : of polynomials in s and √τ that the functions are multiplied by.
+    until : the time from which on the functions are not used.
+    """
+
+    across: tuple[float, ...]
+    duration: float
+    degree: int
+    until: float = math.inf
+
+    @property
+    def label(self) -> tuple[Any, ...]:
+        return *self.at, *self.across
+
+    def rows_of(self, exponents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        across = exponents[:, :-1] @ (np.array(self.across) != 0.0)
+        return np.flatnonzero(across + 2 * exponents[:, -1] <= self.degree)
+
+    def near(self, low: FloatArray, high: FloatArray) -> npt.NDArray[np.bool_]:
+        w, at, end = np.array(self.across), np.array(self.at), high[:, -1]
+        ends = np.stack([low[:, :-1] - at[:-1], high[:, :-1] - at[:-1]]) * w
+        thickness = 2 * np.sqrt(np.maximum(end - at[-1], 0.0) / self.duration)
+        in_time = end <= self.until + _ROUNDING * self.duration
+        return np.asarray(in_time & (ends.min(axis=0).sum(axis=1) < _THICK * thickness))
+
+    def _derivatives(self, x: Sequence[Any], order: int, of: Arithmetic) -> Derivative:
+        s = sum(w * (x[i] - self.at[i]) for i, w in enumerate(self.across))
+        tau = (x[len(self.across)] - self.at[-1]) / self.duration
+        tau = of.where(tau < _EARLIEST, _EARLIEST, tau)
+        # ∂ⁿg of g = exp(−s²/4τ)/√τ, from 2τ g′ = −s g; and ∂erfc = −g/√π, both by s.
+        g = [of.exp(-(s**2) / (4 * tau)) / tau**0.5]
+        g.append(-s * g[0] / (2 * tau))
+        for n in range(1, 2 * order):
+            g.append(-(s * g[n] + n * g[n - 1]) / (2 * tau))
+        erfc = [of.erfc(s / (2 * tau**0.5)), *(-each / math.sqrt(math.pi) for each in g)]
+
+        def derivative(axes: Axes) -> Any:
+            # Both solve ∂/∂τ = ∂²/∂s², the second times τ.
+            by_time = axes.count(len(self.across))
+            slopes = (self.across[axis] for axis in axes if axis < len(self.across))
+            factor = math.prod(slopes, start=self.duration**-by_time)
+            n = len(axes) + by_time
+            product = tau * g[n] + (by_time * g[n - 2] if by_time else 0.0)
+            return factor * of.pair(erfc[n], product) if factor else None
+
+        return derivative

@@ -1,0 +1,106 @@
+"""A pair of functions that are singular somewhere on the boundary, beside polynomials."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from sciml_par._partial_operators import Axes, Operator
+from sciml_par._tensorflow import tf
+from sciml_par.networks.propagation.propagation import Propagated
+
+FloatArray = npt.NDArray[np.float64]
+Derivative = Callable[[Axes], Any]
+"""Of both functions by some axes: [2, n], or None where it is zero."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The functions of NumPy and SciPy, or of TensorFlow."""
+
+    exp: Callable[..., Any]
+    log: Callable[..., Any]
+    erfc: Callable[..., Any]
+    where: Callable[..., Any]
+    pair: Callable[[Any, Any], Any]
+    of_parts: Callable[[Any, Any], Any]
+    parts_of: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class SingularFunction(ABC):
+    """Both functions at points, with their derivatives.
+
+    Attributes
+    ----------
+    at : the point where they are singular, in the units of the coordinates.
+    """
+
+    at: tuple[float, ...]
+
+    @property
+    @abstractmethod
+    def label(self) -> tuple[Any, ...]:
+        """What tells it from others on the same domain, hashable."""
+
+    @abstractmethod
+    def rows_of(self, exponents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the numbers of the products e: [M, d] that multiply the functions (local)."""
+
+    @abstractmethod
+    def near(self, low: FloatArray, high: FloatArray) -> npt.NDArray[np.bool_]:
+        """Return in which boxes [K, d] the functions are used (local)."""
+
+    @abstractmethod
+    def _derivatives(self, x: Sequence[Any], order: int, of: Arithmetic) -> Derivative:
+        """Return what computes derivatives up to an order at points of the coordinates x: d [n]."""
+
+    def parts(self, x: FloatArray, asked: Sequence[Axes]) -> dict[Axes, FloatArray]:
+        """Return ∂^α of both at x: [N, d] for the axes asked for, [2, N] each (local)."""
+        derivative = self._derivatives(x.T, max(map(len, asked), default=0), _NUMPY)
+        found = {axes: derivative(axes) for axes in asked}
+        return {k: np.zeros((2, len(x))) if v is None else v for k, v in found.items()}
+
+    def propagate(self, x: Propagated) -> Propagated:
+        """Return both at points, [2, n] (local)."""
+        order = x.carried.order if x.first else 0
+        coordinates = [x.value[axis] for axis in range(x.value.shape[0])]
+        derivative = self._derivatives(coordinates, order, _tensorflow())
+
+        def part(operator: Operator) -> Any:
+            found = [(c, derivative(axes)) for axes, c in operator]
+            found = [c * both for c, both in found if both is not None]
+            return tf.add_n(found) if found else None
+
+        first = tuple(derivative((axis,)) for axis in range(len(x.first)))
+        operators = tuple(map(part, x.carried.operators))
+        return Propagated(derivative(()), first, operators, x.carried)
+
+
+_NUMPY = Arithmetic(
+    np.exp,
+    np.log,
+    special.erfc,
+    np.where,
+    lambda a, b: np.stack([a, b]),
+    lambda a, b: a + 1j * b,
+    lambda z: np.stack([z.real, z.imag]),
+)
+
+
+def _tensorflow() -> Arithmetic:
+    return Arithmetic(
+        tf.exp,
+        tf.math.log,
+        tf.math.erfc,
+        lambda where, value, other: tf.where(where, tf.cast(value, other.dtype), other),
+        lambda a, b: tf.stack([a, b]),
+        tf.complex,
+        lambda z: tf.stack([tf.math.real(z), tf.math.imag(z)]),
+    )

@@ -1,0 +1,136 @@
+"""Corners of space and time, from which layers grow where data contradict each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import qmc
+
+from sciml_par._partial_operators import matrix_of, order_of
+from sciml_par.assembly.equations import Equations
+from sciml_par.assembly.solution import zero_jets
+from sciml_par.networks.propagation.layer_functions import LayerFunction
+from sciml_par.problems.conditions.drawing import has_time
+from sciml_par.problems.conditions.initial import Initial
+from sciml_par.problems.domains.box import Box
+from sciml_par.problems.problem import Problem
+from sciml_par.problems.unknowns.unknowns import initial_unknowns
+
+Array = npt.NDArray[np.float64]
+Principal = Callable[[Array], tuple[Array, Array]]
+"""x: [n, d] -> `principal_of` the equations there."""
+
+_FAR = math.log(1e-5)
+"""Of the distance of the points that are closest to the corner, relative to the domain."""
+
+
+@dataclass(frozen=True)
+class InitialLayer:
+    """A side at the initial time, from which u spreads as of ∂u/∂τ = ∂²u/∂s² + ….
+
+    Attributes
+    ----------
+    at : a point on the side, and the initial time: [d].
+    normal : into the domain, in the units of x, [d − 1].
+    width : of the domain in this direction.
+    duration : T = width²/κ, the time in which a layer of the diffusivity κ is as wide.
+    until : the last time.
+    """
+
+    at: Array
+    normal: Array
+    width: float
+    duration: float
+    until: float
+    inward, reach = False, math.inf
+
+    def functions(self, highest: float, *, mixed: bool) -> list[LayerFunction]:
+        """Return those that are multiplied by powers of s and √τ up to the highest (local)."""
+        across = tuple((self.normal / self.width).tolist())
+        at, degree = tuple(self.at.tolist()), int(highest)
+        return [LayerFunction(at, across, self.duration, degree, self.until)]
+
+    def inside(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
+        """Return interior points, [n, d], and shares of the volume (local).
+
+        They are denser near to the side and to the initial time.
+        """
+        unit = self._unit(domain, count, seed)
+        r, angle = np.exp(_FAR * unit[:, 0]), np.pi / 2 * unit[:, -1]
+        sin, size = np.sin(angle), domain.upper - domain.lower
+        x = self._at(domain, unit, r * np.cos(angle), r * sin)
+        # ds dτ = 2 √τ ds d√τ = 2 √τ r dr dφ
+        areas = -np.pi * _FAR * r**3 * sin / count
+        shares = areas * self.duration / size[-1] * self.width / (np.abs(self.normal) @ size[:-1])
+        inside = domain._within(x)
+        return x[inside], shares[inside]
+
+    def on_sides(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array, Array]:
+        """Return points on the side and at the initial time, [n, d], normals, and rough shares."""
+        unit = self._unit(domain, count, seed)
+        r, at_begin = np.exp(_FAR * unit[:, 0]), np.arange(count) % 2 == 0
+        x = self._at(domain, unit, np.where(at_begin, r, 0.0), np.where(at_begin, 0.0, r))
+        time = np.zeros(len(self.at))
+        time[-1] = -1.0
+        normals = np.where(at_begin[:, None], time, np.append(-self.normal, 0.0))
+        return x, normals, np.where(at_begin, 0.5, r) * r * -_FAR / count
+
+    def _unit(self, domain: Any, count: int, seed: Sequence[int]) -> Array:
+        sobol = qmc.Sobol(domain.dimension, rng=np.random.default_rng(seed))
+        return np.asarray(sobol.random_base2((count - 1).bit_length())[:count])
+
+    def _at(self, domain: Any, unit: Array, s: Array, root: Array) -> Array:
+        """Return points by s and √τ, along the side by numbers of the unit cube."""
+        x = domain.lower + (domain.upper - domain.lower) * unit
+        along = x[:, :-1] - self.at[:-1]
+        across = self.width * s - along @ self.normal
+        x[:, :-1] += across[:, None] * self.normal
+        x[:, -1] = self.at[-1] + self.duration * root**2
+        return x
+
+
+def initial_layers_of(problem: Problem, principal: Principal) -> list[InitialLayer]:
+    """Return those beside the sides of a box over time where the equation is parabolic (local)."""
+    domain, conditions = problem.domain, problem.conditions
+    begins = any(isinstance(each, Initial) for each in conditions)
+    if not (isinstance(domain, Box) and has_time(domain) and begins):
+        return []
+    lower, upper, d = domain.lower, domain.upper, domain.dimension
+    sides = [(axis, end) for axis in range(d - 1) for end in (lower[axis], upper[axis])]
+    at = np.tile((lower + upper) / 2, (len(sides), 1))
+    at[:, -1] = lower[-1]
+    for row, (axis, end) in zip(at, sides, strict=True):
+        row[axis] = end
+    found = []
+    for x, (axis, end), second, first in zip(at, sides, *principal(at), strict=True):
+        normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
+        a, b, width = second[axis, axis], first[-1], float(upper[axis] - lower[axis])
+        # Not ∂²/∂t², nor waves, nor what is anti-diffusive.
+        if not second[-1].any() and a * b < 0:
+            found.append(InitialLayer(x, normal, width, float(-(width**2) * b / a), upper[-1]))
+    return found
+
+
+def principal_of(equations: Equations) -> tuple[Array, Array]:
+    """Return the coefficients of second and of first derivatives, [n, d, d] and [n, d].
+
+    Those of the first equation that has second ones, at u = 0; or zeros (local).
+    """
+    n, d = len(equations.rows[0].factors), equations.problem.domain.dimension
+    p = initial_unknowns(equations.problem.unknowns, 0)
+    terms = equations.linearized(zero_jets(equations), p)
+    for rows, term in zip(equations.rows, terms, strict=True):
+        second, first = np.zeros((n, d, d)), np.zeros((n, d))
+        for request, slopes in zip(rows.requests, term.by_jets, strict=True):
+            first += slopes[0, 1 : 1 + d, 0].T
+            for operator, slope in zip(request.operators, slopes[0, 1 + d :, 0], strict=True):
+                if order_of(operator) == 2:
+                    second += matrix_of(operator, d) * slope[:, None, None]
+        if second.any() and np.isfinite(second).all() and np.isfinite(first).all():
+            return second, first
+    return np.zeros((n, d, d)), np.zeros((n, d))
