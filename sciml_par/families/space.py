@@ -124,7 +124,8 @@ class Space:
         self.x = problem.domain.sample(_SAMPLE, seed=_SEED, method="sobol")
         self._asked = dict[str, Asked]()
         at_corners = problem.domain.dimension == 2 and problem.network_outputs == 1
-        self._points = PointsOfTerms(problem, _SEED, at_corners=at_corners)
+        use = {"at_corners": at_corners, "in_layers": at_corners}
+        self._points = PointsOfTerms(problem, _SEED, **use)
         self._terms, self._checked = list[Term](), False
         self._networks: Any = import_module("sciml_par.networks")
         self.model = self._polynomials(degree)

@@ -232,11 +232,11 @@ class _Climb:
             if best is None and not (determined or self._finds_open(stage)):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
-            fall, enough = math.inf, _FALL
+            fall, enough, more = math.inf, _FALL, False
             if best is not None:
                 fall, enough = _fall(best, stage), (degree / best.degree) ** _ORDER
-                if ladder.decided(fall < (degree / best.degree) ** _SMOOTH):
-                    self.solver.use_corners()
+                slow = ladder.decided(fall < (degree / best.degree) ** _SMOOTH)
+                more = slow and self.solver.use_corners()
             exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             if self._met(stage, best, certain=exact):
                 return stage
@@ -244,7 +244,7 @@ class _Climb:
             # Functions of corners, which are many in three dimensions, need no oscillations.
             resolves = number >= _LEAST_STAGES or self._d > 2 and bool(stage.model.corners)
             last = resolves and self._d <= MOST_DIMENSIONS and fall < enough
-            if ladder.decided(exact or last):
+            if ladder.decided(exact or last and not more):
                 break
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
@@ -424,7 +424,7 @@ class _Climb:
             promising = foreseen * times <= near * tolerance
             # Slabs, which come next, take far longer than an estimate.
             promising |= (
-                self.evolves and self._concluded is None and self._share(stage) <= tolerance
+                self.evolves and self._concluded is None and self._share(stage) <= _NEAR * tolerance
             )
         ends = self._ends(stage, before)
         if self.ladder.decided(certain or promising or ends):

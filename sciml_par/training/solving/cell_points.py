@@ -18,7 +18,7 @@ from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.problem import Problem
 from sciml_par.training.solving.corners import Corner, corners_of
-from sciml_par.training.solving.initial_layers import InitialLayer, principal_of
+from sciml_par.training.solving.initial_layers import InitialLayer, initial_layers_of, principal_of
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -48,13 +48,15 @@ class PointsOfTerms:
     problem : with the weights of its terms.
     seed : of scattered points.
     asked : what their residuals ask for, as far as it is known; see `Equations`.
-    at_corners : whether points are denser near corners.
+    at_corners, in_layers : whether points are denser near corners of the domain, and of space and
+        time, from which layers grow.
     """
 
     problem: Problem
     seed: int
     asked: dict[str, Asked] = field(default_factory=dict)
     at_corners: bool = False
+    in_layers: bool = False
 
     def scattered(self, interior: int, draw: int, *, dense: bool = False) -> Equations:
         """Use Sobol's points, and half as many for each condition (local).
@@ -96,8 +98,10 @@ class PointsOfTerms:
         """
         low, high = cells.corners()
         size = np.sort((high - low) / (high - low).max(axis=0), axis=1)[:, -max(len(along) - 1, 1)]
+        # In √τ a polynomial in τ has twice the degree.
+        within = (*along[:-1], 2 * along[-1]) if self.layered else along
         found = []
-        x, volumes, of_x = self._interior(cells, along, None if even else draw)
+        x, volumes, of_x = self._interior(cells, within, None if even else draw)
         x, shares = self._at_corners(x, volumes / volumes.sum(), draw)
         of_x = np.append(of_x, np.maximum(cell_of(cells, x[len(of_x) :]), 0))
         for residual, term in self._equations:
@@ -179,8 +183,10 @@ class PointsOfTerms:
 
     @cached_property
     def corners(self) -> list[Corner | InitialLayer]:
-        """The corners of the domain whose functions are used."""
-        return corners_of(self.problem, self._principal) if self.at_corners else []
+        """The corners whose functions are used."""
+        of = self.problem, self._principal
+        layers = initial_layers_of(*of) if self.in_layers else []
+        return [*layers, *(corners_of(*of) if self.at_corners else [])]
 
     @property
     def on_box(self) -> list[Corner | InitialLayer]:
@@ -193,7 +199,7 @@ class PointsOfTerms:
     @property
     def layered(self) -> bool:
         """Whether functions of layers from the initial time are used."""
-        return any(isinstance(each, InitialLayer) for each in self.corners)
+        return self.in_layers and any(isinstance(each, InitialLayer) for each in self.corners)
 
     def _principal(self, x: Array) -> tuple[Array, Array]:
         """Return `principal_of` the equations at x: [n, d]."""
@@ -345,7 +351,7 @@ class PointsOfTerms:
         """Return points [K, n, d] and weights [K, n] of cells, and which lie in the domain."""
         if rng is None:
             unit, w = _gauss(along)
-            if self.layered:  # as functions of √τ
+            if self.layered:  # those of √τ
                 w, unit[:, -1] = 2 * unit[:, -1] * w, unit[:, -1] ** 2
             z = 2 * unit - 1
         else:

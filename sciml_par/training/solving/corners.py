@@ -1,4 +1,4 @@
-"""The corners of a domain, and of space and time, and what solutions are made of there."""
+"""The corners of a domain, and what solutions are made of there."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from sciml_par.networks.propagation.corner_functions import CornerFunction
 from sciml_par.networks.propagation.singular_function import SingularFunction
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.drawing import has_time
-from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.product import Product
 from sciml_par.problems.problem import Problem
-from sciml_par.training.solving.initial_layers import InitialLayer, Principal, initial_layers_of
+from sciml_par.training.solving.initial_layers import InitialLayer, Principal, has_plain_sides
 
 Array = npt.NDArray[np.float64]
 
@@ -120,29 +119,25 @@ class Corner:
         return x, across / np.linalg.norm(across, axis=1, keepdims=True)
 
 
-def corners_of(problem: Problem, principal: Principal) -> list[Corner | InitialLayer]:
+def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
     """Return the corners of a plane domain, or of one times an interval or time (local).
 
     None of those whose angle cannot be seen, or where the equation is not elliptic.
     """
     plane: Any = problem.domain
-    # Where it is periodic, the domain continues behind what seems to be a corner.
-    periodic = any(isinstance(each, Periodic) for each in problem.conditions)
-    if periodic or problem.ansatz is not None or problem.scaled_box is not None:
-        return []
-    layers = initial_layers_of(problem, principal)
     plane = plane._space if isinstance(plane, Product) else plane
     if isinstance(plane, Box) and has_time(plane) and plane.dimension == 3:
         plane = Box(plane.lower[:2], plane.upper[:2])
-    if plane.dimension != 2 or has_time(plane) or isinstance(plane, Product):
-        return layers
+    flat = plane.dimension == 2 and not has_time(plane) and not isinstance(plane, Product)
+    if not flat or not has_plain_sides(problem):
+        return []
     found = plane.corners() if hasattr(plane, "corners") else _of_box(plane)
     inward = np.array([plane.sample(1, seed=0)[0]] * len(found))
     others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(found), 1))
     second, _ = principal(np.hstack([found + _RADIUS * (inward - found), others]))
     pairs = zip(found, second[:, :2, :2], strict=True)
     corners = [_corner(plane, at, a) for at, a in pairs]
-    return [*layers, *(corner for corner in corners if corner is not None)]
+    return [corner for corner in corners if corner is not None]
 
 
 def _of_box(plane: Any) -> Array:

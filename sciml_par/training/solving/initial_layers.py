@@ -17,6 +17,7 @@ from sciml_par.assembly.solution import zero_jets
 from sciml_par.networks.propagation.layer_functions import LayerFunction
 from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.conditions.initial import Initial
+from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
@@ -96,9 +97,9 @@ class InitialLayer:
 
 def initial_layers_of(problem: Problem, principal: Principal) -> list[InitialLayer]:
     """Return those beside the sides of a box over time where the equation is parabolic (local)."""
-    domain, conditions = problem.domain, problem.conditions
-    begins = any(isinstance(each, Initial) for each in conditions)
-    if not (isinstance(domain, Box) and has_time(domain) and begins):
+    domain, plain = problem.domain, has_plain_sides(problem)
+    begins = any(isinstance(each, Initial) for each in problem.conditions)
+    if not (isinstance(domain, Box) and has_time(domain) and begins and plain):
         return []
     lower, upper, d = domain.lower, domain.upper, domain.dimension
     sides = [(axis, end) for axis in range(d - 1) for end in (lower[axis], upper[axis])]
@@ -114,6 +115,13 @@ def initial_layers_of(problem: Problem, principal: Principal) -> list[InitialLay
         if not second[-1].any() and a * b < 0:
             found.append(InitialLayer(x, normal, width, float(-(width**2) * b / a), upper[-1]))
     return found
+
+
+def has_plain_sides(problem: Problem) -> bool:
+    """Return whether the domain ends at its sides, and points are in its coordinates (local)."""
+    # Where it is periodic, the domain continues behind what seems to be a corner.
+    periodic = any(isinstance(each, Periodic) for each in problem.conditions)
+    return not periodic and problem.ansatz is None and problem.scaled_box is None
 
 
 def principal_of(equations: Equations) -> tuple[Array, Array]:

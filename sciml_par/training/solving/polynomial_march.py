@@ -317,13 +317,12 @@ class March:
     ) -> tuple[Any, Equations]:
         box = domain.lower, domain.upper
         sides = (*(tuple(map(float, b)) for b in breaks), (float(box[0][-1]), float(box[1][-1])))
-        layers = self.layers and box[0][-1] == self._begin
-        # Functions of √τ have up to twice the degree.
-        in_time = degrees[-1] * (2 if layers else 1) + 3
-        along = tuple(int(1.5 * degrees[0]) + 2 for _ in breaks) + (in_time,)
+        # In the plane they would be many.
+        layers = self.layers and box[0][-1] == self._begin and self._d == 2
+        along = tuple(int(1.5 * degrees[0]) + 2 for _ in breaks) + (degrees[-1] + 3,)
         cells = Cells(sides)
         dropped = outside(problem, cells, along) if breaks else ()
-        points = PointsOfTerms(problem, self.seed, asked, at_corners=layers)
+        points = PointsOfTerms(problem, self.seed, asked, in_layers=layers)
         corners = functions_of(points.corners, degrees[0], problem)
         exponents = exponents_in_slab(self._d, degrees)
         of = {"exponents": exponents, "breaks": sides, "dropped": dropped, "corners": corners}

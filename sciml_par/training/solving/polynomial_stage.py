@@ -178,16 +178,27 @@ class PolynomialSolver:
         """Whether nothing is determined since waves enter, which no higher degree changes."""
         return self.free is not None and self.free.reason != UNDETERMINED
 
-    def use_corners(self) -> None:
-        """Use functions of corners from now on; of one component, whose powers are known."""
-        if self.problem.network_outputs == 1 and not self.points.at_corners:
-            self.points = replace(self.points, at_corners=True)
-            vars(self).pop("everywhere", None)
+    def use_corners(self) -> bool:
+        """Use functions of corners from now on, then those of layers from the initial time.
+
+        Return whether there are any further ones; of one component, whose powers are known.
+        """
+        former, points = self.points.corners, self.points
+        for name in ("at_corners", "in_layers"):
+            if self.problem.network_outputs == 1 and not getattr(points, name):
+                points = replace(points, **{name: True})
+                if len(points.corners) > len(former):
+                    self.points = points
+                    vars(self).pop("everywhere", None)
+                    return True
+        return False
 
     @property
     def _in_windows(self) -> PointsOfTerms:
         """The points for windows, which take less time without functions at outward corners."""
-        return self.points if self.inward else replace(self.points, at_corners=False)
+        return (
+            self.points if self.inward else replace(self.points, at_corners=False, in_layers=False)
+        )
 
     @property
     def inward(self) -> bool:
