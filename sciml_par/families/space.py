@@ -123,9 +123,9 @@ class Space:
         self.problem, self.inputs, self.degree = problem, inputs, degree
         self.x = problem.domain.sample(_SAMPLE, seed=_SEED, method="sobol")
         self._asked = dict[str, Asked]()
-        at_corners = problem.domain.dimension == 2 and problem.network_outputs == 1
-        use = {"at_corners": at_corners, "in_layers": at_corners}
-        self._points = PointsOfTerms(problem, _SEED, **use)
+        at_corners = problem.domain.dimension == 2
+        of = problem, _SEED
+        self._points = PointsOfTerms(*of, at_corners=at_corners, in_layers=at_corners)
         self._terms, self._checked = list[Term](), False
         self._networks: Any = import_module("sciml_par.networks")
         self.model = self._polynomials(degree)

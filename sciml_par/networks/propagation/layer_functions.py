@@ -49,7 +49,7 @@ class LayerFunction(SingularFunction):
 
     @property
     def label(self) -> tuple[Any, ...]:
-        return *self.at, *self.across
+        return *self.at, *self.across, self.duration
 
     def rows_of(self, exponents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         across = exponents[:, :-1] @ (np.array(self.across) != 0.0)

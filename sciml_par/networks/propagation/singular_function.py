@@ -63,7 +63,7 @@ class SingularFunction(ABC):
 
     def parts(self, x: FloatArray, asked: Sequence[Axes]) -> dict[Axes, FloatArray]:
         """Return ∂^α of both at x: [N, d] for the axes asked for, [2, N] each (local)."""
-        derivative = self._derivatives(x.T, max(map(len, asked), default=0), _NUMPY)
+        derivative = self._derivatives([*x.T], max(map(len, asked), default=0), _NUMPY)
         found = {axes: derivative(axes) for axes in asked}
         return {k: np.zeros((2, len(x))) if v is None else v for k, v in found.items()}
 

@@ -201,7 +201,7 @@ class PointsOfTerms:
         """Whether functions of layers from the initial time are used."""
         return self.in_layers and any(isinstance(each, InitialLayer) for each in self.corners)
 
-    def _principal(self, x: Array) -> tuple[Array, Array]:
+    def _principal(self, x: Array) -> list[tuple[Array, Array]]:
         """Return `principal_of` the equations at x: [n, d]."""
         pairs = self._equations
         arrays = [residual.payload(x) for residual, _ in pairs]

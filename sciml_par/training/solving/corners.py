@@ -129,13 +129,14 @@ def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
     if isinstance(plane, Box) and has_time(plane) and plane.dimension == 3:
         plane = Box(plane.lower[:2], plane.upper[:2])
     flat = plane.dimension == 2 and not has_time(plane) and not isinstance(plane, Product)
-    if not flat or not has_plain_sides(problem):
+    # The powers of systems are others.
+    if not flat or not has_plain_sides(problem) or problem.network_outputs > 1:
         return []
     found = plane.corners() if hasattr(plane, "corners") else _of_box(plane)
     inward = np.array([plane.sample(1, seed=0)[0]] * len(found))
     others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(found), 1))
-    second, _ = principal(np.hstack([found + _RADIUS * (inward - found), others]))
-    pairs = zip(found, second[:, :2, :2], strict=True)
+    of = principal(np.hstack([found + _RADIUS * (inward - found), others]))
+    pairs = zip(found, of[0][0][:, :2, :2], strict=True) if of else ()
     corners = [_corner(plane, at, a) for at, a in pairs]
     return [corner for corner in corners if corner is not None]
 

@@ -23,7 +23,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 
 Array = npt.NDArray[np.float64]
-Principal = Callable[[Array], tuple[Array, Array]]
+Principal = Callable[[Array], list[tuple[Array, Array]]]
 """x: [n, d] -> `principal_of` the equations there."""
 
 _FAR = math.log(1e-5)
@@ -49,6 +49,11 @@ class InitialLayer:
     duration: float
     until: float
     inward, reach = False, math.inf
+
+    def equals(self, other: InitialLayer) -> bool:
+        """Return whether it has the same side and, but for rounding, the same diffusivity."""
+        same = np.array_equal(self.at, other.at) and np.array_equal(self.normal, other.normal)
+        return same and math.isclose(self.duration, other.duration)
 
     def functions(self, highest: float, *, mixed: bool) -> list[LayerFunction]:
         """Return those that are multiplied by powers of s and √τ up to the highest (local)."""
@@ -107,13 +112,16 @@ def initial_layers_of(problem: Problem, principal: Principal) -> list[InitialLay
     at[:, -1] = lower[-1]
     for row, (axis, end) in zip(at, sides, strict=True):
         row[axis] = end
-    found = []
-    for x, (axis, end), second, first in zip(at, sides, *principal(at), strict=True):
-        normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
-        a, b, width = second[axis, axis], first[-1], float(upper[axis] - lower[axis])
-        # Not ∂²/∂t², nor waves, nor what is anti-diffusive.
-        if not second[-1].any() and a * b < 0:
-            found.append(InitialLayer(x, normal, width, float(-(width**2) * b / a), upper[-1]))
+    found: list[InitialLayer] = []
+    for second, first in principal(at):
+        for x, (axis, end), of_second, of_first in zip(at, sides, second, first, strict=True):
+            a, b, width = of_second[axis, axis], of_first[-1], float(upper[axis] - lower[axis])
+            # Not ∂²/∂t², nor waves, nor what is anti-diffusive.
+            if of_second[-1].any() or not a * b < 0:
+                continue
+            normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
+            layer = InitialLayer(x, normal, width, float(-(width**2) * b / a), upper[-1])
+            found += [] if any(layer.equals(other) for other in found) else [layer]
     return found
 
 
@@ -124,21 +132,23 @@ def has_plain_sides(problem: Problem) -> bool:
     return not periodic and problem.ansatz is None and problem.scaled_box is None
 
 
-def principal_of(equations: Equations) -> tuple[Array, Array]:
-    """Return the coefficients of second and of first derivatives, [n, d, d] and [n, d].
+def principal_of(equations: Equations) -> list[tuple[Array, Array]]:
+    """Return the coefficients of second and of first derivatives, [n, d, d] and [n, d], at u = 0.
 
-    Those of the first equation that has second ones, at u = 0; or zeros (local).
+    Those of each component in each equation that has second ones (local).
     """
     n, d = len(equations.rows[0].factors), equations.problem.domain.dimension
-    p = initial_unknowns(equations.problem.unknowns, 0)
+    p, found = initial_unknowns(equations.problem.unknowns, 0), []
     terms = equations.linearized(zero_jets(equations), p)
     for rows, term in zip(equations.rows, terms, strict=True):
-        second, first = np.zeros((n, d, d)), np.zeros((n, d))
-        for request, slopes in zip(rows.requests, term.by_jets, strict=True):
-            first += slopes[0, 1 : 1 + d, 0].T
-            for operator, slope in zip(request.operators, slopes[0, 1 + d :, 0], strict=True):
-                if order_of(operator) == 2:
-                    second += matrix_of(operator, d) * slope[:, None, None]
-        if second.any() and np.isfinite(second).all() and np.isfinite(first).all():
-            return second, first
-    return np.zeros((n, d, d)), np.zeros((n, d))
+        shape = term.by_jets[0].shape if term.by_jets else (0, 0, 0)
+        for j, component in np.ndindex(shape[0], shape[2]):
+            second, first = np.zeros((n, d, d)), np.zeros((n, d))
+            for request, slopes in zip(rows.requests, term.by_jets, strict=True):
+                first += slopes[j, 1 : 1 + d, component].T
+                for operator, slope in zip(request.operators, slopes[j, 1 + d :], strict=True):
+                    if order_of(operator) == 2:
+                        second += matrix_of(operator, d) * slope[component][:, None, None]
+            if second.any() and np.isfinite(second).all() and np.isfinite(first).all():
+                found.append((second, first))
+    return found

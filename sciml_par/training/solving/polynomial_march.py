@@ -301,7 +301,7 @@ class March:
         of_cells = np.asarray(np.bincount(numbers, errors, len(model.cells.kept)), np.float64)
         richer.coefficients.assign(-found[-1].reshape(shape))
         both = Solution.of(problems[0], model, richer)
-        corners = tuple([each for each, _ in of.corners] for of in (model, richer))
+        corners = [each for each, _ in model.corners], [each for each, _ in richer.corners]
         e = richer.coefficients.numpy()
         part = Part(slab, model.cells, steps.c, e, steps.steps, corners)
         ends = _end_of(u), _end_of(both)

@@ -181,16 +181,15 @@ class PolynomialSolver:
     def use_corners(self) -> bool:
         """Use functions of corners from now on, then those of layers from the initial time.
 
-        Return whether there are any further ones; of one component, whose powers are known.
+        Return whether there are any further ones.
         """
-        former, points = self.points.corners, self.points
-        for name in ("at_corners", "in_layers"):
-            if self.problem.network_outputs == 1 and not getattr(points, name):
-                points = replace(points, **{name: True})
-                if len(points.corners) > len(former):
-                    self.points = points
-                    vars(self).pop("everywhere", None)
-                    return True
+        former = self.points
+        corners = replace(former, at_corners=True)
+        for points in (corners, replace(corners, in_layers=True)):
+            if len(points.corners) > len(former.corners):
+                self.points = points
+                vars(self).pop("everywhere", None)
+                return True
         return False
 
     @property
