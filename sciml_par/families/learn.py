@@ -193,10 +193,16 @@ class _Learning:
         candidates = self.inputs.draw(_CANDIDATES, self.seed + 1)
         best, chosen, in_vain = math.inf, None, 0
         errors = np.full(_CANDIDATES, math.inf)
-        for degree in _DEGREES[self.problem.domain.dimension]:
+        degrees = _DEGREES[self.problem.domain.dimension]
+        # Layers are tried once: if inputs change their widths, or are rough, they do not help.
+        for degree in (degrees[0], *degrees):
+            tried = chosen is not None and degree == degrees[0]
+            layers = tried or chosen is not None and chosen.layers
             space = self.world.communicator.attempt(
-                partial(Space, self._bound, self.inputs, degree)
+                partial(Space, self._bound, self.inputs, degree, layers=layers)
             )
+            if tried and not space.layers:
+                continue
             everyone = self.world.communicator.allgather_object(space.described)
             if wrong := first_difference(everyone):
                 raise InputError(f"learn: the ranks differ in {wrong}.")
@@ -208,9 +214,11 @@ class _Learning:
             if len(rest) and worst <= _SHARE * self.tolerance:
                 errors[rest] = self._errors(space, candidates[rest])
                 worst = float(errors.max())
-            self.say("space", f"{space.columns:,} polynomials, degree {degree}", f"{worst:.1e}")
+            beside = " and layers" if layers else ""
+            said = f"{space.columns:,} polynomials{beside}, degree {degree}"
+            self.say("space", said, f"{worst:.1e}")
             in_vain = 0 if worst * _FALL < best else in_vain + 1
-            if worst < best:
+            if worst * (_FALL if tried else 1.0) < best:
                 best, chosen = worst, space
             if best <= _SHARE * self.tolerance or in_vain > 1 or self.late():
                 break

@@ -352,6 +352,7 @@ class Operator(OtherAttributes):
         about = {
             "tolerance": self.tolerance,
             "degree": basis.space.degree,
+            "layers": basis.space.layers,
             "branch": basis.branch.choice,
             "problem": basis.space.described,
         }
@@ -387,7 +388,8 @@ class Operator(OtherAttributes):
             arrays = dict(file)
         about = json.loads(str(arrays["about"]))
         inputs = Inputs(problem)
-        space = Space(bound_problem(problem, inputs), inputs, about["degree"])
+        of = bound_problem(problem, inputs), inputs, about["degree"]
+        space = Space(*of, layers=about.get("layers", False))
         if wrong := space.difference(about["problem"]):
             raise InputError(
                 f"Operator.load: {path} is of another problem, which differs in {wrong}."

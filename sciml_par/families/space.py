@@ -117,21 +117,29 @@ class Space:
     problem : without unknowns, which are those of the inputs.
     inputs : of the family.
     degree : of the polynomials.
+    layers : whether there are functions of layers from the initial time beside them.
     """
 
-    def __init__(self, problem: Problem, inputs: Inputs, degree: int) -> None:
+    def __init__(
+        self, problem: Problem, inputs: Inputs, degree: int, *, layers: bool = False
+    ) -> None:
         self.problem, self.inputs, self.degree = problem, inputs, degree
         self.x = problem.domain.sample(_SAMPLE, seed=_SEED, method="sobol")
         self._asked = dict[str, Asked]()
         at_corners = problem.domain.dimension == 2
-        of = problem, _SEED
-        self._points = PointsOfTerms(*of, at_corners=at_corners, in_layers=at_corners)
+        in_layers = layers and at_corners
+        self._points = PointsOfTerms(problem, _SEED, at_corners=at_corners, in_layers=in_layers)
         self._terms, self._checked = list[Term](), False
         self._networks: Any = import_module("sciml_par.networks")
         self.model = self._polynomials(degree)
         self.system = OfFamily(self.equations(degree + _POINTS_MORE), self.model)
         self.richer = self._polynomials(_higher(degree))
         self.richer_system = OfFamily(self.equations(_higher(degree) + _POINTS_MORE), self.richer)
+
+    @property
+    def layers(self) -> bool:
+        """Whether there are functions of layers from the initial time."""
+        return self._points.layered
 
     @cached_property
     def judging(self) -> tuple[Equations, Array | None]:

@@ -1,0 +1,169 @@
+"""Initial values that boundary values contradict: layers grow from corners of space and time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import erfc
+
+import sciml_par as sp
+from sciml_par.evaluation import relative_l2_error
+from sciml_par.networks.propagation.layer_functions import LayerFunction
+from sciml_par.problems import (
+    Box,
+    Dirichlet,
+    Initial,
+    Interval,
+    Neumann,
+    Problem,
+    Robin,
+    Time,
+    derivative,
+)
+from sciml_par.training import Result
+
+pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
+
+SIDES = ["left", "right"]
+ROD = Interval(0, 1) * Time(0, 1)
+
+
+def heat(u, x):
+    return derivative(u, x, "t") - derivative(u, x, "x", "x")
+
+
+def one_side_heated(x: np.ndarray) -> np.ndarray:
+    """Return u of ∂u/∂t = ∂²u/∂x², 1 at x = 0, else 0, by images: [n, 2] -> [n, 1]."""
+    s, t = x[:, :1] + 2 * np.arange(12), x[:, 1:]
+    images = erfc(s / (2 * np.sqrt(t))) - erfc((s + 2 - 2 * x[:, :1]) / (2 * np.sqrt(t)))
+    return images.sum(axis=1, keepdims=True)
+
+
+def check(problem: Problem, exact, tolerance: float) -> Result:
+    """Solve, and check the error and what is claimed of it where t > 0."""
+    result = sp.solve(problem, tolerance=tolerance)
+    x = problem.domain.sample(1_000, seed=5)
+    error = relative_l2_error(result.predict(x).mean, np.asarray(exact(x)))
+    assert error <= min(tolerance, 3 * result.error.relative)
+    assert result.error.relative <= tolerance
+    return result
+
+
+def test_a_side_is_heated_at_once_in_any_units(tmp_path) -> None:
+    """Two centimetres of 300 K, of which one side has 400 K from the begin on."""
+    width, duration = 0.02, 400.0
+
+    def equation(u, x):
+        diffusion = width**2 / duration * derivative(u, x, "x", "x")
+        return derivative(u, x, "t") - diffusion
+
+    conditions = [Initial(300.0), Dirichlet(400.0, on="left"), Dirichlet(300.0, on="right")]
+    problem = Problem(Interval(0, width) * Time(0, duration), equation, conditions=conditions)
+    exact = lambda x: 300 + 100 * one_side_heated(x / [width, duration])  # noqa: E731
+    result = check(problem, exact, 1e-7)
+    result.save(tmp_path / "rod")
+    x = problem.domain.sample(50, seed=1)
+    loaded = Result.load(tmp_path / "rod").predict(x).mean
+    np.testing.assert_allclose(loaded, result.predict(x).mean, rtol=1e-9)
+
+
+def test_a_source_begins_at_once() -> None:
+    """u = 0 at first and on the sides, where the equation asks for ∂u/∂t = 1."""
+    k = np.arange(1, 4_001, 2) * np.pi
+
+    def series(x):
+        grown = (1 - np.exp(-(k**2) * x[:, 1:])) / k**3
+        return np.sum(4 * grown * np.sin(k * x[:, :1]), axis=1, keepdims=True)
+
+    conditions = [Initial(0.0), Dirichlet(0.0, on=SIDES)]
+    problem = Problem(ROD, lambda u, x: heat(u, x) - 1.0, conditions=conditions)
+    result = check(problem, series, 1e-4)
+    assert len(result.networks[0].cells.kept) == 1  # neither windows nor slabs were needed
+
+
+def test_a_side_begins_to_cool() -> None:
+    """−∂u/∂x = 2 u at x = 1 from u = 1 on: eigenfunctions cos μx, μ tan μ = 2."""
+    from scipy.optimize import brentq
+
+    of = lambda m: m * np.sin(m) - 2 * np.cos(m)  # noqa: E731
+    mu = np.array([brentq(of, n * np.pi, (n + 0.5) * np.pi) for n in range(800)])
+    weights = 4 * np.sin(mu) / (2 * mu + np.sin(2 * mu))
+
+    def series(x):
+        modes = weights * np.cos(mu * x[:, :1]) * np.exp(-(mu**2) * x[:, 1:])
+        return modes.sum(axis=1, keepdims=True)
+
+    conditions = [Initial(1.0), Neumann(0.0, on="left"), Robin(2.0, 1.0, 0.0, on="right")]
+    check(Problem(ROD, heat, conditions=conditions), series, 1e-4)
+
+
+def test_species_of_different_diffusivities() -> None:
+    """Two layers of different widths grow from one side, and react with each other."""
+    kappa = tf.constant([[0.1, 0.02]], tf.float64)
+
+    def exact(x):
+        time = tf.maximum(x[:, 1:], 1e-300)
+        return tf.math.erfc(x[:, :1] / (2 * tf.sqrt(kappa * time)))
+
+    def equation(u, x):
+        product = lambda v: v[:, :1] * v[:, 1:]  # noqa: E731
+        diffusion = kappa * derivative(u, x, "x", "x")
+        return derivative(u, x, "t") - diffusion + product(u(x)) - product(exact(x))
+
+    conditions = [
+        Initial([0.0, 0.0]),
+        Dirichlet([1.0, 1.0], on="left"),
+        Dirichlet(exact, on="right"),
+    ]
+    problem = Problem(ROD, equation, conditions=conditions, outputs=("a", "b"))
+    check(problem, exact, 1e-4)
+
+
+@pytest.mark.long
+def test_a_plate_is_heated_by_a_source_from_the_begin_on() -> None:
+    """In the plane and time, on the box: corners of space first, then those of time."""
+    domain = Box((0, 0), (1, 1)) * Time(0, 0.3)
+
+    def equation(u, x):
+        return heat(u, x) - derivative(u, x, "y", "y") - 1.0
+
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    k = np.arange(1, 400, 2) * np.pi
+
+    def of_one(x, t):
+        return np.sum(4 / k * np.sin(k * x[:, None]) * np.exp(-(k**2) * t[:, None]), axis=1)
+
+    def exact(x):  # the integral over s = t v² of a product
+        found = np.zeros(len(x))
+        for v, w in zip((1 + nodes) / 2, weights / 2, strict=True):
+            t = x[:, 2] * v**2
+            found += 2 * v * w * x[:, 2] * of_one(x[:, 0], t) * of_one(x[:, 1], t)
+        return found[:, None]
+
+    conditions = [Initial(0.0), Dirichlet(0.0, on=["x=lower", "x=upper", "y=lower", "y=upper"])]
+    check(Problem(domain, equation, conditions=conditions), exact, 5e-3)
+
+
+def test_waves_have_no_layers() -> None:
+    def equation(u, x):
+        return derivative(u, x, "t", "t") - derivative(u, x, "x", "x")
+
+    bump = lambda x: (1 - (4 * x[:, :1] - 2) ** 2) ** 2  # noqa: E731
+    conditions = [Initial(bump), Initial(0.0, order=1), Dirichlet(0.0, on=SIDES)]
+    with pytest.warns(sp.errors.ResultWarning):
+        result = sp.solve(Problem(ROD, equation, conditions=conditions), tolerance=1e-9, seconds=3)
+    assert not getattr(result.networks[0], "corners", ())
+
+
+def test_both_functions_of_a_layer_solve_the_heat_equation() -> None:
+    """The second one times τ; at the initial time the first is 1 on the side and 0 elsewhere."""
+    layer = LayerFunction((0.5, 2.0), (-4.0,), 3.0, 4)
+    x = np.column_stack([0.5 - np.linspace(0, 0.5, 40), 2 + np.geomspace(1e-9, 3, 40)])
+    parts = layer.parts(x, [(), (0, 0), (1,)])
+    tau = (x[:, 1] - 2) / 3
+    by_time, by_space = 3 * parts[1,], parts[0, 0] / 16
+    np.testing.assert_allclose(by_time[0], by_space[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(by_time[1], by_space[1] + parts[()][1] / tau, rtol=1e-9, atol=1e-12)
+    at_begin = layer.parts(np.array([[0.5, 2.0], [0.49, 2.0]]), [()])[()]
+    np.testing.assert_allclose(at_begin, [[1, 0], [0, 0]], atol=1e-12)
