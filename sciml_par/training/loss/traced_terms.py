@@ -67,7 +67,6 @@ class TermTracer:
         rows: Sequence[int],
         in_step: Sequence[int],
     ) -> TracedTerms:
-        """See `trace_terms`."""
         made_of = [term.function for term in problem.terms] + [problem.ansatz]
         shapes = [tuple(array.shape for array in each) for each in arrays]
         variables = [tuple(v.shape) for v in network.trainable_variables]

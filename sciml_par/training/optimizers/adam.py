@@ -57,7 +57,6 @@ class Adam(FirstOrder):
         rate: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, Moments]:
-        """See `FirstOrder`."""
         change, state = self._change(gradient, state, rate, number)
         return parameters - change, state
 

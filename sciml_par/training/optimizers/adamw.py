@@ -45,7 +45,6 @@ class AdamW(Adam):
         rate: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, Moments]:
-        """See `FirstOrder`."""
         change, state = self._change(gradient, state, rate, number)
         decayed = parameters
         if layout.size_of_unknowns:  # values of the problem's unknowns must not decay

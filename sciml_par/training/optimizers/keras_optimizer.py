@@ -91,13 +91,11 @@ class KerasOptimizer(Optimizer):
         return cls(kind, config, attributes)
 
     def describe(self) -> dict[str, str]:
-        """See `Optimizer`."""
         values = {n: text_of(v) for n, v in self._values().items() if v is not None}
         return {"kind": f"keras {self.kind.__qualname__}"} | dict(sorted(values.items()))
 
     @property
     def key(self) -> Hashable:
-        """See `Optimizer`."""
         return (type(self), self.kind, key_of(self._values()))
 
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
@@ -130,7 +128,6 @@ class KerasOptimizer(Optimizer):
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         here = objective.evaluate(Gradient, parameters, batch)
         parameters, state = self.update(
             objective.layout, parameters, here.gradient, state, at.rate_factor, at.number

@@ -176,20 +176,17 @@ class FirstOrder(Optimizer):
         """
 
     def with_ranks(self, size: int) -> Self:
-        """See `Optimizer`."""
         if not isinstance(self.learning_rate, Schedule):
             return self
         schedule = self.learning_rate.with_ranks(size)
         return replace(self, learning_rate=schedule)  # type: ignore[type-var]
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         return self.start(objective.layout, parameters)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         here = objective.evaluate(Gradient, parameters, batch)
         schedule = as_schedule(self.learning_rate)
         rate = schedule(at.number - 1, parameters.dtype) * at.rate_factor

@@ -63,7 +63,6 @@ class LBFGS(QuasiNewton):
         self._check_line_search()
 
     def start(self, parameters: Tensor) -> Pairs:
-        """See `QuasiNewton`."""
         members, size = parameters.shape
         none = tf.zeros([members, self.memory, size], parameters.dtype)
         weights = tf.zeros([members, self.memory], parameters.dtype)

@@ -106,7 +106,6 @@ class QuasiNewton(Optimizer):
         """
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         return State(
             parameters=tf.fill(parameters.shape, tf.constant(float("nan"), parameters.dtype)),
@@ -126,7 +125,6 @@ class QuasiNewton(Optimizer):
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         running = tf.ones_like(state.fresh, tf.bool) if at.running is None else at.running
         start, found = self._searched(objective, parameters, state, batch, at, running)
         losses, gradient, direction, fresh = start

@@ -97,11 +97,9 @@ class SSBroyden(QuasiNewton):
         return tf.eye(size, batch_shape=[members], dtype=parameters.dtype)
 
     def direction(self, memory: Tensor, gradient: Tensor, number: Tensor) -> Tensor:
-        """See `QuasiNewton`."""
         return -tf.linalg.matvec(memory, gradient)
 
     def learn(self, memory: Tensor, pair: Pair, number: Tensor) -> Tensor:
-        """See `QuasiNewton`."""
         s, y, fresh, good = pair.step, pair.change, pair.fresh, pair.good
         before = tf.where(fresh[:, None, None], self.start(s), memory)
         z = tf.linalg.matvec(before, y)
