@@ -59,19 +59,13 @@ class NotStackableError(Exception):
 class Position:
     """The position of a course, in addition to the tensors of its `State`.
 
-    Attributes
-    ----------
-    phase : the number of the phase.
-    phase_start : after how many steps of the loop it began.
-    step : how many steps the loop has made.
-    behind : how many steps each member has missed because it had ended, [M]: it has made
-        `step` − `behind` updates if it still runs.
+    A member that still runs has made `step` − `behind` updates.
     """
 
     phase: int
-    phase_start: int
-    step: int
-    behind: npt.NDArray[np.int64]
+    phase_start: int  # after how many steps of the loop the phase began
+    step: int  # how many steps the loop has made
+    behind: npt.NDArray[np.int64]  # that each member has missed because it had ended, [M]
 
 
 class Course:
@@ -88,6 +82,7 @@ class Course:
     times_brought_together, largest_drift : of the replicas; see `bring_together`.
     stopped : why all members were stopped from outside, or None.
     apart : whether each member is a separate computation.
+    needs_preparation : whether the phase's loop has not been compiled for this course.
     """
 
     def __init__(
@@ -118,7 +113,7 @@ class Course:
         self.seconds_compile = self.seconds_train = 0.0
         self.times_brought_together, self.largest_drift = 0, 0.0
         self.stopped: str | None = None
-        self._prepared = False
+        self.needs_preparation = True
 
     @property
     def step(self) -> int:
@@ -169,11 +164,6 @@ class Course:
         return np.asarray(self.state.ended.numpy())
 
     @property
-    def needs_preparation(self) -> bool:
-        """Whether the phase's loop has not been compiled for this course."""
-        return not self._prepared
-
-    @property
     def finished(self) -> bool:
         """Whether no member makes any more steps."""
         return self.stopped is not None or not self._runs() or self._phase_over()
@@ -220,7 +210,8 @@ class Course:
         theta = starts[int(np.argmin(losses))]
         self._reopen(_BY_THE_LOSS)
         self.stack, self.phases = other.stack, other.phases
-        self._feed, self._loops, self._prepared = other._feed, other._loops, other._prepared
+        self._feed, self._loops = other._feed, other._loops
+        self.needs_preparation = other.needs_preparation
         self.seconds_compile += other.seconds_compile
         moments = self.state.optimizer
         state = self._loops[self.position.phase].start(theta, before=self.state)
@@ -299,8 +290,8 @@ class Course:
                     error.add_note(_NOT_COMPILED)
                 raise
             raise NotStackableError from error
-        if not self._prepared:
-            self._prepared = True
+        if self.needs_preparation:
+            self.needs_preparation = False
             self.seconds_compile += chunk.seconds
         return chunk
 
@@ -418,7 +409,7 @@ class Course:
         begin = self._loops[at.phase + 1].start(state.parameters, before=state)
         reference = tf.fill(begin.reference_step.shape, tf.constant(at.step, tf.int32))
         self.state = begin._replace(reference_step=reference)
-        self._prepared = False
+        self.needs_preparation = True
 
 
 def _judged_anew(state: State) -> State:
