@@ -14,7 +14,7 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
 from sciml_par.problems.unknowns.unknowns import values_of
-from sciml_par.training.loss.function_networks import bound_functions, jet_with
+from sciml_par.training.loss.function_networks import bound_functions, field_with
 from sciml_par.training.loss.jacobian import FieldOf, JacobianOfTerm
 from sciml_par.training.loss.known import Known
 from sciml_par.training.loss.member_objective import MemberObjective
@@ -53,9 +53,7 @@ def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -
     unknowns: dict[str, Any] = values_of(problem.unknowns, sought) if sought else {}
     if len(parameters) > len(weights):
         unknowns |= bound_functions(problem, network, of_functions)
-    return problem.field(
-        partial(network.apply, weights), jet=jet_with(network, weights), unknowns=unknowns or None
-    )
+    return problem.field(field_with(network, weights), unknowns=unknowns or None)
 
 
 class StackedObjective:

@@ -19,7 +19,7 @@ from sciml_par.problems.fields.recording import Parametrized, Trace, trace
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.term import Arrays
-from sciml_par.training.loss.function_networks import bound_functions, jet_with
+from sciml_par.training.loss.function_networks import bound_functions, field_with
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 
@@ -164,7 +164,7 @@ def _checked(
     weights, *of_functions, _ = network.parts(every)
     return check_problem(
         problem,
-        Field(partial(network.apply, weights), jet=jet_with(network, weights)),
+        field_with(network, weights),
         0,
         arrays,
         dtype,
