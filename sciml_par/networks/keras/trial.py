@@ -75,7 +75,8 @@ def trial(function: KerasFunction, d: int, dtype: str) -> tuple[Any, Any, Any]:
 
     The weights are near the model's, but none is zero, since zeros would hide most faults.
     """
-    rng, x = np.random.default_rng(0), _points(d, dtype)
+    rng = np.random.default_rng(0)
+    x = tf.constant(np.random.default_rng(1).uniform(-1, 1, (_ROWS, d)), dtype)
     values = [np.asarray(v) for v in function.model.trainable_variables]
     parameters = [tf.constant((v + 0.1 * rng.normal(size=v.shape)).astype(v.dtype)) for v in values]
     name, u = described(function.model), function(parameters, x)
@@ -157,10 +158,6 @@ def _precision(name: str, found: str, dtype: str) -> str:
         f"{name} computes in {found}, but the training in {dtype}; {other}make its layers with "
         f"dtype={dtype!r}, or give a function that makes the model, which is called in {dtype}."
     )
-
-
-def _points(dimension: int, dtype: str) -> Any:
-    return tf.constant(np.random.default_rng(1).uniform(-1, 1, (_ROWS, dimension)), dtype)
 
 
 def _operations(graph: Any) -> Iterator[Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.training.identity.described import key_of, text_of
 from sciml_par.training.loss.known import Gradient
 from sciml_par.training.loss.parameter_layout import ParameterLayout
@@ -19,14 +20,8 @@ from sciml_par.training.optimizers.keras_stateless import PureOptimizer, statele
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer
 from sciml_par.training.optimizers.schedules import KerasSchedule, is_keras_schedule
 
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
-
 Tensor = Any
 State = tuple[Tensor, ...]
-Function = Callable[..., tuple[list[Tensor], list[Tensor]]]
 
 _ELEMENTWISE = (
     "Adadelta",
