@@ -121,18 +121,13 @@ class LinearJacobian(Jacobian):
 class WindowJacobian(Known):
     """The `Residuals`, and their derivatives by the parameters of the windows that cover a point.
 
-    Attributes
-    ----------
-    residuals : of each term on this rank, [M, K_t].
-    slopes : derivatives of its k components, [M, k, c, C_t]; column j belongs to the point j mod n.
-    windows : the number of the window of each column, [M, C_t].
-    by_unknowns : derivatives by the problem's unknowns, [M, q, K_t].
+    Column j of the derivatives belongs to the point j mod n.
     """
 
-    residuals: list[Tensor]
-    slopes: list[Tensor]
-    windows: list[Tensor]
-    by_unknowns: list[Tensor]
+    residuals: list[Tensor]  # of each term on this rank, [M, K_t]
+    slopes: list[Tensor]  # derivatives of its k components, [M, k, c, C_t]
+    windows: list[Tensor]  # the number of the window of each column, [M, C_t]
+    by_unknowns: list[Tensor]  # derivatives by the problem's unknowns, [M, q, K_t]
 
     by_jacobian = True
 

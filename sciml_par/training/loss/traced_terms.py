@@ -30,24 +30,14 @@ _UNKNOWN = GraphDigest("unknown", None)
 
 @dataclass(frozen=True)
 class TracedTerms:
-    """What the terms of a loss compute, as functions of all parameters and of their arrays.
+    """What the terms of a loss compute, as functions of all parameters and of their arrays."""
 
-    Attributes
-    ----------
-    texts : of each term, equal in all processes where the term is the same; see `GraphDigest`.
-    key : equal only for losses that compute exactly the same; None if that cannot be known.
-    components : how many residuals each term has at a point.
-    remarks : sentences for the user.
-    here : each term at this rank's points, as a function of all parameters and its arrays.
-    whole : each term at as many points as all ranks have; None where it cannot be traced there.
-    """
-
-    texts: tuple[str, ...]
-    key: Hashable | None
-    components: tuple[int, ...]
-    remarks: tuple[str, ...]
-    here: tuple[Trace, ...]
-    whole: tuple[Trace | None, ...]
+    texts: tuple[str, ...]  # equal in all processes where the term is the same; see `GraphDigest`
+    key: Hashable | None  # equal only for losses that compute the same; None if it is not known
+    components: tuple[int, ...]  # how many residuals each term has at a point
+    remarks: tuple[str, ...]  # sentences for the user
+    here: tuple[Trace, ...]  # each term at this rank's points
+    whole: tuple[Trace | None, ...]  # at the points of all ranks; None where it has no trace there
 
 
 class TermTracer:
@@ -57,30 +47,20 @@ class TermTracer:
         self._known: dict[Hashable, TracedTerms] = {}
         self._held: list[Any] = []
 
-    def of(
-        self,
-        problem: Problem,
-        network: Network,
-        *,
-        dtype: str,
-        arrays: Sequence[Arrays],
-        rows: Sequence[int],
-        in_step: Sequence[int],
-    ) -> TracedTerms:
+    def of(self, problem: Problem, network: Network, **points: Any) -> TracedTerms:
+        """Return `trace_terms` of the same arguments."""
         made_of = [term.function for term in problem.terms] + [problem.ansatz]
-        shapes = [tuple(array.shape for array in each) for each in arrays]
+        shapes = [tuple(array.shape for array in each) for each in points["arrays"]]
         variables = [tuple(v.shape) for v in network.trainable_variables]
         unknowns = [(name, each.key) for name, each in problem.unknowns.items()]
         key = (
             tuple(map(id, made_of)),
             (problem.input_scaling, problem.output_ranges),
-            *(network.key, repr((shapes, variables, unknowns, tuple(rows), tuple(in_step)))),
+            *(network.key, repr((shapes, variables, unknowns, points["rows"], points["in_step"]))),
         )
         if key not in self._known:
             self._held.append(made_of)  # so that no other object gets one of these identities
-            self._known[key] = trace_terms(
-                problem, network, dtype=dtype, arrays=arrays, rows=rows, in_step=in_step
-            )
+            self._known[key] = trace_terms(problem, network, **points)
         return self._known[key]
 
 
