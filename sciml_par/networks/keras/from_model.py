@@ -13,7 +13,6 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras import trial
 from sciml_par.networks.keras.dense_model import dense_chain
-from sciml_par.networks.keras.keras_function import KerasFunction
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.networks.layers.quiet_keras import keras
@@ -127,7 +126,7 @@ def _key(model: Any) -> Any:
 def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
     trial.build(model, d, dtype)
     trial.check_weights(model, dtype)
-    function = KerasFunction.of(model)
+    function = trial.KerasFunction.of(model)
     parameters, x, u = trial.trial(function, d, dtype)
     _check_numbers(model, d, d, int(u.shape[1]), m)
     chain = dense_chain(model)

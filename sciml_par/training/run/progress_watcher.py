@@ -9,9 +9,8 @@ import numpy as np
 from sciml_par._text import rank_list
 from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.member import WALL_TIME
-from sciml_par.training.run.meeting import Meeting, named_values
+from sciml_par.training.run.meeting import Meeting, Watcher, named_values
 from sciml_par.training.run.progress import Reporter
-from sciml_par.training.run.watcher import Watcher
 
 
 class ProgressWatcher(Watcher):
