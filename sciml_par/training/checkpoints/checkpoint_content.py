@@ -184,20 +184,16 @@ def difference(
     theta = course.state.parameters.numpy()
     eps = float(np.finfo(theta.dtype).eps)
     tolerance = np.sqrt(eps) * np.maximum(np.abs(stored), np.abs(now))
-    if _agree(stored, now, tolerance):
+    if _alike(stored, now, tolerance).all():
         return None
     signs = np.random.default_rng(0)
     for _ in range(_DRAWS):
         change = 1 + _ROUNDINGS * eps * signs.choice([-1.0, 1.0], theta.shape)
         changed = terms_of_now(course, take_apart, (theta * change).astype(theta.dtype))
         tolerance = np.maximum(tolerance, _MARGIN * np.abs(changed - now))
-    if _agree(stored, now, tolerance):
+    if _alike(stored, now, tolerance).all():
         return None
     return _difference_text(course, stored, now, tolerance, path)
-
-
-def _agree(stored: FloatArray, now: FloatArray, tolerance: FloatArray) -> bool:
-    return bool(np.all(_alike(stored, now, tolerance)))
 
 
 def _alike(stored: FloatArray, now: FloatArray, tolerance: FloatArray) -> npt.NDArray[np.bool_]:

@@ -179,7 +179,18 @@ class Course:
 
         An optimizer that has not made a step yet tells nothing.
         """
-        return self._measures_of_optimizer() | self._last_weights()
+        optimizer = self.phases[self.position.phase].optimizer
+        report = optimizer.report(self.state.optimizer)
+        begun = self.step > self.position.phase_start
+        found = report.measures if report is not None and begun else {}
+        measures = {name: value.numpy().astype(np.float64) for name, value in found.items()}
+        last = next((rows[-1] for rows in reversed(self.weights) if len(rows)), None)
+        if last is None or not last.shape[1]:
+            return measures
+        names = (f"weight {term.name}" for term in self.stack.terms)
+        # A term that no strategy has changed is of no interest.
+        weights = zip(names, last.T, strict=True)
+        return measures | {name: each for name, each in weights if (each != 1.0).any()}
 
     def stop(self, reason: str) -> None:
         """Make no more steps; a course that is done stays as it is."""
@@ -339,22 +350,6 @@ class Course:
         running = tf.fill(self.state.ended.shape, RUNNING)
         begin = self.state._replace(parameters=parameters, ended=running)
         return self._advance(begin, 1).terms
-
-    def _measures_of_optimizer(self) -> dict[str, FloatArray]:
-        optimizer = self.phases[self.position.phase].optimizer
-        report = optimizer.report(self.state.optimizer)
-        if report is None or self.step == self.position.phase_start:
-            return {}
-        found = report.measures
-        return {name: value.numpy().astype(np.float64) for name, value in found.items()}
-
-    def _last_weights(self) -> dict[str, FloatArray]:
-        last = next((rows[-1] for rows in reversed(self.weights) if len(rows)), None)
-        if last is None or not last.shape[1]:
-            return {}
-        names = (f"weight {term.name}" for term in self.stack.terms)
-        # A term that no strategy has changed is of no interest.
-        return {n: w for n, w in zip(names, last.T, strict=True) if (w != 1.0).any()}
 
     def _advance(self, state: State, count: int) -> Any:
         at = self.position

@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,12 +94,9 @@ class Loop:
         self._programs = {} if programs is None else programs
 
     def start(self, parameters: Tensor, before: State | None = None) -> State:
-        """Return the state before the first step of a phase.
+        """Return the state before the first step of a phase from θ: [M, p].
 
-        Parameters
-        ----------
-        parameters : θ, [M, p].
-        before : the state at the end of the phase before, whose best weights are kept.
+        It keeps the best weights of `before`, the state at the end of the phase before.
         """
         members = parameters.shape[0]
         dtype = parameters.dtype
@@ -173,16 +171,12 @@ class Loop:
         def value(parameters: Tensor, batch: Batch) -> Tensor:
             return self._objective.evaluate(Value, parameters, batch).terms
 
-        program = self._program("value", value, (parameters, batch))
-        return np.asarray(program(parameters, batch).numpy(), np.float64)
+        found = self._program("value", value, (parameters, batch))(parameters, batch)
+        return np.asarray(found.numpy(), np.float64)
 
     def squares_at(self, parameters: Tensor, batch: Batch, counts: tuple[int, ...]) -> np.ndarray:
         """Return Σ_t w_t |r_t|² over the equations, at points of all ranks: [M, N] (collective)."""
-
-        def squares(parameters: Tensor, batch: Batch) -> Tensor:
-            return self._objective.squares(parameters, batch, counts)
-
-        arguments = (parameters, batch)
+        squares, arguments = partial(self._objective.squares, counts=counts), (parameters, batch)
         found = self._program(f"squares {counts}", squares, arguments)(*arguments)
         return np.asarray(found.numpy(), np.float64).T
 
@@ -262,10 +256,8 @@ class Loop:
     ) -> tuple[State, Tensor, Tensor]:
         """Make one step of all members that have not ended; `number` updates were made before.
 
-        Returns
-        -------
-        The state, and before the step the terms of the loss and what the strategy multiplies them
-        by, [M, T] or, without a strategy, [M, 0].
+        Returns also the terms of the loss before the step, [M, T], and what the strategy multiplies
+        them by; without one, [M, 0].
         """
         running = state.ended == RUNNING
         objective, weighed = self._objective, None

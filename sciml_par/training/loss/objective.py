@@ -66,18 +66,9 @@ class StackedObjective:
     The members are one computation: for more than one, the function of one member is vectorized
     over the rows of θ.
 
-    Parameters
-    ----------
     field : makes u from the parameters of one member, as a list of tensors.
-    terms : of the loss.
-    layout : of the parameters in a row of θ.
-    members : M.
     stacked : for every term, whether weights and arrays of a batch have an axis for the members.
-    communicator : the ranks that share the loss.
-    jacobians : of the terms, for optimizers that need them.
-    rows_of_ranks : how many points each rank has in a step, for each term: [T][P]; for optimizers
-        that need it.
-    band : of windows, for an optimizer that makes use of it.
+    jacobians, rows_of_ranks ([T][P], in a step), band : for optimizers that make use of them.
     compile_local : compile this rank's part separately, where the loop around it is not compiled.
     """
 
@@ -125,11 +116,7 @@ class StackedObjective:
     def squares(self, parameters: Tensor, batch: Batch, counts: Sequence[int]) -> Tensor:
         """Return Σ_t w_t |r_t|² at points of all ranks, over the first terms: [N, M] (collective).
 
-        Parameters
-        ----------
-        batch : this rank's points with the weights w_t, the same points for each term; with an axis
-            for the members where there are several.
-        counts : how many points each rank has, [P].
+        The batch has the same points for each term, `counts` [P] of them on each rank.
         """
         shared = self._members == 1
         flags = [

@@ -17,25 +17,14 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """The tensors of which a vector of parameters is made, in order.
-
-    Attributes
-    ----------
-    shapes : of the tensors.
-    names : of the tensors, as Keras calls the variables; for messages and for optimizers that
-        treat some of them apart.
-    unknowns : how many of the tensors, the last ones, are parameters of unknowns of the problem.
-    frozen : numbers of the tensors that no step changes.
-    linear : numbers of the tensors in which the network is linear; None where they are not known.
-    compact : whether a Jacobian has no rows of frozen tensors, rather than rows of zeros.
-    """
+    """The tensors of which a vector of parameters is made, in order."""
 
     shapes: tuple[tuple[int, ...], ...]
-    names: tuple[str, ...]
-    unknowns: int = 0
-    frozen: tuple[int, ...] = ()
-    linear: tuple[int, ...] | None = None
-    compact: bool = False
+    names: tuple[str, ...]  # as Keras calls the variables
+    unknowns: int = 0  # how many of the tensors, the last ones, are of unknowns of the problem
+    frozen: tuple[int, ...] = ()  # numbers of the tensors that no step changes
+    linear: tuple[int, ...] | None = None  # of those in which the network is linear, if known
+    compact: bool = False  # whether a Jacobian has no rows of frozen tensors, or rows of zeros
 
     @classmethod
     def of(

@@ -89,7 +89,18 @@ def trace_terms(
         return trace(problem.terms[t].function, parametrized, specs)
 
     try:
-        here = _checked(problem, network, dtype, arrays, parametrized)
+        every = [tf.convert_to_tensor(v) for v in network.trainable_variables]
+        weights, *of_functions, _ = network.parts(every)
+        here = check_problem(
+            problem,
+            field_with(network, weights),
+            0,
+            arrays,
+            dtype,
+            unknowns=bound_functions(problem, network, of_functions) or None,
+            reads_variables=False,
+            parametrized=parametrized,
+        )
         for t, count in enumerate(some):
             if count not in (0, own[t]):
                 at(t, count)
@@ -131,27 +142,6 @@ _PIECEWISE_LINEAR = (
     "relu are, but the problem asks for them: its equation does not see the network; use a smooth "
     "activation, such as tanh, sin, swish or gelu."
 )
-
-
-def _checked(
-    problem: Problem,
-    network: Network,
-    dtype: str,
-    arrays: Sequence[Arrays],
-    parametrized: Parametrized,
-) -> list[Trace]:
-    every = [tf.convert_to_tensor(v) for v in network.trainable_variables]
-    weights, *of_functions, _ = network.parts(every)
-    return check_problem(
-        problem,
-        field_with(network, weights),
-        0,
-        arrays,
-        dtype,
-        unknowns=bound_functions(problem, network, of_functions) or None,
-        reads_variables=False,
-        parametrized=parametrized,
-    )
 
 
 def _if_it_can(at: Callable[[int, int], Trace], t: int, count: int) -> Trace | None:

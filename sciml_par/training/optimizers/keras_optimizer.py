@@ -51,17 +51,11 @@ class KerasOptimizer(Optimizer):
     gradients, schedules of the learning rate: for each member separately, on parameters in their
     shapes and under their names where that matters, as one vector where it does not. `train`
     makes it of what it is given as optimizer.
-
-    Attributes
-    ----------
-    kind : the optimizer's class.
-    config : what the optimizer is made of.
-    attributes : what has been set otherwise since, or is not in its `get_config`.
     """
 
-    kind: Any
-    config: Mapping[str, Any]
-    attributes: Mapping[str, Any]
+    kind: Any  # the optimizer's class
+    config: Mapping[str, Any]  # what it is made of
+    attributes: Mapping[str, Any]  # what has been set since, or is not in its `get_config`
 
     @classmethod
     def of(cls, optimizer: Any) -> KerasOptimizer:
@@ -138,13 +132,7 @@ class KerasOptimizer(Optimizer):
         rate_factor: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, State]:
-        """Return θ after one update: [M, p] by ∇L: [M, p].
-
-        Parameters
-        ----------
-        rate_factor : what the learning rates are multiplied by, [M, 1].
-        number : of the step in its phase, counted from 1.
-        """
+        """Return θ after one update: [M, p] by ∇L: [M, p], with factors of the rates [M, 1]."""
         done = tf.cast(number, tf.int64) - 1
         if self._rows(parameters):
             pure = self._pure_like([parameters], ["parameters"])

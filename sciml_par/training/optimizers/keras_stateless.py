@@ -25,13 +25,10 @@ class StatelessUpdate(keras.optimizers.Optimizer):
 
     Behind the optimizer's class in the order of resolution, so that whatever an optimizer does in
     its own way it goes on doing.
-
-    Attributes
-    ----------
-    rate_factor : what the learning rate is multiplied by.
     """
 
     rate_factor: Tensor = None
+    """What the learning rate is multiplied by."""
 
     def assign(self, variable: Any, value: Tensor) -> None:
         variable.assign(tf.cast(value, variable.dtype))
@@ -129,10 +126,7 @@ class Parameter(keras.Variable):
 class PureOptimizer:
     """An optimizer built for given parameters, whose updates are functions of tensors.
 
-    Attributes
-    ----------
-    state : the values of the optimizer's variables, except for the counter of steps and the
-        learning rate.
+    Its `state` is all its variables but the counter of steps and the learning rate.
     """
 
     def __init__(self, optimizer: Any, values: Sequence[Tensor], names: Sequence[str]) -> None:
