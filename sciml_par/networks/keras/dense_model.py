@@ -16,15 +16,6 @@ from sciml_par.networks.propagation.dense_chain import DenseChain, Scaling
 from sciml_par.networks.propagation.waves import WaveLayer
 from sciml_par.networks.propagation.weights_of import DenseLayer, FloatArray, Place
 
-_OPERATIONS = {
-    "Sin": "sin",
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Softplus": "softplus",
-    "Silu": "swish",
-    "Gelu": "gelu",
-}
-
 
 def dense_chain(model: Any) -> DenseChain | None:
     """Return the chain that a built Keras model is, or None if it is anything else.
@@ -110,10 +101,11 @@ def _activation_of(operation: Any) -> Activation | None:
         return activation_of(operation.activation)
     if type(operation) is keras.layers.Lambda and not operation.arguments:
         return activation_of(operation.function)
-    name = _OPERATIONS.get(type(operation).__name__)
-    if name is None or not type(operation).__module__.startswith("keras.src.ops."):
+    kind = type(operation)
+    if not kind.__module__.startswith("keras.src.ops.") or getattr(operation, "approximate", False):
         return None
-    return None if getattr(operation, "approximate", False) else ACTIVATIONS[name]
+    name = kind.__name__.lower()
+    return ACTIVATIONS.get("swish" if name == "silu" else name)
 
 
 def _scaling_of(layer: Any) -> Scaling | None:

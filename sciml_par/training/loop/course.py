@@ -23,6 +23,7 @@ from sciml_par.training.loop.loop import (
     Limits,
     Loop,
     State,
+    longest_chunk,
 )
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.phases import Phase
@@ -268,10 +269,9 @@ class Course:
     def longest_chunk(self) -> int:
         """Return how many steps the next chunk may have at most."""
         at = self.position
-        loop, phase = self._loops[at.phase], self.phases[at.phase]
         return min(
-            at.phase_start + phase.steps - at.step,
-            loop.longest_chunk(at.step, self.recording.spacing(at.step)),
+            at.phase_start + self.phases[at.phase].steps - at.step,
+            longest_chunk(at.step, self.recording.spacing(at.step)),
             self.recording.longest_chunk(at.step),
             self._feed.longest_chunk(at.step),
         )

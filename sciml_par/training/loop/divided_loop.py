@@ -46,9 +46,6 @@ class DividedLoop:
     def finish(self, state: State) -> State:
         return self._whole.finish(state)
 
-    def longest_chunk(self, step: int, log_every: int) -> int:
-        return self._whole.longest_chunk(step, log_every)
-
     def advance(
         self,
         state: State,

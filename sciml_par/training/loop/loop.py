@@ -79,7 +79,6 @@ class Loop:
         optimizer: Optimizer,
         feed: Feed,
         *,
-        communicator: Communicator,
         weighting: Weighting | None = None,
         programs: dict[Any, Any] | None = None,
         holds_out: bool = False,
@@ -89,7 +88,7 @@ class Loop:
         self._batch = feed.batch
         self._epoch = feed.steps_per_epoch
         self._same_points = feed.same_points
-        self._compiled = compiles_collectives(communicator)
+        self._compiled = compiles_collectives(objective.ranks.communicator)
         register_gradients()
         self._programs = {} if programs is None else programs
 
@@ -125,11 +124,6 @@ class Loop:
         """Return the state with the parameters that the phase ends with."""
         parameters = self._optimizer.finish(self._objective, state.parameters, state.optimizer)
         return state._replace(parameters=parameters)
-
-    def longest_chunk(self, step: int, log_every: int) -> int:
-        """Return how many steps the next chunk may have at most, beginning after `step` updates."""
-        first = math.ceil(step / log_every)
-        return (first + _RECORDS_PER_CHUNK) * log_every - step
 
     def advance(
         self,
@@ -313,6 +307,12 @@ class Loop:
             held_out=state.held_out,
         )
         return after, terms, weighed.shown if weighed else terms[:, :0]
+
+
+def longest_chunk(step: int, log_every: int) -> int:
+    """Return how many steps the next chunk may have at most, beginning after `step` updates."""
+    first = math.ceil(step / log_every)
+    return (first + _RECORDS_PER_CHUNK) * log_every - step
 
 
 def compiles_collectives(communicator: Communicator) -> bool:

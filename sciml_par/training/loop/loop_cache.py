@@ -56,7 +56,6 @@ def loop_for(
         objective,
         optimizer,
         stack.feed,
-        communicator=group,
         weighting=weighting,
         programs=programs,
         holds_out=stack.problem.holds_out,

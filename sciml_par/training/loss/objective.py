@@ -22,7 +22,7 @@ from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.loss.window_jacobian import WindowJacobianOfTerm
-from sciml_par.training.points.feed import Batch, Rows
+from sciml_par.training.points.feed import Batch
 
 Tensor = Any
 K = TypeVar("K", bound=Known)
@@ -110,8 +110,7 @@ class StackedObjective:
         For a Jacobian, how each term is differentiated is chosen by trying.
         """
         if kind.by_jacobian:
-            first = _select(self._stacked, batch, lambda array: array[0])
-            self._member.prepare_jacobian(parameters[0], first)
+            self._member.prepare_jacobian(parameters[0], _of_first(batch, self._stacked))
 
     def squares(self, parameters: Tensor, batch: Batch, counts: Sequence[int]) -> Tensor:
         """Return Σ_t w_t |r_t|² at points of all ranks, over the first terms: [N, M] (collective).
@@ -159,42 +158,21 @@ class StackedObjective:
         """Return `function` of every member: [M, p] -> [M, …], or a nest of these."""
         stacked = self._stacked if stacked is None else stacked
         if self._members == 1:
-            alone = _select(stacked, batch, lambda array: array[0])
-            return tf.nest.map_structure(lambda y: y[None], function(parameters[0], alone))
-        own: list[Tensor] = []
-        shared: list[Tensor] = []
-        for row, flags in zip(batch, stacked, strict=True):
-            for leaf, flag in zip(_leaves(row), _leaves(flags), strict=True):
-                (own if flag else shared).append(leaf)
+            found = function(parameters[0], _of_first(batch, stacked))
+            return tf.nest.map_structure(lambda y: y[None], found)
+        leaves = list(zip(tf.nest.flatten(batch), tf.nest.flatten(stacked), strict=True))
+        own = [leaf for leaf, flag in leaves if flag]
 
         def of_one(flat_and_own: tuple[Tensor, list[Tensor]]) -> Any:
-            flat, mine = flat_and_own
-            return function(flat, _join(stacked, list(mine), list(shared)))
+            flat, mine = flat_and_own[0], iter(flat_and_own[1])
+            alone = [next(mine) if flag else leaf for leaf, flag in leaves]
+            return function(flat, tf.nest.pack_sequence_as(batch, alone))
 
         return tf.vectorized_map(of_one, (parameters, own), fallback_to_while_loop=False)
 
 
-def _leaves(rows: Any) -> list[Any]:
-    weights, arrays = rows
-    return [weights, *arrays]
-
-
-def _select(stacked: Sequence[Any], batch: Batch, chosen: Callable[[Tensor], Tensor]) -> Batch:
-    """Return one member's batch from one whose leaves may have an axis for the members."""
-    found = []
-    for rows, flags in zip(batch, stacked, strict=True):
-        leaves = [
-            chosen(leaf) if flag else leaf
-            for leaf, flag in zip(_leaves(rows), _leaves(flags), strict=True)
-        ]
-        found.append(Rows(leaves[0], tuple(leaves[1:])))
-    return tuple(found)
-
-
-def _join(stacked: Sequence[Any], own: list[Tensor], shared: list[Tensor]) -> Batch:
-    """Return a batch from its leaves of one member and those of all members."""
-    found = []
-    for flags in stacked:
-        leaves = [(own if flag else shared).pop(0) for flag in _leaves(flags)]
-        found.append(Rows(leaves[0], tuple(leaves[1:])))
-    return tuple(found)
+def _of_first(batch: Batch, stacked: Sequence[Any]) -> Batch:
+    """Return the first member's batch from one whose leaves may have an axis for the members."""
+    leaves = zip(tf.nest.flatten(batch), tf.nest.flatten(stacked), strict=True)
+    first = [leaf[0] if flag else leaf for leaf, flag in leaves]
+    return tf.nest.pack_sequence_as(batch, first)
