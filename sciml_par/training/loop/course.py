@@ -251,16 +251,9 @@ class Course:
             self._next_phase()
 
     @property
-    def kept_points(self) -> dict[str, npt.NDArray[Any]]:
-        """What a checkpoint holds of the points, if they depend on more than the step."""
-        source = self._feed.adaptive
-        return {} if source is None else source.kept()
-
-    def restore_points(self, kept: dict[str, npt.NDArray[Any]]) -> None:
-        """Continue with the points of a checkpoint."""
-        source = self._feed.adaptive
-        if source is not None:
-            source.restore(kept)
+    def adaptive_points(self) -> Any:
+        """The source of points that depend on more than the step; None if there is none."""
+        return self._feed.adaptive
 
     def last_step_of(self, member: int) -> int:
         """Return the number of the loop's step at which this member, of M, had its last update."""

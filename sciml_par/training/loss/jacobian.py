@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -41,18 +41,6 @@ def moved(parameters: Tensor, by: float = 1.0) -> Tensor:
     """Return moved parameters: at initial ones, derivatives may vanish by chance."""
     change = np.random.default_rng(0).normal(scale=by, size=parameters.shape)
     return parameters + tf.constant(change, parameters.dtype)
-
-
-class _Recorded(NamedTuple):
-    """√w r, [k n], its parts by component and their sums, and what its derivatives are taken by."""
-
-    tape: Any
-    layers: RecordedLayers
-    residuals: Tensor
-    parts: list[Tensor]
-    totals: list[Tensor]
-    own: list[Tensor]
-    sought: list[Tensor]
 
 
 @dataclass
@@ -157,8 +145,12 @@ class JacobianOfTerm:
             by_all = tf.concat([by_network, by_unknowns], axis=0)
         return r, by_all, right
 
-    def _with_record(self, flat: Tensor, weights: Tensor, arrays: Sequence[Tensor]) -> _Recorded:
-        """Evaluate the residual, and keep what the layers of the networks multiply."""
+    def _with_record(self, flat: Tensor, weights: Tensor, arrays: Sequence[Tensor]) -> Any:
+        """Evaluate the residual, and keep what the layers of the networks multiply.
+
+        Returns the tape, the record, √w r [k n], its parts by component and their sums, and what
+        its derivatives are taken by: the parameters of the networks, and of unknowns.
+        """
         parameters = self.layout.unflatten(flat)
         self.term.plan(self.field(parameters), *arrays)
         count = len(parameters) - self.layout.unknowns
@@ -171,7 +163,7 @@ class JacobianOfTerm:
             r = weighted(self.term.residual(u, *arrays), weights)
             parts = tf.split(r, int(r.shape[0] // weights.shape[0]))
             totals = [tf.reduce_sum(part) for part in parts]
-        return _Recorded(tape, layers, r, parts, totals, own, sought)
+        return tape, layers, r, parts, totals, own, sought
 
     def _point_by_point(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """Compute by a reverse pass for each point, vectorized over the points."""

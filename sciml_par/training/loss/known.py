@@ -10,24 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sciml_par._tensorflow import tf
 
 if TYPE_CHECKING:
-    from sciml_par.training.loss.ranks import Ranks
     from sciml_par.training.points.feed import Batch
 
 Tensor = Any
-
-
-class Members(Protocol):
-    """The loss of M stacked members on this rank's points."""
-
-    ranks: Ranks
-
-    def here(self, name: str, parameters: Tensor, batch: Batch) -> Any:
-        """Return what a method of `MemberObjective` does, of every member: θ [M, p] -> [M, …]."""
+Members = Any
+"""A `StackedObjective`, whose module imports this one."""
 
 
 class Known(ABC):

@@ -83,8 +83,9 @@ class MemberObjective:
 
     def jacobian(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
         """Return √w r of each term, [K_t], and its derivatives, [p, K_t], or of fewer rows."""
-        rows = self._jacobians[0].layout.size_of_rows if self._jacobians else self.layout.size
-        none = tf.zeros([0], flat.dtype), tf.zeros([rows, 0], flat.dtype)
+        layout = self._jacobians[0].layout if self._jacobians else self.layout
+        size = sum(layout.sizes[i] for i in layout.rows)
+        none = tf.zeros([0], flat.dtype), tf.zeros([size, 0], flat.dtype)
         found = [
             jacobian(flat, rows) if _has_points(rows) else none
             for jacobian, rows in zip(self._jacobians, batch, strict=True)

@@ -68,11 +68,6 @@ class ParameterLayout:
         """The numbers of the tensors that have rows in a Jacobian."""
         return [i for i in range(len(self.shapes)) if not (self.compact and i in self.frozen)]
 
-    @property
-    def size_of_rows(self) -> int:
-        """How many numbers these tensors have in all."""
-        return sum(self.sizes[i] for i in self.rows)
-
     def only_rows(self, by_all: Tensor) -> Tensor:
         """Return the rows of a Jacobian of derivatives by all parameters, [p, n]."""
         if not self.compact:

@@ -52,28 +52,17 @@ class Optimizer(Described, ABC):
     `init` and `step` are pure and are traced into the loop. A state is a nest of tensors, whose
     shapes and types no step changes; each tensor has the members as its first axis. Members are
     independent of one another: row j of all results depends on row j of the arguments only.
-
-    Attributes
-    ----------
-    needs : the richest kind of knowledge of the loss that a step asks its objective for.
-    default_steps : how many steps a phase has unless the user says so.
-    least_squares : whether a step solves the least squares of its own batch to the end.
-    second_order : whether it can make residuals vanish at the training points alone.
-    condition_weight : what conditions weigh against equations by default; None for 1.
-    prefers_centres : whether networks begin better with centres for this optimizer.
-    compiles : whether the steps are worth a compilation.
-    most_left : the share of the right side (the root of the loss of u = 0) above which what the
-        optimizer leaves of it in the end is worth a warning.
     """
 
-    needs: ClassVar[type[Known]] = Gradient
-    default_steps: ClassVar[int] = 30_000
-    least_squares: ClassVar[bool] = False
-    second_order: ClassVar[bool] = False
-    condition_weight: ClassVar[float | None] = None
-    prefers_centres: ClassVar[bool] = False
-    compiles: ClassVar[bool] = True
+    needs: ClassVar[type[Known]] = Gradient  # the richest knowledge of the loss that a step asks
+    default_steps: ClassVar[int] = 30_000  # of a phase
+    least_squares: ClassVar[bool] = False  # whether a step solves those of its batch to the end
+    second_order: ClassVar[bool] = False  # whether residuals may vanish at training points alone
+    condition_weight: ClassVar[float | None] = None  # against equations, by default; None for 1
+    prefers_centres: ClassVar[bool] = False  # whether networks begin better with centres
+    compiles: ClassVar[bool] = True  # whether the steps are worth a compilation
     most_left: ClassVar[float] = 0.5**0.5
+    """The share of the right side (the root of the loss of u = 0) that is worth a warning."""
 
     @abstractmethod
     def init(self, objective: Objective, parameters: Tensor) -> State:

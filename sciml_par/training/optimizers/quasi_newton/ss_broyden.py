@@ -78,7 +78,8 @@ class SSBroyden(QuasiNewton):
         InputError
             The matrices would take more than `memory_limit`.
         """
-        needed = self.memory_needed(layout.size, members, dtype)
+        size = np.dtype(tf.as_dtype(dtype).name).itemsize
+        needed = _COPIES * members * layout.size**2 * size
         if needed > self.memory_limit * 2**30:
             whose = "" if members == 1 else f" of each of {members} members on a rank"
             raise InputError(
@@ -86,10 +87,6 @@ class SSBroyden(QuasiNewton):
                 f"{needed / 2**30:.3g} GiB, and memory_limit is {self.memory_limit:g} GiB. Use "
                 f"LBFGS(), which needs no matrix, or a larger memory_limit."
             )
-
-    def memory_needed(self, size: int, members: int, dtype: Any) -> int:
-        """Return the bytes of M matrices of p² numbers, with the copies of a step (local)."""
-        return _COPIES * members * size**2 * int(np.dtype(tf.as_dtype(dtype).name).itemsize)
 
     def start(self, parameters: Tensor) -> Tensor:
         """Return H: [M, p, p]; see `QuasiNewton`."""
