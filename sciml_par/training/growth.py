@@ -19,7 +19,8 @@ from sciml_par.training.outcome.validation import at_other_points
 from sciml_par.training.points.growing import MOST_GROWTHS, number_after, why_fixed
 from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import computes_something_else
-from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
+from sciml_par.training.run.meeting import Meeting
+from sciml_par.training.run.watcher import NO_LIMIT, Watcher
 
 _LEAST_STEPS = 60
 _EIGHTHS = (1, 2, 4, 6)

@@ -27,11 +27,11 @@ from sciml_par.training.preparation.consistency import common_domain
 from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
 from sciml_par.training.run.holdout import HoldoutWatcher
-from sciml_par.training.run.meeting import Meeting, Watcher, failure_text
-from sciml_par.training.run.progress import Reporter
-from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
+from sciml_par.training.run.meeting import Meeting, failure_text
+from sciml_par.training.run.progress import ProgressWatcher, Reporter, TimeWatcher
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import signals_caught
+from sciml_par.training.run.watcher import Watcher
 from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
 from sciml_par.training.uncertainty.resampling import resampled
 from sciml_par.training.uncertainty.retraining import Retraining

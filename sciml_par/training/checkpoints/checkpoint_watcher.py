@@ -15,7 +15,8 @@ from sciml_par.training.loop.course import Course
 from sciml_par.training.loop.loop import NOT_FINITE
 from sciml_par.training.preparation.description import Identity
 from sciml_par.training.preparation.preparation import Preparation
-from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
+from sciml_par.training.run.meeting import Meeting
+from sciml_par.training.run.watcher import NO_LIMIT, Watcher
 
 
 class CheckpointWatcher(Watcher):

@@ -70,21 +70,7 @@ class Position:
 
 
 class Course:
-    """How far stacked members have come. What says so is collective in the stack's group.
-
-    Attributes
-    ----------
-    state, position : where they stand.
-    recording : after which steps there are records.
-    steps, records : what was recorded; records[k] [M, T + q] are the terms of the loss after
-        steps[k], and then the q parameters of unknowns.
-    terms : of the loss before the last step, [M, T].
-    seconds_compile, seconds_train : spent in compilation, and in steps.
-    times_brought_together, largest_drift : of the replicas; see `bring_together`.
-    stopped : why all members were stopped from outside, or None.
-    apart : whether each member is a separate computation.
-    needs_preparation : whether the phase's loop has not been compiled for this course.
-    """
+    """How far stacked members have come. What says so is collective in the stack's group."""
 
     def __init__(
         self,
@@ -97,8 +83,8 @@ class Course:
         log_every: int | None,
     ) -> None:
         self.stack, self.phases = stack, tuple(phases)
-        self.apart, self._feed = False, feed
-        self._loops, self._limits = tuple(loops), limits
+        self.apart = False  # whether each member is a separate computation
+        self._feed, self._loops, self._limits = feed, tuple(loops), limits
         self.recording = Records(log_every)
         self._rate_factors = [
             tf.constant((stack.rate_factor * phase.rate).astype(stack.parameters.dtype))
@@ -107,14 +93,14 @@ class Course:
         self.state = self._loops[0].start(tf.constant(stack.parameters))
         members = len(stack.numbers)
         self.position = Position(0, 0, 0, np.zeros(members, np.int64))
-        self.steps: list[npt.NDArray[np.int64]] = []
-        self.records: list[FloatArray] = []
-        self.weights: list[FloatArray] = []
-        self.terms = np.full([members, len(stack.terms)], np.nan)
+        self.steps: list[npt.NDArray[np.int64]] = []  # after which there are records
+        self.records: list[FloatArray] = []  # terms of the loss and unknowns then, [M, T + q]
+        self.weights: list[FloatArray] = []  # of the terms then, [M, T] or [M, 0]
+        self.terms = np.full([members, len(stack.terms)], np.nan)  # before the last step
         self.seconds_compile = self.seconds_train = 0.0
-        self.times_brought_together, self.largest_drift = 0, 0.0
-        self.stopped: str | None = None
-        self.needs_preparation = True
+        self.times_brought_together, self.largest_drift = 0, 0.0  # see `bring_together`
+        self.stopped: str | None = None  # why all members were stopped from outside
+        self.needs_preparation = True  # the phase's loop is not compiled for this course
 
     @property
     def step(self) -> int:

@@ -16,7 +16,8 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.traced_terms import trace_terms
-from sciml_par.training.run.meeting import NO_LIMIT, Meeting, Watcher
+from sciml_par.training.run.meeting import Meeting
+from sciml_par.training.run.watcher import NO_LIMIT, Watcher
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -18,7 +18,8 @@ from sciml_par.training.loop.loop import RUNNING
 from sciml_par.training.loop.stops import NoProgress
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import Stack
-from sciml_par.training.run.meeting import Meeting, Watcher
+from sciml_par.training.run.meeting import Meeting
+from sciml_par.training.run.watcher import Watcher
 
 FloatArray = npt.NDArray[np.float64]
 

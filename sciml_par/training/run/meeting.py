@@ -16,10 +16,6 @@ from sciml_par.training.loop.loop import NOT_FINITE, RUNNING
 FloatArray = npt.NDArray[np.float64]
 
 
-NO_LIMIT = 2**31 - 1
-"""Of a chunk's steps."""
-
-
 @dataclass(frozen=True)
 class Status:
     """What a rank reports to the others between chunks."""
@@ -96,25 +92,6 @@ class Meeting:
         """Whether no rank makes more steps."""
         done = all(status.course >= status.courses for status in self.everyone)
         return self.stop is not None or done
-
-
-class Watcher:
-    """Something done between chunks; this one does nothing."""
-
-    def longest_chunk(self, step: int) -> int:
-        """Return how many steps the next chunk may have at most, after `step` steps of a course.
-
-        The same on all ranks of a group.
-        """
-        return NO_LIMIT
-
-    def stop(self) -> str | None:
-        """Return why all ranks must stop, or None; one rank's answer is enough."""
-        return None
-
-    def met(self, meeting: Meeting) -> str | None:
-        """Take note of a meeting (collective); return what to report at the next one, or None."""
-        return None
 
 
 def status_of(

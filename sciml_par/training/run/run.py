@@ -14,7 +14,8 @@ from sciml_par.parallel.collectives.fused import fused_broadcast
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.loop.course import Course, NotStackableError
 from sciml_par.training.loop.loop import State
-from sciml_par.training.run.meeting import Meeting, Watcher, current, status_of
+from sciml_par.training.run.meeting import Meeting, current, status_of
+from sciml_par.training.run.watcher import Watcher
 
 _SECONDS_PER_CHUNK = 0.5
 _FIRST_CHUNK = 1  # a step may take a second

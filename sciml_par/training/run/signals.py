@@ -14,7 +14,7 @@ from sciml_par._stderr import write_error
 from sciml_par._terminal import CellLine
 from sciml_par.parallel.groups.world import World
 from sciml_par.results.member import SIGNALS, WALL_TIME
-from sciml_par.training.run.meeting import Watcher
+from sciml_par.training.run.watcher import Watcher
 
 _INTERRUPTED = 128 + signal.SIGINT
 # A launcher and a terminal may both pass on one Ctrl-C.
