@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.problems.unknowns.unknowns import Unknowns, names_of_numbers, numbers_of
 from sciml_par.training.loop.course import Course
-from sciml_par.training.loop.loop import NOT_FINITE, RUNNING
+from sciml_par.training.loop.loop import NOT_FINITE, RUNNING, State
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -95,16 +96,10 @@ class Meeting:
 
 
 def status_of(
-    courses: Sequence[Course],
-    worked: int,
-    *,
-    seconds: float,
-    digest: bytes,
-    stop: str | None,
-    notes: Sequence[str],
+    meeting: Meeting, *, seconds: float, stop: str | None, notes: Sequence[str]
 ) -> Status:
     """Return the status of this rank."""
-    shown = courses[worked]
+    courses, shown = meeting.courses, meeting.course
     running = np.flatnonzero(shown.ended == RUNNING)
     first = running[0] if len(running) else 0
     unknowns = shown.stack.problem.unknowns if len(running) else {}
@@ -117,7 +112,7 @@ def status_of(
     return Status(
         course=current(courses),
         courses=len(courses),
-        done=sum(course.step for course in courses),
+        done=meeting.done,
         phase=shown.position.phase,
         numbers=tuple(shown.stack.numbers[j] for j in running),
         losses=tuple(float(shown.terms[j].sum()) for j in running),
@@ -126,10 +121,15 @@ def status_of(
         measures={name: float(values[first]) for name, values in shown.measures.items()},
         not_finite=tuple(bad),
         seconds=seconds,
-        digest=digest,
+        digest=digest_of(shown.state),
         stop=stop,
         notes=tuple(notes),
     )
+
+
+def digest_of(state: State) -> bytes:
+    """Return sixteen bytes that differ if the weights differ in any bit."""
+    return hashlib.blake2b(state.parameters.numpy().tobytes(), digest_size=16).digest()
 
 
 def named_values(unknowns: Unknowns, values: FloatArray) -> dict[str, list[float]]:
