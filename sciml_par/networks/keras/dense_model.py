@@ -53,6 +53,8 @@ def dense_chain(model: Any) -> DenseChain | None:
 
 def _operations(model: Any) -> Iterator[Any]:
     """Yield the operations of a model in order; the model itself if it cannot be taken apart."""
+    from keras.src.models.functional import Functional  # which Keras does not name in public
+
     if type(model) in (MLP, RandomFeatures) and not model._slopes:
         if model.embedding is not None:
             yield model.embedding
@@ -62,7 +64,7 @@ def _operations(model: Any) -> Iterator[Any]:
     elif type(model) is keras.Sequential:
         for layer in model.layers:
             yield from _operations(layer)
-    elif isinstance(model, keras.Model) and type(model) is _functional():
+    elif type(model) is Functional:
         operations = _along_the_only_path(model)
         if operations is None:
             yield model
@@ -70,12 +72,6 @@ def _operations(model: Any) -> Iterator[Any]:
             yield from _operations(operation)
     elif not isinstance(model, (keras.layers.InputLayer, keras.layers.Identity)):
         yield model
-
-
-def _functional() -> type:
-    """Return the class of functional models, which Keras does not name in public."""
-    inputs = keras.Input((1,))
-    return type(keras.Model(inputs, keras.layers.Identity()(inputs)))
 
 
 def _along_the_only_path(model: Any) -> list[Any] | None:
