@@ -7,7 +7,7 @@ from .loop.stops import NoProgress as NoProgress
 from .loop.stops import TargetLoss as TargetLoss
 from .loop.stops import WallTime as WallTime
 from .optimizers.adam import Adam as Adam
-from .optimizers.adamw import AdamW as AdamW
+from .optimizers.adam import AdamW as AdamW
 from .optimizers.least_squares.least_squares import LeastSquares as LeastSquares
 from .optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
 from .optimizers.least_squares.spring import SPRING as SPRING

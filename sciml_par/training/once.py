@@ -28,8 +28,7 @@ from sciml_par.training.preparation.preparation import Preparation, prepare
 from sciml_par.training.run.callbacks import CallbackWatcher, as_callbacks
 from sciml_par.training.run.holdout import HoldoutWatcher
 from sciml_par.training.run.meeting import Meeting, failure_text
-from sciml_par.training.run.progress import Reporter
-from sciml_par.training.run.progress_watcher import ProgressWatcher, TimeWatcher
+from sciml_par.training.run.progress import ProgressWatcher, Reporter, TimeWatcher
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.run.watcher import Watcher

@@ -82,9 +82,7 @@ class Engine:
         weighting = None
         if self.strategy is not None:
             weighting = Weighting(self.strategy, [self.problem], self.objective, self.feed)
-        self.loop = Loop(
-            self.objective, self.optimizer, self.feed, communicator=self.group, weighting=weighting
-        )
+        self.loop = Loop(self.objective, self.optimizer, self.feed, weighting=weighting)
         weights = [tf.convert_to_tensor(v) for v in network.trainable_variables]
         weights.append(tf.constant(initial_unknowns(self.problem.unknowns, 0)))
         first = layout.flatten(weights)[None]

@@ -8,10 +8,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_training import LAYOUT, SmallObjective, Trainings, initial, keras_train_all
+from small_training import SmallObjective, Trainings, initial, keras_train_all
 
 from sciml_par.errors import InputError
 from sciml_par.training.optimizers.convert import as_optimizer
+from sciml_par.training.optimizers.optimizer import At
 
 pytestmark = [
     pytest.mark.beside,
@@ -166,11 +167,8 @@ def test_averages_of_weights_are_what_a_phase_ends_with() -> None:
         state = ours.init(objective, theta)
         after = theta
         for number in (1, 2):
-            _, gradient = objective.value_and_gradient(after, ())
-            before = after
-            after, state = ours.update(
-                LAYOUT, after, gradient, state, tf.ones([2, 1], tf.float64), tf.constant(number)
-            )
+            before, at = after, At(tf.constant(number), tf.ones([2, 1], tf.float64))
+            after, state, _ = ours.step(objective, after, state, (), at)
         end = ours.finish(objective, after, state)
         np.testing.assert_allclose(end, 0.99 * before + 0.01 * after, rtol=1e-7)
         assert all(tensor.shape[0] == 2 for tensor in state)

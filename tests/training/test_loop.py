@@ -17,6 +17,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem
 from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import Adam
+from sciml_par.training.loop.loop import longest_chunk
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 
@@ -102,7 +103,7 @@ def test_the_state_keeps_the_best_weights() -> None:
 def test_the_longest_chunk_fills_the_records_and_no_more() -> None:
     engine = poisson_engine(LOG_EVERY)
     for step in (0, 11, 12):
-        longest = engine.loop.longest_chunk(step, LOG_EVERY)
+        longest = longest_chunk(step, LOG_EVERY)
         chunk = engine.advance(engine.start(), longest, step=step)
         multiples = np.arange(0, step + longest, LOG_EVERY)
         np.testing.assert_array_equal(chunk.steps, multiples[multiples >= step])

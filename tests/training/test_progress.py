@@ -14,8 +14,7 @@ from sciml_par.networks import MLP
 from sciml_par.problems import poisson
 from sciml_par.training import LBFGS, Adam, LevenbergMarquardt
 from sciml_par.training.run.meeting import Meeting
-from sciml_par.training.run.progress import Pace, Reporter, clock_text, loss_text
-from sciml_par.training.run.progress_watcher import ProgressWatcher
+from sciml_par.training.run.progress import Pace, ProgressWatcher, Reporter, clock_text, loss_text
 
 pytestmark = pytest.mark.ranks(most=1, reason="local")
 

@@ -16,7 +16,8 @@ from sciml_par.errors import TrainingError
 from sciml_par.problems import Interval, function_approximation
 from sciml_par.results import Result
 from sciml_par.training import Adam
-from sciml_par.training.run.run import bring_together, digest_of
+from sciml_par.training.run.meeting import digest_of
+from sciml_par.training.run.run import bring_together
 
 several = pytest.mark.skipif("sp.size() == 1", reason="one replica is alone")
 small = partial(

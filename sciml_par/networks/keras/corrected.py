@@ -88,7 +88,7 @@ class Corrected(BuiltModel):
         return list(self.correction.linear_variables)
 
     def records(self) -> Corrected:
-        """Return what has `recorded_apply` and `jet` as a `DenseChain`: this model."""
+        """Return what can be asked for records of its products: this model."""
         return self
 
     def interpret(

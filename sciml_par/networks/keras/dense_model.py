@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sciml_par.networks.layers.activation import ACTIVATIONS, LINEAR, Activation, activation_of
 from sciml_par.networks.layers.quiet_keras import keras
-from sciml_par.networks.models.fourier_features import FourierFeatures
 from sciml_par.networks.models.mlp import MLP
-from sciml_par.networks.models.periodic_embedding import PeriodicEmbedding
 from sciml_par.networks.models.random_features import RandomFeatures
 from sciml_par.networks.propagation.dense_chain import DenseChain, Scaling
+from sciml_par.networks.propagation.waves import WaveLayer
 from sciml_par.networks.propagation.weights_of import DenseLayer, FloatArray, Place
-
-_OPERATIONS = {
-    "Sin": "sin",
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Softplus": "softplus",
-    "Silu": "swish",
-    "Gelu": "gelu",
-}
 
 
 def dense_chain(model: Any) -> DenseChain | None:
@@ -42,20 +32,16 @@ def dense_chain(model: Any) -> DenseChain | None:
     layers: list[DenseLayer] = []
     for operation in _operations(model):
         scaling, activation = _scaling_of(operation), _activation_of(operation)
-        waves = (
-            operation.waves()
-            if isinstance(operation, (FourierFeatures, PeriodicEmbedding))
-            else None
-        )
+        waves = operation.waves() if isinstance(operation, WaveLayer) else None
+        dense = _dense_layer(operation, places)
         if scaling is not None and not layers:
             scalings.append(scaling)
         elif activation is not None and layers and layers[-1].activation is LINEAR:
-            last = layers[-1]
-            layers[-1] = DenseLayer(last.weight, last.bias, activation)
+            layers[-1] = replace(layers[-1], activation=activation)
         elif waves is not None and operation.compute_dtype in precisions:
             layers.append(DenseLayer(*waves))
-        elif _is_plain_dense(operation):
-            layers.append(_dense_layer(operation, places))
+        elif dense is not None:
+            layers.append(dense)
         else:
             return None
     if not layers:
@@ -67,16 +53,18 @@ def dense_chain(model: Any) -> DenseChain | None:
 
 def _operations(model: Any) -> Iterator[Any]:
     """Yield the operations of a model in order; the model itself if it cannot be taken apart."""
+    from keras.src.models.functional import Functional  # which Keras does not name in public
+
     if type(model) in (MLP, RandomFeatures) and not model._slopes:
         if model.embedding is not None:
             yield model.embedding
         for layer in model._dense[:-1]:
-            yield from (layer, _Known(model._activation))
+            yield from (layer, model._activation)
         yield model._dense[-1]
     elif type(model) is keras.Sequential:
         for layer in model.layers:
             yield from _operations(layer)
-    elif isinstance(model, keras.Model) and type(model) is _functional():
+    elif type(model) is Functional:
         operations = _along_the_only_path(model)
         if operations is None:
             yield model
@@ -84,12 +72,6 @@ def _operations(model: Any) -> Iterator[Any]:
             yield from _operations(operation)
     elif not isinstance(model, (keras.layers.InputLayer, keras.layers.Identity)):
         yield model
-
-
-def _functional() -> type:
-    """Return the class of functional models, which Keras does not name in public."""
-    inputs = keras.Input((1,))
-    return type(keras.Model(inputs, keras.layers.Identity()(inputs)))
 
 
 def _along_the_only_path(model: Any) -> list[Any] | None:
@@ -108,24 +90,18 @@ def _along_the_only_path(model: Any) -> list[Any] | None:
     return operations[::-1]
 
 
-@dataclass(frozen=True)
-class _Known:
-    """An operation whose activation is known."""
-
-    activation: Activation
-
-
 def _activation_of(operation: Any) -> Activation | None:
-    if isinstance(operation, _Known):
-        return operation.activation
+    if isinstance(operation, Activation):
+        return operation
     if type(operation) is keras.layers.Activation:
         return activation_of(operation.activation)
     if type(operation) is keras.layers.Lambda and not operation.arguments:
         return activation_of(operation.function)
-    name = _OPERATIONS.get(type(operation).__name__)
-    if name is None or not type(operation).__module__.startswith("keras.src.ops."):
+    kind = type(operation)
+    if not kind.__module__.startswith("keras.src.ops.") or getattr(operation, "approximate", False):
         return None
-    return None if getattr(operation, "approximate", False) else ACTIVATIONS[name]
+    name = kind.__name__.lower()
+    return ACTIVATIONS.get("swish" if name == "silu" else name)
 
 
 def _scaling_of(layer: Any) -> Scaling | None:
@@ -138,23 +114,19 @@ def _scaling_of(layer: Any) -> Scaling | None:
     return None
 
 
-def _is_plain_dense(layer: Any) -> bool:
-    return (
-        type(layer) is keras.layers.Dense
-        and layer.compute_dtype == layer.variable_dtype
-        and not getattr(layer, "lora_enabled", False)
-        and getattr(layer, "quantization_mode", None) is None
-        and activation_of(layer.activation) is not None
-    )
+def _dense_layer(layer: Any, places: dict[int, int]) -> DenseLayer | None:
+    if type(layer) is not keras.layers.Dense or layer.compute_dtype != layer.variable_dtype:
+        return None
+    if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
+        return None
+    activation = activation_of(layer.activation)
+    if activation is None:
+        return None
 
-
-def _dense_layer(layer: Any, places: dict[int, int]) -> DenseLayer:
     def place(variable: Any) -> Place:
         found = places.get(id(variable))
         return np.asarray(variable, np.float64) if found is None else found
 
-    activation = activation_of(layer.activation)
-    assert activation is not None
     bias = place(layer.bias) if layer.use_bias else None
     return DenseLayer(place(layer.kernel), bias, activation)
 

@@ -90,22 +90,17 @@ def make_network(
 
 def is_factory(network: Any) -> bool:
     """Return whether `network` makes models, rather than being one."""
-    if isinstance(network, str):
-        return True
-    if inspect.isclass(network):
+    if isinstance(network, str) or inspect.isclass(network):
         return True
     return callable(network) and not any(map(partial(_has, network), _OF_MODELS))
 
 
 def takes(network: Any, name: str) -> bool:
     """Return whether what makes models leaves this argument, `box` or `initial_weights`, open."""
-    network = _maker(network)
     try:
-        found = {parameter.name: parameter for parameter in _parameters(network)}
+        return any(p.name == name and _is_open(p) for p in _parameters(_maker(network)))
     except (TypeError, ValueError):  # some built-in callables have none
         return False
-    parameter = found.get(name)
-    return parameter is not None and _is_open(parameter)
 
 
 def bound_arguments(network: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.networks.keras import trial
 from sciml_par.networks.keras.dense_model import dense_chain
-from sciml_par.networks.keras.keras_function import KerasFunction
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.activation import LINEAR
 from sciml_par.networks.layers.quiet_keras import keras
@@ -80,23 +78,19 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
 
 def _network_of_ours(model: Any, d: int, m: int, dtype: str) -> Network:
     """Return the network of a class of this package: `apply` and `jet` take its weights."""
-    _check_numbers(model, (model.input_size, d), (model.output_size, m))
+    _check_numbers(model, model.input_size, d, model.output_size, m)
     trial.check_weights(model, dtype)
     chain = dense_chain(model) or model.records()
     if isinstance(chain, DenseChain):
         return _network_of_chain(model, chain)
-    variables = tuple(model.trainable_variables)
-    return Network(
-        model,
-        variables,
-        model.apply,
-        model.jet,
-        _key(model),
-        _remarks(model),
-        chain=chain,
-        frozen=_numbers(getattr(model, "frozen_variables", ()), variables),
-        linear=_numbers(getattr(model, "linear_variables", ()), variables) or None,
-    )
+    linear = _numbers(model, "linear_variables") or None
+    return _network(model, model, _key(model), chain=chain, linear=linear)
+
+
+def _network(model: Any, of: Any, key: Any, **more: Any) -> Network:
+    """Return a network with the functions `of` a chain or a model."""
+    variables, frozen = tuple(model.trainable_variables), _numbers(model, "frozen_variables")
+    return Network(model, variables, of.apply, of.jet, key, _remarks(model), frozen=frozen, **more)
 
 
 def _is_composed(model: Any) -> bool:
@@ -104,10 +98,10 @@ def _is_composed(model: Any) -> bool:
     return hasattr(type(model), "network_key")
 
 
-def _numbers(some: Sequence[Any], variables: Sequence[Any]) -> tuple[int, ...]:
-    """Return which of the variables some of them are."""
-    found = {id(variable) for variable in some}
-    return tuple(i for i, variable in enumerate(variables) if id(variable) in found)
+def _numbers(model: Any, name: str) -> tuple[int, ...]:
+    """Return which of the trainable variables those of this name are, if there are any."""
+    found = {id(variable) for variable in getattr(model, name, ())}
+    return tuple(i for i, v in enumerate(model.trainable_variables) if id(v) in found)
 
 
 def _key(model: Any) -> Any:
@@ -122,22 +116,27 @@ def _key(model: Any) -> Any:
     embedding = repr(kept.pop("embedding", None))
     trained = {id(variable) for variable in model.trainable_variables}
     frozen = [(i, v) for i, v in enumerate(model.variables) if id(v) not in trained]
-    places, values = tuple(i for i, _ in frozen), _digest(tuple(np.asarray(v) for _, v in frozen))
-    return (type(model), tuple(sorted(kept.items())), embedding, places, values)
+    digest = hashlib.blake2b(digest_size=16)
+    for value in (np.asarray(v) for _, v in frozen):
+        digest.update(repr((value.shape, str(value.dtype))).encode() + value.tobytes())
+    places = tuple(i for i, _ in frozen)
+    return (type(model), tuple(sorted(kept.items())), embedding, places, digest.hexdigest())
 
 
 def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
     trial.build(model, d, dtype)
     trial.check_weights(model, dtype)
-    function = KerasFunction.of(model)
+    function = trial.KerasFunction.of(model)
     parameters, x, u = trial.trial(function, d, dtype)
-    _check_numbers(model, (d, d), (int(u.shape[1]), m))
+    _check_numbers(model, d, d, int(u.shape[1]), m)
     chain = dense_chain(model)
     # TensorFlow has some constants of its functions, those of gelu, in single precision only.
     if chain is not None and trial.close(chain.apply(parameters, x), u, least=1e-6):
         return _network_of_chain(model, chain)
     trial.check_behaviour(function, parameters, x, u)
-    traced = _trace(function, d, dtype)
+    specs = [tf.TensorSpec(v.shape, dtype) for v in model.trainable_variables]
+    points = tf.TensorSpec([None, d], dtype)
+    traced = tf.function(function, autograph=False).get_concrete_function(specs, points)
     trial.check_operations(model, traced, dtype)
     inputs = traced.inputs[: len(parameters) + 1]
     key = digest_of_graph(traced.graph, inputs, traced.outputs).key or Same(model)
@@ -146,54 +145,26 @@ def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
 
 
 def _network_of_chain(model: Any, chain: DenseChain) -> Network:
-    variables = tuple(model.trainable_variables)
-    shapes = tuple((tuple(v.shape), str(v.dtype)) for v in variables)
-    frozen = _numbers(getattr(model, "frozen_variables", ()), variables)
-    key = ("chain", chain.key, shapes, frozen)
+    shapes = tuple((tuple(v.shape), str(v.dtype)) for v in model.trainable_variables)
+    key = ("chain", chain.key, shapes, _numbers(model, "frozen_variables"))
     last = chain.layers[-1]
-    linear = [place for place in (last.weight, last.bias) if isinstance(place, int)]
-    return Network(
-        model,
-        variables,
-        chain.apply,
-        chain.jet,
-        key,
-        _remarks(model),
-        chain=chain,
-        frozen=frozen,
-        linear=tuple(linear) if linear and last.activation is LINEAR else None,
-    )
+    places = last.weight, last.bias
+    linear = tuple(p for p in places if isinstance(p, int) and last.activation is LINEAR) or None
+    return _network(model, chain, key, chain=chain, linear=linear)
 
 
-def _check_numbers(model: Any, inputs: tuple[int, int], outputs: tuple[int, int]) -> None:
+def _check_numbers(model: Any, inputs: int, d: int, outputs: int, m: int) -> None:
     """Compare the inputs and the outputs that a model has with those that it must have."""
     name = trial.described(model)
-    if inputs[0] != inputs[1]:
+    if inputs != d:
         raise InputError(
-            f"{name} takes {inputs[0]} inputs, but the problem has {inputs[1]} coordinates; make "
-            f"it with {inputs[1]}."
+            f"{name} takes {inputs} inputs, but the problem has {d} coordinates; make it with {d}."
         )
-    if outputs[0] != outputs[1]:
+    if outputs != m:
         raise InputError(
-            f"{name} has {outputs[0]} outputs, but the problem has a field of {outputs[1]} "
-            f"components; make its last layer with {outputs[1]}, or the problem with outputs="
-            f"{outputs[0]}."
+            f"{name} has {outputs} outputs, but the problem has a field of {m} components; make "
+            f"its last layer with {m}, or the problem with outputs={outputs}."
         )
-
-
-def _trace(function: KerasFunction, d: int, dtype: str) -> Any:
-    variables = function.model.trainable_variables
-    specs = [tf.TensorSpec(v.shape, dtype) for v in variables]
-    points = tf.TensorSpec([None, d], dtype)
-    traced = tf.function(function, autograph=False)
-    return traced.get_concrete_function(specs, points)
-
-
-def _digest(values: tuple[Any, ...]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for value in values:
-        digest.update(repr((value.shape, str(value.dtype))).encode() + value.tobytes())
-    return digest.hexdigest()
 
 
 def _remarks(model: Any) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ class Moved(BuiltModel):
         return [self._inner.trainable_variables[i] for i in self._inner.linear or ()]
 
     def records(self) -> Moved | None:
-        """Return what has `recorded_apply` and `jet` as a `DenseChain`; None if nothing has."""
+        """Return what can be asked for records of its products; None if nothing can."""
         return self if self._inner.chain is not None else None
 
     def interpret(

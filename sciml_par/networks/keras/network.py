@@ -51,14 +51,12 @@ class Network:
 
     def interpret(self, parameters: Sequence[Tensor], x: Tensor, asked: Any) -> tuple[Tensor, ...]:
         """Return what is `Asked`, by nested tapes where there is no jet (local)."""
-        second, higher, record_of = asked
-        if record_of is None:
-            value, own = partial(self.apply, parameters), self.jet and partial(self.jet, parameters)
-            return (value(x),) if second is None else _tape.jet_at(value, own, x, second, higher)
-        if second is None:
-            return (self.chain.recorded_apply(parameters, x, record_of),)
-        more = {"higher": higher} if higher else {}
-        return tuple(self.chain.jet(parameters, x, second, record_of, **more))
+        if asked.record_of is not None:
+            return tuple(self.chain.interpret(parameters, x, asked))
+        value, own = partial(self.apply, parameters), self.jet and partial(self.jet, parameters)
+        if asked.second is None:
+            return (value(x),)
+        return _tape.jet_at(value, own, x, asked.second, asked.higher)
 
     @property
     def own_variables(self) -> tuple[Any, ...]:

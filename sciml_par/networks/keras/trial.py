@@ -1,16 +1,16 @@
-"""Try a Keras model with a few points: whether it is one function u(x) of its weights."""
+"""A Keras model as a function u(x) of its weights, and whether it is one, by trying."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.networks.keras.keras_function import KerasFunction
 from sciml_par.networks.layers.quiet_keras import keras
 
 _ROWS = 6
@@ -20,6 +20,46 @@ _REMEDY = (
     "are allowed."
 )
 _RANDOM = ("Random", "StatelessRandom", "Multinomial", "ParameterizedTrunc")
+
+
+@dataclass(frozen=True)
+class KerasFunction:
+    """u(x) of a built Keras model with given weights.
+
+    `frozen` has the values of `model.non_trainable_variables`, layer statistics included.
+    """
+
+    model: Any
+    frozen: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, model: Any) -> KerasFunction:
+        """Return the function of a model as it is."""
+        return cls(model, tuple(np.asarray(v) for v in model.non_trainable_variables))
+
+    def __call__(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+        """Return u(x): [n, d] -> [n, m] (pure, local)."""
+        return self.with_states(parameters, x, training=False)[0]
+
+    def with_states(
+        self, parameters: Sequence[tf.Tensor], x: tf.Tensor, *, training: bool
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Return the output, and the variables that are not trained as they are afterwards.
+
+        This is what Keras' `stateless_call` does, but by `__call__`, which hands `training` down
+        to the layers of models whose `call` does not take it.
+        """
+        held = [tf.convert_to_tensor(value) for value in self.frozen]
+        mapping = [
+            *zip(self.model.trainable_variables, parameters, strict=True),
+            *zip(self.model.non_trainable_variables, held, strict=True),
+        ]
+        with keras.StatelessScope(state_mapping=mapping) as scope:
+            output = self.model(x, training=training)
+        states = [scope.get_current_value(v) for v in self.model.non_trainable_variables]
+        # Where nothing has been assigned, Keras answers None.
+        after = [h if s is None else s for h, s in zip(held, states, strict=True)]
+        return output, after
 
 
 def described(model: Any) -> str:
@@ -75,7 +115,8 @@ def trial(function: KerasFunction, d: int, dtype: str) -> tuple[Any, Any, Any]:
 
     The weights are near the model's, but none is zero, since zeros would hide most faults.
     """
-    rng, x = np.random.default_rng(0), _points(d, dtype)
+    rng = np.random.default_rng(0)
+    x = tf.constant(np.random.default_rng(1).uniform(-1, 1, (_ROWS, d)), dtype)
     values = [np.asarray(v) for v in function.model.trainable_variables]
     parameters = [tf.constant((v + 0.1 * rng.normal(size=v.shape)).astype(v.dtype)) for v in values]
     name, u = described(function.model), function(parameters, x)
@@ -157,10 +198,6 @@ def _precision(name: str, found: str, dtype: str) -> str:
         f"{name} computes in {found}, but the training in {dtype}; {other}make its layers with "
         f"dtype={dtype!r}, or give a function that makes the model, which is called in {dtype}."
     )
-
-
-def _points(dimension: int, dtype: str) -> Any:
-    return tf.constant(np.random.default_rng(1).uniform(-1, 1, (_ROWS, dimension)), dtype)
 
 
 def _operations(graph: Any) -> Iterator[Any]:

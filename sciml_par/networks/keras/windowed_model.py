@@ -34,18 +34,7 @@ class WindowedModel(PropagatedModel):
     Its weights are those of all windows, kernels [K, w, w′] and biases [K, w′], layer by layer.
     Windows with fewer features than others have weights of zero in place of those that they lack.
 
-    Parameters
-    ----------
-    inputs, outputs : int
-        Dimension d of the points, and number m of components of the field.
-    inner : Keras model
-        The network of one window, whose architecture all have.
-    parts, overlap, splits, unused, enriched : as of `Windows`.
-    box : pair (lower, upper) of sequences of d numbers
-        The corners of the box of the points.
-    seed : int
-        Non-negative; each window has a separate seed.
-    dtype, name : as of `MLP`.
+    inner : the network of one window, whose architecture all have; each has a separate seed.
     """
 
     def __init__(
@@ -85,8 +74,8 @@ class WindowedModel(PropagatedModel):
         )
         corners = checked_box(box, inputs)
         self.partition = partition_of(parts, overlap, corners, splits, unused, enriched)
-        self._of_frozen = isinstance(inner, RandomFeatures)
-        if enriched and not self._of_frozen:
+        self.has_random_features = isinstance(inner, RandomFeatures)
+        if enriched and not self.has_random_features:
             raise InputError(
                 f"Windows: only windows of RandomFeatures can be enriched, and these are of "
                 f"{type(inner).__name__}; leave out enriched=, or split the parts."
@@ -128,7 +117,7 @@ class WindowedModel(PropagatedModel):
     @property
     def frozen_variables(self) -> list[Any]:
         """The variables of hidden layers, if the windows have random features."""
-        return [v for pair in self._layers_of_windows[:-1] for v in pair] if self._of_frozen else []
+        return [v for pair in self.hidden_layers for v in pair] if self.has_random_features else []
 
     @property
     def linear_variables(self) -> list[Any]:
@@ -161,12 +150,8 @@ class WindowedModel(PropagatedModel):
     def features(self, place: Any, hidden: Sequence[tuple[Any, Any]], x: Propagated) -> Propagated:
         """Return what the output layer of a window multiplies at points in it: [w + 1, n] (local).
 
-        The last one belongs to its bias. All are multiplied by the weight of the window.
-
-        Parameters
-        ----------
-        place : of the window, as the partition gives it, in the type of x.
-        hidden : kernel and bias of its hidden layers.
+        The last one belongs to its bias. All are multiplied by the weight of the window, whose
+        `place` is as the partition gives it.
         """
         weight, a = self.partition.in_window(place, x)
         for kernel, bias in hidden:
@@ -177,11 +162,6 @@ class WindowedModel(PropagatedModel):
     def inner_config(self) -> dict[str, Any]:
         """The arguments of the network of a window, as Keras saves them."""
         return dict(self._inner["config"])
-
-    @property
-    def has_random_features(self) -> bool:
-        """Whether the hidden layers stay as drawn."""
-        return self._of_frozen
 
     @property
     def hidden_layers(self) -> list[tuple[Any, Any]]:

@@ -100,11 +100,6 @@ def _softplus_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
     return tf.nn.softplus(z), s, first, second, third
 
 
-def _swish_value(z: tf.Tensor) -> tf.Tensor:
-    # tf.nn.swish carries a custom gradient; the product differentiates to any order like the rest.
-    return z * tf.sigmoid(z)
-
-
 def _swish(z: tf.Tensor) -> Derivatives:
     s = tf.sigmoid(z)
     bump = s * (1 - s)
@@ -115,10 +110,6 @@ def _swish_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
     # The n-th derivative of z s is z s⁽ⁿ⁾ + n s⁽ⁿ⁻¹⁾.
     s = _sigmoid_to_fourth(z)
     return z * s[0], *(z * s[n] + n * s[n - 1] for n in range(1, 5))
-
-
-def _gelu_value(z: tf.Tensor) -> tf.Tensor:
-    return z * _normal_cdf(z)
 
 
 def _gelu(z: tf.Tensor) -> Derivatives:
@@ -158,8 +149,9 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
         "sin": Activation("sin", tf.sin, _sin, _sin_to_fourth),
         "sigmoid": Activation("sigmoid", tf.sigmoid, _sigmoid, _sigmoid_to_fourth),
         "softplus": Activation("softplus", tf.nn.softplus, _softplus, _softplus_to_fourth),
-        "swish": Activation("swish", _swish_value, _swish, _swish_to_fourth),
-        "gelu": Activation("gelu", _gelu_value, _gelu, _gelu_to_fourth),
+        # tf.nn.swish has a custom gradient; the product differentiates to any order like the rest.
+        "swish": Activation("swish", lambda z: z * tf.sigmoid(z), _swish, _swish_to_fourth),
+        "gelu": Activation("gelu", lambda z: z * _normal_cdf(z), _gelu, _gelu_to_fourth),
     }
 )
 """The activations by name; swish is z·sigmoid(z), gelu is z·Φ(z) with the exact normal Φ."""

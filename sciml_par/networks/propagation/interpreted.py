@@ -63,7 +63,7 @@ class Interpreted:
         return WeightsOf.given(self, parameters, x, record_of=record_of)
 
     def records(self) -> Any:
-        """Return what has `recorded_apply` and `jet` with records; None if nothing has."""
+        """Return what can be asked for records of its products; None if nothing can."""
         return None
 
     def interpret(
@@ -97,13 +97,6 @@ class Interpreted:
         self._check_points(x)
         return self.interpret(parameters, x, Asked())[0]
 
-    def recorded_apply(
-        self, parameters: Sequence[Tensor], x: Tensor, record_of: RecordOf | None = None
-    ) -> Tensor:
-        """Evaluate as `apply`; `record_of` makes a record of each dense layer's products."""
-        self._check_points(x)
-        return self.interpret(parameters, x, Asked(record_of=record_of))[0]
-
     def jet(
         self,
         parameters: Sequence[Tensor],
@@ -119,7 +112,9 @@ class Interpreted:
 
         Parameters
         ----------
-        parameters, x, record_of : as of `apply` and `recorded_apply`
+        parameters, x : as of `apply`
+        record_of : callable, optional
+            Makes a record of each dense layer's products.
         second : array [K, d, d]
             Symmetric coefficient matrices C_k of the operators
             L_k = Σ_ij C_k[i,j] ∂²/∂x_i∂x_j; K may be 0.

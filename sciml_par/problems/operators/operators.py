@@ -121,8 +121,7 @@ def gradient(
     InputError
         The field has more than one component.
     """
-    field, x = field_and_points(u, x, "gradient(u, x)", component)
-    slopes = _slopes(field, x, over, "gradient(u, x)")
+    slopes = _slopes(u, x, over, component, "gradient(u, x)")
     if slopes.shape[1] != 1:
         raise InputError(
             f"gradient(u, x) is for scalar fields, but u has {slopes.shape[1]} components; "
@@ -137,8 +136,7 @@ def jacobian(
     u: FieldLike, x: tf.Tensor, *, over: Over | None = None, component: Selection | None = None
 ) -> tf.Tensor:
     """Compute J_ci = ∂u_c/∂x_i: [n, m, d]; `over` and `component` as for `laplacian`."""
-    field, x = field_and_points(u, x, "jacobian(u, x)", component)
-    return _slopes(field, x, over, "jacobian(u, x)")
+    return _slopes(u, x, over, component, "jacobian(u, x)")
 
 
 @by_name
@@ -155,8 +153,7 @@ def divergence(
     InputError
         The number of components is not that of the coordinates.
     """
-    field, x = field_and_points(u, x, "divergence(u, x)", component)
-    slopes = _slopes(field, x, over, "divergence(u, x)")
+    slopes = _slopes(u, x, over, component, "divergence(u, x)")
     if slopes.shape[1] != slopes.shape[2]:
         raise InputError(
             f"divergence(u, x) needs as many components as dimensions, but u has "
@@ -307,8 +304,11 @@ def _derivative(field: Field, x: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:
     return slopes[:, :, axes[-1]]
 
 
-def _slopes(field: Field, x: tf.Tensor, over: Over | None, call: str) -> tf.Tensor:
+def _slopes(
+    u: FieldLike, x: tf.Tensor, over: Over | None, component: Selection | None, call: str
+) -> tf.Tensor:
     """Compute ∂u_c/∂x_i for some i: [n, m, k]."""
+    field, x = field_and_points(u, x, call, component)
     slopes = jet(field, x)[1]
     if over is None:
         return slopes

@@ -184,16 +184,15 @@ class PlacedFunction:
     def _transformed_jet(self, v: Tensor, dv: Tensor, lv: Tensor, second: Coefficients) -> Jet:
         """Compute k = T(v): ∂_i k = T′ ∂_i v, L k = T′ L v + T″ Σ_ij C_ij ∂_i v ∂_j v."""
         v = tf.identity(v)
-        zero = tf.UnconnectedGradients.ZERO
         with tf.GradientTape(watch_accessed_variables=False) as outer:
             outer.watch(v)
             with tf.GradientTape(watch_accessed_variables=False) as inner:
                 inner.watch(v)
                 k = self._transformed(v)
-            slope = inner.gradient(k, v, unconnected_gradients=zero)
+            slope = inner.gradient(k, v, unconnected_gradients="zero")
         if len(second) == 0:
             return k, slope[..., None] * dv, lv
-        curvature = outer.gradient(slope, v, unconnected_gradients=zero)
+        curvature = outer.gradient(slope, v, unconnected_gradients="zero")
         squares = _product(dv[:, 0, :], dv[:, 0, :], second)[:, None, :]
         return k, slope[..., None] * dv, slope[..., None] * lv + curvature[..., None] * squares
 

@@ -145,9 +145,7 @@ def mean_of(placed: PlacedFunction, prior: Smooth, z: FloatArray) -> FloatArray:
         mean = values_at(prior.mean, z, what=what, columns=1, reads_variables=False)[:, 0]
     else:
         mean = np.full(len(z), placed.function.start if prior.mean is None else prior.mean)
-    lower, upper = placed.function.lower, placed.function.upper
-    low = -np.inf if lower is None else lower
-    high = np.inf if upper is None else upper
+    low, high = placed.function.number.bounds
     if not np.all((low <= mean) & (mean <= high)) or (prior.log and not np.all(mean > 0)):
         raise InputError(
             f"Problem: the mean of the prior {prior!r} of {placed.name!r} lies outside the bounds "

@@ -94,7 +94,7 @@ class Unknown(ByName):
                     f"start, got the shape {list(array.shape)}."
                 )
             object.__setattr__(self, name, np.broadcast_to(array, start.shape))
-        lower, upper = self._bounds
+        lower, upper = self.bounds
         if not np.all((lower < start) & (start < upper)):
             raise InputError(
                 f"Unknown: the start must lie strictly inside the bounds; got "
@@ -134,7 +134,7 @@ class Unknown(ByName):
         start = np.asarray(self.start, np.float64)
         if self.spread == 0:
             return self._parameter(start)
-        lower, upper = self._bounds
+        lower, upper = self.bounds
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         for _ in range(_TRIES):
             drawn = start + self.spread * rng.normal(size=self.shape)
@@ -180,7 +180,8 @@ class Unknown(ByName):
         return np.asarray(value / self._scale)
 
     @property
-    def _bounds(self) -> tuple[Any, Any]:
+    def bounds(self) -> tuple[Any, Any]:
+        """The lower and the upper one; infinite where none is given."""
         return (
             -np.inf if self.lower is None else self.lower,
             np.inf if self.upper is None else self.upper,

@@ -54,8 +54,7 @@ class Checkpoint(ByName):
         return sorted(Path(self.folder).glob(f"{CHECKPOINT}*.npz"))
 
 
-def check_checkpoint(checkpoint: Any, resume: Any) -> None:
-    """Check that both can be used."""
+def _check(checkpoint: Any, resume: Any) -> None:
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         raise InputError(
             f"train: expected checkpoint=Checkpoint(folder, every=1000) of sciml_par.training, or "
@@ -75,7 +74,7 @@ def check_checkpoint(checkpoint: Any, resume: Any) -> None:
 
 def compare_checkpoints(checkpoint: Any, resume: Any, world: Communicator) -> None:
     """Check that both can be used, and are the same on all ranks (collective)."""
-    world.attempt(lambda: check_checkpoint(checkpoint, resume))
+    world.attempt(lambda: _check(checkpoint, resume))
     everyone = world.allgather_object(f"checkpoint={checkpoint!r}, resume={resume!r}")
     for rank, theirs in enumerate(everyone):
         if theirs != everyone[0]:

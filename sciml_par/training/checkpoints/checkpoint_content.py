@@ -52,7 +52,8 @@ def content_of(meeting: Meeting, identity: Identity, terms: Mapping[int, FloatAr
         steps, records, weights = course.recorded
         held = {f"state-{k}": leaf.numpy() for k, leaf in enumerate(leaves)}
         held |= {"behind": course.position.behind, "steps": steps, "records": records}
-        held |= {"terms": course.terms, **course.kept_points}
+        held |= {"terms": course.terms}
+        held |= {} if course.adaptive_points is None else course.adaptive_points.kept()
         held |= {_TERMS: terms[i]} if i in terms else {}
         held |= {"weights": weights} if weights.size else {}
         arrays |= {f"course-{i}/{name}": array for name, array in held.items()}
@@ -112,8 +113,9 @@ def _restore_course(
     position = read(Position, saved, behind=held["behind"])
     course.terms, course.steps, course.records = held["terms"], [held["steps"]], [held["records"]]
     course.weights = [held.get("weights", np.empty((*held["records"].shape[:2], 0)))]
-    kept = course.kept_points if "points" in held else ()
-    course.restore_points({name: held[name] for name in kept})
+    points = course.adaptive_points
+    if points is not None:
+        points.restore({name: held[name] for name in (points.kept() if "points" in held else ())})
     if not course.restore(position, leaves):
         raise InputError(
             f"train: the checkpoint {path} holds tensors of other shapes or types than this "
@@ -184,20 +186,16 @@ def difference(
     theta = course.state.parameters.numpy()
     eps = float(np.finfo(theta.dtype).eps)
     tolerance = np.sqrt(eps) * np.maximum(np.abs(stored), np.abs(now))
-    if _agree(stored, now, tolerance):
+    if _alike(stored, now, tolerance).all():
         return None
     signs = np.random.default_rng(0)
     for _ in range(_DRAWS):
         change = 1 + _ROUNDINGS * eps * signs.choice([-1.0, 1.0], theta.shape)
         changed = terms_of_now(course, take_apart, (theta * change).astype(theta.dtype))
         tolerance = np.maximum(tolerance, _MARGIN * np.abs(changed - now))
-    if _agree(stored, now, tolerance):
+    if _alike(stored, now, tolerance).all():
         return None
     return _difference_text(course, stored, now, tolerance, path)
-
-
-def _agree(stored: FloatArray, now: FloatArray, tolerance: FloatArray) -> bool:
-    return bool(np.all(_alike(stored, now, tolerance)))
 
 
 def _alike(stored: FloatArray, now: FloatArray, tolerance: FloatArray) -> npt.NDArray[np.bool_]:

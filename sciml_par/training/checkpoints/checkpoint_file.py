@@ -33,13 +33,7 @@ _TEXTS = "texts.json"
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds.
-
-    Attributes
-    ----------
-    texts : what JSON can hold.
-    arrays : of numbers, by name.
-    """
+    """What a file holds: what JSON can hold, and arrays of numbers by name."""
 
     texts: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]]

@@ -23,6 +23,7 @@ from sciml_par.training.loop.loop import (
     Limits,
     Loop,
     State,
+    longest_chunk,
 )
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.phases import Phase
@@ -59,36 +60,17 @@ class NotStackableError(Exception):
 class Position:
     """The position of a course, in addition to the tensors of its `State`.
 
-    Attributes
-    ----------
-    phase : the number of the phase.
-    phase_start : after how many steps of the loop it began.
-    step : how many steps the loop has made.
-    behind : how many steps each member has missed because it had ended, [M]: it has made
-        `step` − `behind` updates if it still runs.
+    A member that still runs has made `step` − `behind` updates.
     """
 
     phase: int
-    phase_start: int
-    step: int
-    behind: npt.NDArray[np.int64]
+    phase_start: int  # after how many steps of the loop the phase began
+    step: int  # how many steps the loop has made
+    behind: npt.NDArray[np.int64]  # that each member has missed because it had ended, [M]
 
 
 class Course:
-    """How far stacked members have come. What says so is collective in the stack's group.
-
-    Attributes
-    ----------
-    state, position : where they stand.
-    recording : after which steps there are records.
-    steps, records : what was recorded; records[k] [M, T + q] are the terms of the loss after
-        steps[k], and then the q parameters of unknowns.
-    terms : of the loss before the last step, [M, T].
-    seconds_compile, seconds_train : spent in compilation, and in steps.
-    times_brought_together, largest_drift : of the replicas; see `bring_together`.
-    stopped : why all members were stopped from outside, or None.
-    apart : whether each member is a separate computation.
-    """
+    """How far stacked members have come. What says so is collective in the stack's group."""
 
     def __init__(
         self,
@@ -101,8 +83,8 @@ class Course:
         log_every: int | None,
     ) -> None:
         self.stack, self.phases = stack, tuple(phases)
-        self.apart, self._feed = False, feed
-        self._loops, self._limits = tuple(loops), limits
+        self.apart = False  # whether each member is a separate computation
+        self._feed, self._loops, self._limits = feed, tuple(loops), limits
         self.recording = Records(log_every)
         self._rate_factors = [
             tf.constant((stack.rate_factor * phase.rate).astype(stack.parameters.dtype))
@@ -111,14 +93,14 @@ class Course:
         self.state = self._loops[0].start(tf.constant(stack.parameters))
         members = len(stack.numbers)
         self.position = Position(0, 0, 0, np.zeros(members, np.int64))
-        self.steps: list[npt.NDArray[np.int64]] = []
-        self.records: list[FloatArray] = []
-        self.weights: list[FloatArray] = []
-        self.terms = np.full([members, len(stack.terms)], np.nan)
+        self.steps: list[npt.NDArray[np.int64]] = []  # after which there are records
+        self.records: list[FloatArray] = []  # terms of the loss and unknowns then, [M, T + q]
+        self.weights: list[FloatArray] = []  # of the terms then, [M, T] or [M, 0]
+        self.terms = np.full([members, len(stack.terms)], np.nan)  # before the last step
         self.seconds_compile = self.seconds_train = 0.0
-        self.times_brought_together, self.largest_drift = 0, 0.0
-        self.stopped: str | None = None
-        self._prepared = False
+        self.times_brought_together, self.largest_drift = 0, 0.0  # see `bring_together`
+        self.stopped: str | None = None  # why all members were stopped from outside
+        self.needs_preparation = True  # the phase's loop is not compiled for this course
 
     @property
     def step(self) -> int:
@@ -169,11 +151,6 @@ class Course:
         return np.asarray(self.state.ended.numpy())
 
     @property
-    def needs_preparation(self) -> bool:
-        """Whether the phase's loop has not been compiled for this course."""
-        return not self._prepared
-
-    @property
     def finished(self) -> bool:
         """Whether no member makes any more steps."""
         return self.stopped is not None or not self._runs() or self._phase_over()
@@ -189,7 +166,18 @@ class Course:
 
         An optimizer that has not made a step yet tells nothing.
         """
-        return self._measures_of_optimizer() | self._last_weights()
+        optimizer = self.phases[self.position.phase].optimizer
+        report = optimizer.report(self.state.optimizer)
+        begun = self.step > self.position.phase_start
+        found = report.measures if report is not None and begun else {}
+        measures = {name: value.numpy().astype(np.float64) for name, value in found.items()}
+        last = next((rows[-1] for rows in reversed(self.weights) if len(rows)), None)
+        if last is None or not last.shape[1]:
+            return measures
+        names = (f"weight {term.name}" for term in self.stack.terms)
+        # A term that no strategy has changed is of no interest.
+        weights = zip(names, last.T, strict=True)
+        return measures | {name: each for name, each in weights if (each != 1.0).any()}
 
     def stop(self, reason: str) -> None:
         """Make no more steps; a course that is done stays as it is."""
@@ -220,7 +208,8 @@ class Course:
         theta = starts[int(np.argmin(losses))]
         self._reopen(_BY_THE_LOSS)
         self.stack, self.phases = other.stack, other.phases
-        self._feed, self._loops, self._prepared = other._feed, other._loops, other._prepared
+        self._feed, self._loops = other._feed, other._loops
+        self.needs_preparation = other.needs_preparation
         self.seconds_compile += other.seconds_compile
         moments = self.state.optimizer
         state = self._loops[self.position.phase].start(theta, before=self.state)
@@ -248,16 +237,9 @@ class Course:
             self._next_phase()
 
     @property
-    def kept_points(self) -> dict[str, npt.NDArray[Any]]:
-        """What a checkpoint holds of the points, if they depend on more than the step."""
-        source = self._feed.adaptive
-        return {} if source is None else source.kept()
-
-    def restore_points(self, kept: dict[str, npt.NDArray[Any]]) -> None:
-        """Continue with the points of a checkpoint."""
-        source = self._feed.adaptive
-        if source is not None:
-            source.restore(kept)
+    def adaptive_points(self) -> Any:
+        """The source of points that depend on more than the step; None if there is none."""
+        return self._feed.adaptive
 
     def last_step_of(self, member: int) -> int:
         """Return the number of the loop's step at which this member, of M, had its last update."""
@@ -266,10 +248,9 @@ class Course:
     def longest_chunk(self) -> int:
         """Return how many steps the next chunk may have at most."""
         at = self.position
-        loop, phase = self._loops[at.phase], self.phases[at.phase]
         return min(
-            at.phase_start + phase.steps - at.step,
-            loop.longest_chunk(at.step, self.recording.spacing(at.step)),
+            at.phase_start + self.phases[at.phase].steps - at.step,
+            longest_chunk(at.step, self.recording.spacing(at.step)),
             self.recording.longest_chunk(at.step),
             self._feed.longest_chunk(at.step),
         )
@@ -299,8 +280,8 @@ class Course:
                     error.add_note(_NOT_COMPILED)
                 raise
             raise NotStackableError from error
-        if not self._prepared:
-            self._prepared = True
+        if self.needs_preparation:
+            self.needs_preparation = False
             self.seconds_compile += chunk.seconds
         return chunk
 
@@ -348,22 +329,6 @@ class Course:
         running = tf.fill(self.state.ended.shape, RUNNING)
         begin = self.state._replace(parameters=parameters, ended=running)
         return self._advance(begin, 1).terms
-
-    def _measures_of_optimizer(self) -> dict[str, FloatArray]:
-        optimizer = self.phases[self.position.phase].optimizer
-        report = optimizer.report(self.state.optimizer)
-        if report is None or self.step == self.position.phase_start:
-            return {}
-        found = report.measures
-        return {name: value.numpy().astype(np.float64) for name, value in found.items()}
-
-    def _last_weights(self) -> dict[str, FloatArray]:
-        last = next((rows[-1] for rows in reversed(self.weights) if len(rows)), None)
-        if last is None or not last.shape[1]:
-            return {}
-        names = (f"weight {term.name}" for term in self.stack.terms)
-        # A term that no strategy has changed is of no interest.
-        return {n: w for n, w in zip(names, last.T, strict=True) if (w != 1.0).any()}
 
     def _advance(self, state: State, count: int) -> Any:
         at = self.position
@@ -418,7 +383,7 @@ class Course:
         begin = self._loops[at.phase + 1].start(state.parameters, before=state)
         reference = tf.fill(begin.reference_step.shape, tf.constant(at.step, tf.int32))
         self.state = begin._replace(reference_step=reference)
-        self._prepared = False
+        self.needs_preparation = True
 
 
 def _judged_anew(state: State) -> State:

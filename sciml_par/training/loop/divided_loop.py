@@ -41,16 +41,10 @@ class DividedLoop:
         self._compiled = False
 
     def start(self, parameters: Tensor, before: State | None = None) -> State:
-        """See `Loop`."""
         return self._whole.start(parameters, before)
 
     def finish(self, state: State) -> State:
-        """See `Loop`."""
         return self._whole.finish(state)
-
-    def longest_chunk(self, step: int, log_every: int) -> int:
-        """See `Loop`."""
-        return self._whole.longest_chunk(step, log_every)
 
     def advance(
         self,

@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,73 +33,40 @@ class State(NamedTuple):
     """Where M stacked members stand, as tensors. All that a chunk of steps changes.
 
     The loss that is judged is that of a step, or with minibatches the mean over an epoch.
-
-    Attributes
-    ----------
-    parameters : θ, [M, p].
-    optimizer : the optimizer's state.
-    ended : why a member makes no more steps, [M]; RUNNING, TARGET_LOSS, NO_PROGRESS, NOT_FINITE or
-        NO_DECREASE, where the optimizer finds no better parameters.
-    steps : how many updates each member has had, [M].
-    best : the parameters with the least loss that was judged, [M, p].
-    best_loss, best_step : that loss, and after how many updates, [M].
-    reference_loss, reference_step : the last loss that counts as progress, and its step, [M].
-    epoch_loss : the sum of the losses of this epoch's steps, [M].
-    weights : of the strategy that weighs the loss; () where there is none.
-    held_out : the least loss at values that are held out, [M], by which `HoldoutWatcher` sets the
-        best parameters between chunks; () where there are none.
     """
 
-    parameters: Tensor
+    parameters: Tensor  # θ, [M, p]
     optimizer: Any
-    ended: Tensor
-    steps: Tensor
-    best: Tensor
+    ended: Tensor  # RUNNING, or why a member makes no more steps, [M]
+    steps: Tensor  # how many updates each member has had, [M]
+    best: Tensor  # the parameters with the least loss that was judged, [M, p]
     best_loss: Tensor
     best_step: Tensor
-    reference_loss: Tensor
+    reference_loss: Tensor  # the last that counts as progress, [M]
     reference_step: Tensor
-    epoch_loss: Tensor
-    weights: Any = ()
-    held_out: Any = ()
+    epoch_loss: Tensor  # the sum of the losses of this epoch's steps, [M]
+    weights: Any = ()  # of the strategy that weighs the loss
+    held_out: Any = ()  # the least loss at held-out values, [M], by which `HoldoutWatcher` judges
 
 
 class Limits(NamedTuple):
-    """The limits at which a member ends, as tensors; see `sciml_par.training.loop.stops`.
+    """The limits at which a member ends, as scalars; see `sciml_par.training.loop.stops`."""
 
-    Attributes
-    ----------
-    target_loss : a scalar; below 0 for none.
-    patience : steps without progress, an integer scalar.
-    least_progress : the share by which the loss must fall to count as progress; a scalar.
-    """
-
-    target_loss: Tensor
-    patience: Tensor
-    least_progress: Tensor
+    target_loss: Tensor  # below 0 for none
+    patience: Tensor  # steps without progress, an integer
+    least_progress: Tensor  # the share by which the loss must fall to count as progress
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one call of the compiled loop brought.
-
-    Attributes
-    ----------
-    state : afterwards.
-    done : steps that some member has made.
-    terms : the terms of the loss before the last step, [M, T].
-    steps, records : what was recorded; records[k] [M, T + q] are the terms after steps[k] updates,
-        and then the q parameters of unknowns.
-    weights : what the strategy multiplied the terms by then, [K, M, T]; [K, M, 0] without one.
-    seconds : duration.
-    """
+    """What one call of the compiled loop brought."""
 
     state: State
-    done: int
-    terms: np.ndarray
-    steps: np.ndarray
-    records: np.ndarray
-    weights: np.ndarray
+    done: int  # steps that some member has made
+    terms: np.ndarray  # of the loss before the last step, [M, T]
+    steps: np.ndarray  # after which updates there are records, [K]
+    records: np.ndarray  # the terms then, and the q parameters of unknowns, [K, M, T + q]
+    weights: np.ndarray  # what the strategy multiplied the terms by, [K, M, T] or [K, M, 0]
     seconds: float
 
 
@@ -111,7 +79,6 @@ class Loop:
         optimizer: Optimizer,
         feed: Feed,
         *,
-        communicator: Communicator,
         weighting: Weighting | None = None,
         programs: dict[Any, Any] | None = None,
         holds_out: bool = False,
@@ -121,18 +88,14 @@ class Loop:
         self._batch = feed.batch
         self._epoch = feed.steps_per_epoch
         self._same_points = feed.same_points
-        compiled = compiles_collectives(communicator)
+        self._compiled = compiles_collectives(objective.ranks.communicator)
         register_gradients()
-        self._compiled = compiled
         self._programs = {} if programs is None else programs
 
     def start(self, parameters: Tensor, before: State | None = None) -> State:
-        """Return the state before the first step of a phase.
+        """Return the state before the first step of a phase from θ: [M, p].
 
-        Parameters
-        ----------
-        parameters : θ, [M, p].
-        before : the state at the end of the phase before, whose best weights are kept.
+        It keeps the best weights of `before`, the state at the end of the phase before.
         """
         members = parameters.shape[0]
         dtype = parameters.dtype
@@ -161,11 +124,6 @@ class Loop:
         """Return the state with the parameters that the phase ends with."""
         parameters = self._optimizer.finish(self._objective, state.parameters, state.optimizer)
         return state._replace(parameters=parameters)
-
-    def longest_chunk(self, step: int, log_every: int) -> int:
-        """Return how many steps the next chunk may have at most, beginning after `step` updates."""
-        first = math.ceil(step / log_every)
-        return (first + _RECORDS_PER_CHUNK) * log_every - step
 
     def advance(
         self,
@@ -207,16 +165,12 @@ class Loop:
         def value(parameters: Tensor, batch: Batch) -> Tensor:
             return self._objective.evaluate(Value, parameters, batch).terms
 
-        program = self._program("value", value, (parameters, batch))
-        return np.asarray(program(parameters, batch).numpy(), np.float64)
+        found = self._program("value", value, (parameters, batch))(parameters, batch)
+        return np.asarray(found.numpy(), np.float64)
 
     def squares_at(self, parameters: Tensor, batch: Batch, counts: tuple[int, ...]) -> np.ndarray:
         """Return Σ_t w_t |r_t|² over the equations, at points of all ranks: [M, N] (collective)."""
-
-        def squares(parameters: Tensor, batch: Batch) -> Tensor:
-            return self._objective.squares(parameters, batch, counts)
-
-        arguments = (parameters, batch)
+        squares, arguments = partial(self._objective.squares, counts=counts), (parameters, batch)
         found = self._program(f"squares {counts}", squares, arguments)(*arguments)
         return np.asarray(found.numpy(), np.float64).T
 
@@ -274,7 +228,8 @@ class Loop:
             # The record number k holds the loss after k·log_every updates: of the losses computed
             # on the way there each overwrites the one before, so the loop needs no branch.
             place = _ceil_div(first + done, log_every) - base
-            row = tf.concat([terms, self._unknowns(before), weights], axis=1)
+            unknowns = before.parameters[:, self._objective.layout.size_of_network :]
+            row = tf.concat([terms, unknowns, weights], axis=1)
             records = tf.tensor_scatter_nd_update(records, [[place]], row[None])
             # A step in which the last members end is none.
             made = tf.reduce_any(state.steps != before.steps)
@@ -290,19 +245,13 @@ class Loop:
             state = state._replace(weights=self._weighting.of_all(state.weights))
         return state, done, terms, records
 
-    def _unknowns(self, state: State) -> Tensor:
-        """Return the parameters of the unknowns, [M, q]."""
-        return state.parameters[:, self._objective.layout.size_of_network :]
-
     def _step(
         self, state: State, batch: Batch, limits: Limits, at: At, number: Tensor
     ) -> tuple[State, Tensor, Tensor]:
         """Make one step of all members that have not ended; `number` updates were made before.
 
-        Returns
-        -------
-        The state, and before the step the terms of the loss and what the strategy multiplies them
-        by, [M, T] or, without a strategy, [M, 0].
+        Returns also the terms of the loss before the step, [M, T], and what the strategy multiplies
+        them by; without one, [M, 0].
         """
         running = state.ended == RUNNING
         objective, weighed = self._objective, None
@@ -319,8 +268,11 @@ class Loop:
         terms = weighed.terms if weighed else terms
         loss = tf.reduce_sum(terms, axis=1)
         finite = tf.math.is_finite(loss) & tf.reduce_all(tf.math.is_finite(parameters), axis=1)
-        judged, due = self._judged(state.epoch_loss + loss, number)
-        due = running & due
+        # With minibatches, the mean over an epoch is judged, when this step completes it.
+        total = state.epoch_loss + loss
+        complete = (number + 1) % self._epoch == 0 if self._epoch > 1 else tf.constant(True)
+        judged = total / self._epoch if self._epoch > 1 else total
+        due = running & complete
         better = due & (judged < state.best_loss) & (not self._holds_out)
         progress = due & (judged < state.reference_loss * (1 - limits.least_progress))
         reference_step = tf.where(progress, number, state.reference_step)
@@ -350,22 +302,17 @@ class Loop:
             best_step=tf.where(better, state.steps, state.best_step),
             reference_loss=tf.where(progress, judged, state.reference_loss),
             reference_step=reference_step,
-            epoch_loss=self._carried(state.epoch_loss + loss, number),
+            epoch_loss=tf.where(complete, tf.zeros_like(total), total),
             weights=tf.nest.map_structure(updated, weights, state.weights),
             held_out=state.held_out,
         )
         return after, terms, weighed.shown if weighed else terms[:, :0]
 
-    def _judged(self, total: Tensor, number: Tensor) -> tuple[Tensor, Any]:
-        """Return the loss that is judged, and whether this step completes it."""
-        if self._epoch == 1:
-            return total, True
-        return total / self._epoch, tf.equal((number + 1) % self._epoch, 0)
 
-    def _carried(self, total: Tensor, number: Tensor) -> Tensor:
-        if self._epoch == 1:
-            return tf.zeros_like(total)
-        return tf.where((number + 1) % self._epoch == 0, tf.zeros_like(total), total)
+def longest_chunk(step: int, log_every: int) -> int:
+    """Return how many steps the next chunk may have at most, beginning after `step` updates."""
+    first = math.ceil(step / log_every)
+    return (first + _RECORDS_PER_CHUNK) * log_every - step
 
 
 def compiles_collectives(communicator: Communicator) -> bool:

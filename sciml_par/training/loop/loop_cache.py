@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,36 +31,7 @@ def loop_for(
     the loop computes; where it is not known, all is compiled anew.
     """
     optimizer.check(stack.layout, len(stack.numbers), stack.parameters.dtype)
-    programs = programs_of(_key(stack, optimizer, group, strategy))
-    return _make(stack, optimizer, group, strategy, programs)
-
-
-def _key(
-    stack: Stack, optimizer: Optimizer, group: Communicator, strategy: LossWeights | None
-) -> Hashable | None:
-    if stack.key is None:
-        return None
-    feed: Any = stack.feed
-    dtype = str(stack.parameters.dtype)
-    members = len(stack.numbers)
-    # A step may have been compiled for what the other ranks have as well, and all must agree on
-    # whether it was.
-    points = (feed.key, feed.stacked, feed.rows_of_ranks)
-    weights = strategy and (strategy.key, TermsOfLoss.of(_problems(stack), feed.rows_of_ranks))
-    return (stack.key, optimizer.key, points, members, dtype, id(group), weights)
-
-
-def _problems(stack: Stack) -> list[Problem]:
-    return [setup.problem for setup in stack.setups]
-
-
-def _make(
-    stack: Stack,
-    optimizer: Optimizer,
-    group: Communicator,
-    strategy: LossWeights | None,
-    programs: Programs,
-) -> Loop:
+    programs = _programs_of(_key(stack, optimizer, group, strategy))
     windows = optimizer.needs is WindowJacobian
     band = WindowBand.of(stack.problem, stack.network, stack.layout) if windows else None
     # By these parameters the optimizer needs a Jacobian.
@@ -86,37 +56,42 @@ def _make(
         objective,
         optimizer,
         stack.feed,
-        communicator=group,
         weighting=weighting,
-        programs=programs.functions,
+        programs=programs,
         holds_out=stack.problem.holds_out,
     )
 
 
-@dataclass
-class Programs:
-    """What has been compiled of one computation, and is the same for all trainings of its kind.
+def _key(
+    stack: Stack, optimizer: Optimizer, group: Communicator, strategy: LossWeights | None
+) -> Hashable | None:
+    if stack.key is None:
+        return None
+    feed: Any = stack.feed
+    dtype = str(stack.parameters.dtype)
+    members = len(stack.numbers)
+    # A step may have been compiled for what the other ranks have as well, and all must agree on
+    # whether it was.
+    points = (feed.key, feed.stacked, feed.rows_of_ranks)
+    weights = strategy and (strategy.key, TermsOfLoss.of(_problems(stack), feed.rows_of_ranks))
+    return (stack.key, optimizer.key, points, members, dtype, id(group), weights)
 
-    Attributes
-    ----------
-    functions : of loops, by what they compute and the shapes of their arguments.
-    """
 
-    functions: dict[Any, Any] = field(default_factory=dict)
+def _problems(stack: Stack) -> list[Problem]:
+    return [setup.problem for setup in stack.setups]
 
 
-def programs_of(key: Hashable | None) -> Programs:
-    """Return what has been compiled of the computation with this key.
+def _programs_of(key: Hashable | None) -> dict[Any, Any]:
+    """Return what has been compiled of the computation with this key, by function and shapes.
 
     No program of a training runs meanwhile, so this is where dropped ones are released.
     """
     release_dropped()
     if key is None:
-        return Programs()
-    kept: OrderedDict[Hashable, Programs] = current_world().kept.setdefault(
-        "programs", OrderedDict()
-    )
-    found = kept.setdefault(key, Programs())
+        return {}
+    kept: OrderedDict[Hashable, dict[Any, Any]]
+    kept = current_world().kept.setdefault("programs", OrderedDict())
+    found = kept.setdefault(key, {})
     kept.move_to_end(key)
     if len(kept) > _MOST:
         kept.popitem(last=False)

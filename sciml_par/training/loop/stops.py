@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from sciml_par._checks import checked_integer
+from sciml_par._checks import check_fraction, check_not_negative, checked_integer
 from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
@@ -31,7 +31,7 @@ class TargetLoss(ByName):
     value: float
 
     def __post_init__(self) -> None:
-        _check_number("TargetLoss", "value", self.value, lambda value: value >= 0, "≥ 0")
+        check_not_negative("TargetLoss", value=self.value)
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,7 @@ class NoProgress(ByName):
     def __post_init__(self) -> None:
         steps = checked_integer(self.steps, "NoProgress: steps", least=1)
         object.__setattr__(self, "steps", steps)
-        share = self.least_progress
-        _check_number(
-            "NoProgress", "least_progress", share, lambda share: 0 <= share < 1, "in [0, 1)"
-        )
+        check_fraction("NoProgress", least_progress=self.least_progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +74,7 @@ class WallTime(ByName):
     hours: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "minutes", "hours"):
-            value = getattr(self, name)
-            _check_number("WallTime", name, value, lambda value: value >= 0, "≥ 0")
+        check_not_negative("WallTime", seconds=self.seconds, minutes=self.minutes, hours=self.hours)
         if self.total == 0:
             raise InputError("WallTime: expected a time > 0, as WallTime(hours=8); got none.")
 
@@ -144,14 +139,3 @@ def _not_a_stop(value: Any) -> str:
         f"train: expected stop to be TargetLoss(1e-6), NoProgress(2000), WallTime(hours=8) of "
         f"sciml_par.training, or a list of these; got {example}."
     )
-
-
-def _check_number(
-    of: str, name: str, value: Any, is_good: Callable[[Any], bool], expected: str
-) -> None:
-    try:
-        good = bool(is_good(value)) and math.isfinite(value)
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise InputError(f"{of}: expected {name} to be a number {expected}; got {value!r}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -90,20 +90,18 @@ def is_scaled(network: Network) -> bool:
     return bool(getattr(network.model, "sees_scaled_inputs", False))
 
 
-def jet_with(network: Network, weights: Sequence[Tensor]) -> Callable[..., Any] | None:
-    """Return the jet of a network with these weights."""
-    return None if network.jet is None else partial(network.jet, weights)
+def field_with(network: Network, weights: Sequence[Tensor]) -> Field:
+    """Return the field of a network with these weights."""
+    jet = None if network.jet is None else partial(network.jet, weights)
+    return Field(partial(network.apply, weights), jet=jet)
 
 
 def bound_functions(
     problem: Problem, network: Network, parameters: Sequence[Sequence[Tensor]]
 ) -> dict[str, BoundFunction]:
     """Return a problem's unknown functions by name, with parameters for each."""
-    fields = [
-        Field(partial(other.apply, own), jet=jet_with(other, own))
-        for other, own in zip(network.others, parameters, strict=True)
-    ]
-    return functions_of(problem, network, fields)
+    pairs = zip(network.others, parameters, strict=True)
+    return functions_of(problem, network, [field_with(*pair) for pair in pairs])
 
 
 def functions_of(

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,36 +43,18 @@ def moved(parameters: Tensor, by: float = 1.0) -> Tensor:
     return parameters + tf.constant(change, parameters.dtype)
 
 
-class _Recorded(NamedTuple):
-    """√w r, [k n], its parts by component and their sums, and what its derivatives are taken by."""
-
-    tape: Any
-    layers: RecordedLayers
-    residuals: Tensor
-    parts: list[Tensor]
-    totals: list[Tensor]
-    own: list[Tensor]
-    sought: list[Tensor]
-
-
 @dataclass
 class JacobianOfTerm:
     """Computes √w r and its derivatives for one member.
 
     `prepare`, called before and outside of any graph, makes it fast.
-
-    Attributes
-    ----------
-    problem, network, term : what is differentiated.
-    layout : of the parameters.
-    field : makes u from the parameters.
     """
 
     problem: Problem
     network: Network
     term: Term
     layout: ParameterLayout
-    field: FieldOf
+    field: FieldOf  # makes u from the parameters
     _computed: Any = None
     _residuals: Any = None
 
@@ -154,8 +136,8 @@ class JacobianOfTerm:
         if checked:
             right = layers.separates_rows(r, weights.shape[0])
             # Weights that tf.gradients multiplies by in the residual are not recorded.
-            signs, zero = signs_like(r), tf.UnconnectedGradients.ZERO
-            slopes = tape.gradient(r, own, signs, unconnected_gradients=zero)
+            signs = signs_like(r)
+            slopes = tape.gradient(r, own, signs, unconnected_gradients="zero")
             total = tf.linalg.matvec(by_network, signs)
             right &= agree(by_network, total, self.layout.flat_rows(slopes))
         if sought:
@@ -163,8 +145,12 @@ class JacobianOfTerm:
             by_all = tf.concat([by_network, by_unknowns], axis=0)
         return r, by_all, right
 
-    def _with_record(self, flat: Tensor, weights: Tensor, arrays: Sequence[Tensor]) -> _Recorded:
-        """Evaluate the residual, and keep what the layers of the networks multiply."""
+    def _with_record(self, flat: Tensor, weights: Tensor, arrays: Sequence[Tensor]) -> Any:
+        """Evaluate the residual, and keep what the layers of the networks multiply.
+
+        Returns the tape, the record, √w r [k n], its parts by component and their sums, and what
+        its derivatives are taken by: the parameters of the networks, and of unknowns.
+        """
         parameters = self.layout.unflatten(flat)
         self.term.plan(self.field(parameters), *arrays)
         count = len(parameters) - self.layout.unknowns
@@ -177,7 +163,7 @@ class JacobianOfTerm:
             r = weighted(self.term.residual(u, *arrays), weights)
             parts = tf.split(r, int(r.shape[0] // weights.shape[0]))
             totals = [tf.reduce_sum(part) for part in parts]
-        return _Recorded(tape, layers, r, parts, totals, own, sought)
+        return tape, layers, r, parts, totals, own, sought
 
     def _point_by_point(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """Compute by a reverse pass for each point, vectorized over the points."""
@@ -188,7 +174,7 @@ class JacobianOfTerm:
                 tape.watch(flat)
                 r = self._weighted(flat, weight, *(a[None] for a in row))
                 parts = tf.unstack(r)
-            return tf.stack([_gradient(tape, part, flat) for part in parts])
+            return tf.stack([tape.gradient(p, flat, unconnected_gradients="zero") for p in parts])
 
         slopes = tf.vectorized_map(of_point, (weights, arrays))
         slopes = tf.reshape(tf.transpose(slopes, [2, 1, 0]), [self.layout.size, -1])
@@ -197,7 +183,7 @@ class JacobianOfTerm:
             r = self._weighted(flat, weights, *arrays)
         # Σ_i s_i ∂r_i/∂θ by one reverse pass through all points.
         signs = signs_like(r)
-        expected = _gradient(tape, r, flat, signs)
+        expected = tape.gradient(r, flat, signs, unconnected_gradients="zero")
         right = agree(slopes, tf.linalg.matvec(slopes, signs), expected)
         return r, self.layout.only_rows(slopes), right
 
@@ -210,7 +196,8 @@ class JacobianOfTerm:
         block = min(count, max(1, _AT_ONCE // int(weights.shape[0])))
 
         def of_row(row: Tensor) -> Tensor:
-            return _gradient(tape, r, flat, tf.one_hot(row, count, dtype=r.dtype))
+            along = tf.one_hot(row, count, dtype=r.dtype)
+            return tape.gradient(r, flat, along, unconnected_gradients="zero")
 
         rows = tf.reshape(tf.range(-(-count // block) * block) % count, [-1, block])
         found = tf.map_fn(
@@ -258,10 +245,6 @@ def agree(slopes: Tensor, total: Tensor, expected: Tensor) -> Tensor:
     return tf.norm(total - expected) <= close
 
 
-def _gradient(tape: Any, value: Tensor, flat: Tensor, along: Tensor | None = None) -> Tensor:
-    return tape.gradient(value, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-
-
 def derivatives_by(tape: Any, residual: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """Return ∂r_i/∂a_k of residuals r: [n] by all q numbers a_k of some tensors: [q, n].
 
@@ -271,13 +254,12 @@ def derivatives_by(tape: Any, residual: Tensor, parameters: Sequence[Tensor]) ->
     is hardly ever the network.
     """
     w = tf.zeros_like(residual)
-    zero = tf.UnconnectedGradients.ZERO
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
         outer.watch(w)
-        back = tape.gradient(residual, parameters, w, unconnected_gradients=zero)
+        back = tape.gradient(residual, parameters, w, unconnected_gradients="zero")
         flat = tf.concat([tf.reshape(each, [-1]) for each in back], axis=0)
         alone = tf.unstack(flat) if flat.shape[0] <= _FEW else []
     if alone:
-        return tf.stack([outer.gradient(a, w, unconnected_gradients=zero) for a in alone])
+        return tf.stack([outer.gradient(a, w, unconnected_gradients="zero") for a in alone])
     found = outer.jacobian(flat, w)
     return tf.zeros([flat.shape[0], *w.shape], w.dtype) if found is None else found

@@ -10,24 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sciml_par._tensorflow import tf
 
 if TYPE_CHECKING:
-    from sciml_par.training.loss.ranks import Ranks
     from sciml_par.training.points.feed import Batch
 
 Tensor = Any
-
-
-class Members(Protocol):
-    """The loss of M stacked members on this rank's points."""
-
-    ranks: Ranks
-
-    def here(self, name: str, parameters: Tensor, batch: Batch) -> Any:
-        """Return what a method of `MemberObjective` does, of every member: θ [M, p] -> [M, …]."""
+Members = Any
+"""A `StackedObjective`, whose module imports this one."""
 
 
 class Known(ABC):
@@ -121,18 +113,13 @@ class LinearJacobian(Jacobian):
 class WindowJacobian(Known):
     """The `Residuals`, and their derivatives by the parameters of the windows that cover a point.
 
-    Attributes
-    ----------
-    residuals : of each term on this rank, [M, K_t].
-    slopes : derivatives of its k components, [M, k, c, C_t]; column j belongs to the point j mod n.
-    windows : the number of the window of each column, [M, C_t].
-    by_unknowns : derivatives by the problem's unknowns, [M, q, K_t].
+    Column j of the derivatives belongs to the point j mod n.
     """
 
-    residuals: list[Tensor]
-    slopes: list[Tensor]
-    windows: list[Tensor]
-    by_unknowns: list[Tensor]
+    residuals: list[Tensor]  # of each term on this rank, [M, K_t]
+    slopes: list[Tensor]  # derivatives of its k components, [M, k, c, C_t]
+    windows: list[Tensor]  # the number of the window of each column, [M, C_t]
+    by_unknowns: list[Tensor]  # derivatives by the problem's unknowns, [M, q, K_t]
 
     by_jacobian = True
 

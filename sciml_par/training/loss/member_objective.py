@@ -43,9 +43,7 @@ class MemberObjective:
             tape.watch(parameters)
             terms = self._terms_here(parameters, batch, flat.dtype)
             loss = tf.reduce_sum(terms)
-        gradients = tape.gradient(
-            loss, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
+        gradients = tape.gradient(loss, parameters, unconnected_gradients="zero")
         frozen = self.layout.frozen
         gradients = [tf.zeros_like(g) if i in frozen else g for i, g in enumerate(gradients)]
         return tf.concat([self.layout.flatten(gradients), terms], axis=0)
@@ -55,11 +53,10 @@ class MemberObjective:
         u = self._field(self.layout.unflatten(flat))
         if not _has_points(batch[0]):
             return tf.zeros([0], flat.dtype)
-        parts = [
+        return tf.add_n(
             rows.weights * tf.reduce_sum(tf.square(term.residual(u, *rows.arrays)), axis=1)
             for term, rows in zip(self._terms, batch, strict=False)
-        ]
-        return tf.add_n(parts)
+        )
 
     def gradients_of_terms(self, flat: Tensor, batch: Batch) -> Tensor:
         """Return the gradient of each term: [p] -> [T, p]."""
@@ -67,8 +64,7 @@ class MemberObjective:
             tape.watch(flat)
             terms = self._terms_here(self.layout.unflatten(flat), batch, flat.dtype)
             values = tf.unstack(terms)
-        zero = tf.UnconnectedGradients.ZERO
-        return tf.stack([tape.gradient(v, flat, unconnected_gradients=zero) for v in values])
+        return tf.stack([tape.gradient(v, flat, unconnected_gradients="zero") for v in values])
 
     def residuals(self, flat: Tensor, batch: Batch) -> list[Tensor]:
         """Return √w r of each term: [p] -> [K_t]."""
@@ -87,8 +83,9 @@ class MemberObjective:
 
     def jacobian(self, flat: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
         """Return √w r of each term, [K_t], and its derivatives, [p, K_t], or of fewer rows."""
-        rows = self._jacobians[0].layout.size_of_rows if self._jacobians else self.layout.size
-        none = tf.zeros([0], flat.dtype), tf.zeros([rows, 0], flat.dtype)
+        layout = self._jacobians[0].layout if self._jacobians else self.layout
+        size = sum(layout.sizes[i] for i in layout.rows)
+        none = tf.zeros([0], flat.dtype), tf.zeros([size, 0], flat.dtype)
         found = [
             jacobian(flat, rows) if _has_points(rows) else none
             for jacobian, rows in zip(self._jacobians, batch, strict=True)
@@ -109,7 +106,7 @@ class MemberObjective:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(flat)
             r = tf.concat(self._followed(flat, batch), axis=0)
-        return tape.gradient(r, flat, v, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return tape.gradient(r, flat, v, unconnected_gradients="zero")
 
     def jacobian_times(self, both: Tensor, batch: Batch) -> list[Tensor]:
         """Return J d of each term: (θ, d) [2 p] -> [K_t]."""
@@ -128,7 +125,7 @@ class MemberObjective:
             tape.watch(flat)
             r = tf.concat(self._followed(flat, batch), axis=0)
         along = _along(tape, r, flat, direction)
-        return tape.gradient(r, flat, along, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return tape.gradient(r, flat, along, unconnected_gradients="zero")
 
     def components(self, term: Term, rows: Rows, flags: Any) -> int:
         """Return how many residuals a term has at a point, also where this rank has none."""
@@ -161,7 +158,7 @@ class MemberObjective:
                 if rows.weights.shape.rank == 0:
                     value = rows.weights * tf.reduce_sum(squares)
                 else:
-                    value = tf.reduce_sum(_columns(rows.weights) * squares)
+                    value = tf.reduce_sum(rows.weights[:, None] * squares)
             values.append(value)
         return tf.stack(values)
 
@@ -173,17 +170,11 @@ def _along(tape: Any, r: Tensor, flat: Tensor, direction: Tensor) -> Tensor:
     wrong in silence.
     """
     w = tf.zeros_like(r)
-    zero = tf.UnconnectedGradients.ZERO
     with tf.GradientTape(watch_accessed_variables=False) as outer:
         outer.watch(w)
-        back = tape.gradient(r, flat, w, unconnected_gradients=zero)
-    return outer.gradient(back, w, direction, unconnected_gradients=zero)
+        back = tape.gradient(r, flat, w, unconnected_gradients="zero")
+    return outer.gradient(back, w, direction, unconnected_gradients="zero")
 
 
 def _has_points(rows: Rows) -> bool:
     return rows.arrays[0].shape[0] != 0
-
-
-def _columns(weights: Tensor) -> Tensor:
-    """Return Weights [n] as [n, 1], which multiply residuals [n, k]; a scalar as it is."""
-    return weights if weights.shape.rank == 0 else weights[:, None]

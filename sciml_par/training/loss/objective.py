@@ -14,7 +14,7 @@ from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
 from sciml_par.problems.unknowns.unknowns import values_of
-from sciml_par.training.loss.function_networks import bound_functions, jet_with
+from sciml_par.training.loss.function_networks import bound_functions, field_with
 from sciml_par.training.loss.jacobian import FieldOf, JacobianOfTerm
 from sciml_par.training.loss.known import Known
 from sciml_par.training.loss.member_objective import MemberObjective
@@ -22,7 +22,7 @@ from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.loss.window_jacobian import WindowJacobianOfTerm
-from sciml_par.training.points.feed import Batch, Rows
+from sciml_par.training.points.feed import Batch
 
 Tensor = Any
 K = TypeVar("K", bound=Known)
@@ -53,9 +53,7 @@ def field_of(problem: Problem, network: Network, parameters: Sequence[Tensor]) -
     unknowns: dict[str, Any] = values_of(problem.unknowns, sought) if sought else {}
     if len(parameters) > len(weights):
         unknowns |= bound_functions(problem, network, of_functions)
-    return problem.field(
-        partial(network.apply, weights), jet=jet_with(network, weights), unknowns=unknowns or None
-    )
+    return problem.field(field_with(network, weights), unknowns=unknowns or None)
 
 
 class StackedObjective:
@@ -68,18 +66,9 @@ class StackedObjective:
     The members are one computation: for more than one, the function of one member is vectorized
     over the rows of θ.
 
-    Parameters
-    ----------
     field : makes u from the parameters of one member, as a list of tensors.
-    terms : of the loss.
-    layout : of the parameters in a row of θ.
-    members : M.
     stacked : for every term, whether weights and arrays of a batch have an axis for the members.
-    communicator : the ranks that share the loss.
-    jacobians : of the terms, for optimizers that need them.
-    rows_of_ranks : how many points each rank has in a step, for each term: [T][P]; for optimizers
-        that need it.
-    band : of windows, for an optimizer that makes use of it.
+    jacobians, rows_of_ranks ([T][P], in a step), band : for optimizers that make use of them.
     compile_local : compile this rank's part separately, where the loop around it is not compiled.
     """
 
@@ -121,17 +110,12 @@ class StackedObjective:
         For a Jacobian, how each term is differentiated is chosen by trying.
         """
         if kind.by_jacobian:
-            first = _select(self._stacked, batch, lambda array: array[0])
-            self._member.prepare_jacobian(parameters[0], first)
+            self._member.prepare_jacobian(parameters[0], _of_first(batch, self._stacked))
 
     def squares(self, parameters: Tensor, batch: Batch, counts: Sequence[int]) -> Tensor:
         """Return Σ_t w_t |r_t|² at points of all ranks, over the first terms: [N, M] (collective).
 
-        Parameters
-        ----------
-        batch : this rank's points with the weights w_t, the same points for each term; with an axis
-            for the members where there are several.
-        counts : how many points each rank has, [P].
+        The batch has the same points for each term, `counts` [P] of them on each rank.
         """
         shared = self._members == 1
         flags = [
@@ -174,42 +158,21 @@ class StackedObjective:
         """Return `function` of every member: [M, p] -> [M, …], or a nest of these."""
         stacked = self._stacked if stacked is None else stacked
         if self._members == 1:
-            alone = _select(stacked, batch, lambda array: array[0])
-            return tf.nest.map_structure(lambda y: y[None], function(parameters[0], alone))
-        own: list[Tensor] = []
-        shared: list[Tensor] = []
-        for row, flags in zip(batch, stacked, strict=True):
-            for leaf, flag in zip(_leaves(row), _leaves(flags), strict=True):
-                (own if flag else shared).append(leaf)
+            found = function(parameters[0], _of_first(batch, stacked))
+            return tf.nest.map_structure(lambda y: y[None], found)
+        leaves = list(zip(tf.nest.flatten(batch), tf.nest.flatten(stacked), strict=True))
+        own = [leaf for leaf, flag in leaves if flag]
 
         def of_one(flat_and_own: tuple[Tensor, list[Tensor]]) -> Any:
-            flat, mine = flat_and_own
-            return function(flat, _join(stacked, list(mine), list(shared)))
+            flat, mine = flat_and_own[0], iter(flat_and_own[1])
+            alone = [next(mine) if flag else leaf for leaf, flag in leaves]
+            return function(flat, tf.nest.pack_sequence_as(batch, alone))
 
         return tf.vectorized_map(of_one, (parameters, own), fallback_to_while_loop=False)
 
 
-def _leaves(rows: Any) -> list[Any]:
-    weights, arrays = rows
-    return [weights, *arrays]
-
-
-def _select(stacked: Sequence[Any], batch: Batch, chosen: Callable[[Tensor], Tensor]) -> Batch:
-    """Return one member's batch from one whose leaves may have an axis for the members."""
-    found = []
-    for rows, flags in zip(batch, stacked, strict=True):
-        leaves = [
-            chosen(leaf) if flag else leaf
-            for leaf, flag in zip(_leaves(rows), _leaves(flags), strict=True)
-        ]
-        found.append(Rows(leaves[0], tuple(leaves[1:])))
-    return tuple(found)
-
-
-def _join(stacked: Sequence[Any], own: list[Tensor], shared: list[Tensor]) -> Batch:
-    """Return a batch from its leaves of one member and those of all members."""
-    found = []
-    for flags in stacked:
-        leaves = [(own if flag else shared).pop(0) for flag in _leaves(flags)]
-        found.append(Rows(leaves[0], tuple(leaves[1:])))
-    return tuple(found)
+def _of_first(batch: Batch, stacked: Sequence[Any]) -> Batch:
+    """Return the first member's batch from one whose leaves may have an axis for the members."""
+    leaves = zip(tf.nest.flatten(batch), tf.nest.flatten(stacked), strict=True)
+    first = [leaf[0] if flag else leaf for leaf, flag in leaves]
+    return tf.nest.pack_sequence_as(batch, first)

@@ -17,25 +17,14 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """The tensors of which a vector of parameters is made, in order.
-
-    Attributes
-    ----------
-    shapes : of the tensors.
-    names : of the tensors, as Keras calls the variables; for messages and for optimizers that
-        treat some of them apart.
-    unknowns : how many of the tensors, the last ones, are parameters of unknowns of the problem.
-    frozen : numbers of the tensors that no step changes.
-    linear : numbers of the tensors in which the network is linear; None where they are not known.
-    compact : whether a Jacobian has no rows of frozen tensors, rather than rows of zeros.
-    """
+    """The tensors of which a vector of parameters is made, in order."""
 
     shapes: tuple[tuple[int, ...], ...]
-    names: tuple[str, ...]
-    unknowns: int = 0
-    frozen: tuple[int, ...] = ()
-    linear: tuple[int, ...] | None = None
-    compact: bool = False
+    names: tuple[str, ...]  # as Keras calls the variables
+    unknowns: int = 0  # how many of the tensors, the last ones, are of unknowns of the problem
+    frozen: tuple[int, ...] = ()  # numbers of the tensors that no step changes
+    linear: tuple[int, ...] | None = None  # of those in which the network is linear, if known
+    compact: bool = False  # whether a Jacobian has no rows of frozen tensors, or rows of zeros
 
     @classmethod
     def of(
@@ -78,11 +67,6 @@ class ParameterLayout:
     def rows(self) -> list[int]:
         """The numbers of the tensors that have rows in a Jacobian."""
         return [i for i in range(len(self.shapes)) if not (self.compact and i in self.frozen)]
-
-    @property
-    def size_of_rows(self) -> int:
-        """How many numbers these tensors have in all."""
-        return sum(self.sizes[i] for i in self.rows)
 
     def only_rows(self, by_all: Tensor) -> Tensor:
         """Return the rows of a Jacobian of derivatives by all parameters, [p, n]."""

@@ -52,12 +52,7 @@ class Ranks:
         return gathered_rows(rows, tuple(counts), self._options("allgather"))
 
     def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """Return the rows that the ranks have for this one, one below the other.
-
-        Parameters
-        ----------
-        sent, received : how many go to each rank, and come from it, [P].
-        """
+        """Return the rows that the ranks have for this one; so many go to each and come from it."""
         return exchanged(rows, tuple(sent), tuple(received), self._options("alltoall"))
 
     def sum_on_rank(self, tensor: Tensor, rank: int) -> Tensor:

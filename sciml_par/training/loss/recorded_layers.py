@@ -12,15 +12,12 @@ This costs a gradient and the products, while a reverse pass for each residual w
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sciml_par._tape import is_watched
+from sciml_par._tape import is_watched, takes_higher
 from sciml_par._tensorflow import tf
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.fields.answers import on_trial
@@ -36,18 +33,12 @@ class NotRecordedError(Exception):
     """A residual asks the network for something whose derivatives by weights are not recorded."""
 
 
-@dataclass(frozen=True)
-class _Products:
-    """The products of one layer in one evaluation: inputs a_q: [w, n], outputs z_q: [w', n].
+class _Products(NamedTuple):
+    """The products of one layer in one evaluation: inputs a_q: [w, n], outputs z_q: [w', n]."""
 
-    The layer is a `DenseLayer` of a network whose parameters begin
-    with that of number `first`.
-    """
-
-    layer: Any
-    first: int
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    layer: Any  # a `DenseLayer`
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
 
 
 class RecordedLayers:
@@ -68,49 +59,34 @@ class RecordedLayers:
         weights, *of_functions, _ = network.parts(parameters)
         fields, first = [], len(weights)
         for other, own in zip(network.others, of_functions, strict=True):
-            fields.append(self._of_chain(other.chain, own, first))
+            fields.append(self._of_network(other, own, first))
             first += len(own)
         functions = functions_of(problem, network, fields)
-        plain = self._of_chain(network.chain, weights, 0)
+        plain = self._of_network(network, weights, 0)
         return problem.field(plain, unknowns={**(unknowns or {}), **functions} or None)
 
-    def _of_chain(self, chain: Any, parameters: Sequence[Tensor], first: int) -> Field:
+    def _of_network(self, network: Network, parameters: Sequence[Tensor], first: int) -> Field:
         """Return the field of one network, whose parameters begin with that of number `first`."""
-        assert chain is not None
-        return Field(
-            partial(self._apply, chain, first, parameters),
-            jet=partial(self._jet, chain, first, parameters),
-        )
+        from sciml_par.networks.propagation.interpreted import Asked  # imports TensorFlow
 
-    def _apply(self, chain: Any, first: int, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
-        if on_trial():
-            return chain.apply(parameters, x)
-        _refuse_watched(x)
-        return chain.recorded_apply(parameters, x, partial(self._record_of, first))
+        def answer(x: Tensor, second: Any = None, higher: Any = ()) -> Any:
+            if higher and not takes_higher(network.chain.jet):
+                raise NotRecordedError
+            if on_trial():
+                return network.interpret(parameters, x, Asked(second, higher))
+            if is_watched(x):  # a tape there goes through W as well, which is not recorded
+                raise NotRecordedError
+            asked = Asked(second, higher, self._record_of).behind(first)
+            return network.interpret(parameters, x, asked)
 
-    def _jet(
-        self,
-        chain: Any,
-        first: int,
-        parameters: Sequence[Tensor],
-        x: Tensor,
-        second: Any,
-        higher: Any = (),
-    ) -> Any:
-        more = {"higher": higher} if higher else {}
-        if more and "higher" not in inspect.signature(chain.jet).parameters:
-            raise NotRecordedError
-        if on_trial():
-            return chain.jet(parameters, x, second, **more)
-        _refuse_watched(x)
-        return chain.jet(parameters, x, second, partial(self._record_of, first), **more)
+        return Field(lambda x: answer(x)[0], jet=answer)
 
-    def _record_of(self, first: int, layer: Any) -> Any:
+    def _record_of(self, layer: Any) -> Any:
         def record(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
             followed = [tf.identity(z) for z in outputs]
             for z in followed:
                 self._tape.watch(z)
-            self._all.append(_Products(layer, first, tuple(inputs), tuple(followed)))
+            self._all.append(_Products(layer, inputs, followed))
             return followed
 
         return record
@@ -147,23 +123,21 @@ class RecordedLayers:
         S n columns for S windows at each point, whose numbers are returned with them.
         """
         outputs = [list(each.outputs) for each in self._all]
-        slopes = self._tape.gradient(
-            total, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
+        slopes = self._tape.gradient(total, outputs, unconnected_gradients="zero")
         found = []
         for each, deltas in zip(self._all, slopes, strict=True):
             layer, windows = each.layer, each.layer.windows
             columns = n if windows is None else windows.shape[0]
             if each.outputs[0].shape[1] != columns or columns % n:
                 raise NotRecordedError
-            if isinstance(layer.weight, int) and each.first + layer.weight not in frozen:
+            if isinstance(layer.weight, int) and layer.weight not in frozen:
                 products = [
                     a[:, None, :] * delta[None, :, :]
                     for a, delta in zip(each.inputs, deltas, strict=True)
                 ]
-                found.append((each.first + layer.weight, tf.add_n(products), windows))
-            if isinstance(layer.bias, int) and each.first + layer.bias not in frozen:
-                found.append((each.first + layer.bias, deltas[0], windows))
+                found.append((layer.weight, tf.add_n(products), windows))
+            if isinstance(layer.bias, int) and layer.bias not in frozen:
+                found.append((layer.bias, deltas[0], windows))
         return found
 
     def in_windows(self, total: Tensor, n: int, layout: ParameterLayout) -> tuple[Tensor, Tensor]:
@@ -199,7 +173,7 @@ class RecordedLayers:
                 residual,
                 outputs,
                 tf.constant(np.ravel(given), residual.dtype),
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+                unconnected_gradients="zero",
             )
             for given in (each, each * factors)
         )
@@ -211,9 +185,3 @@ class RecordedLayers:
             close = 1e3 * numbers.eps * tf.reduce_max(tf.abs(expected), axis=0)
             wrong.append(tf.reduce_any(tf.abs(scaled - expected) > close + 1e6 * numbers.tiny))
         return ~tf.reduce_any(tf.stack(wrong))
-
-
-def _refuse_watched(x: Tensor) -> None:
-    # A tape inside the residual differentiates by x through W as well, which is not recorded.
-    if is_watched(x):
-        raise NotRecordedError

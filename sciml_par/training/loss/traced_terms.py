@@ -19,7 +19,7 @@ from sciml_par.problems.fields.recording import Parametrized, Trace, trace
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.term import Arrays
-from sciml_par.training.loss.function_networks import bound_functions, jet_with
+from sciml_par.training.loss.function_networks import bound_functions, field_with
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 
@@ -30,24 +30,14 @@ _UNKNOWN = GraphDigest("unknown", None)
 
 @dataclass(frozen=True)
 class TracedTerms:
-    """What the terms of a loss compute, as functions of all parameters and of their arrays.
+    """What the terms of a loss compute, as functions of all parameters and of their arrays."""
 
-    Attributes
-    ----------
-    texts : of each term, equal in all processes where the term is the same; see `GraphDigest`.
-    key : equal only for losses that compute exactly the same; None if that cannot be known.
-    components : how many residuals each term has at a point.
-    remarks : sentences for the user.
-    here : each term at this rank's points, as a function of all parameters and its arrays.
-    whole : each term at as many points as all ranks have; None where it cannot be traced there.
-    """
-
-    texts: tuple[str, ...]
-    key: Hashable | None
-    components: tuple[int, ...]
-    remarks: tuple[str, ...]
-    here: tuple[Trace, ...]
-    whole: tuple[Trace | None, ...]
+    texts: tuple[str, ...]  # equal in all processes where the term is the same; see `GraphDigest`
+    key: Hashable | None  # equal only for losses that compute the same; None if it is not known
+    components: tuple[int, ...]  # how many residuals each term has at a point
+    remarks: tuple[str, ...]  # sentences for the user
+    here: tuple[Trace, ...]  # each term at this rank's points
+    whole: tuple[Trace | None, ...]  # at the points of all ranks; None where it has no trace there
 
 
 class TermTracer:
@@ -57,31 +47,20 @@ class TermTracer:
         self._known: dict[Hashable, TracedTerms] = {}
         self._held: list[Any] = []
 
-    def of(
-        self,
-        problem: Problem,
-        network: Network,
-        *,
-        dtype: str,
-        arrays: Sequence[Arrays],
-        rows: Sequence[int],
-        in_step: Sequence[int],
-    ) -> TracedTerms:
-        """See `trace_terms`."""
+    def of(self, problem: Problem, network: Network, **points: Any) -> TracedTerms:
+        """Return `trace_terms` of the same arguments."""
         made_of = [term.function for term in problem.terms] + [problem.ansatz]
-        shapes = [tuple(array.shape for array in each) for each in arrays]
+        shapes = [tuple(array.shape for array in each) for each in points["arrays"]]
         variables = [tuple(v.shape) for v in network.trainable_variables]
         unknowns = [(name, each.key) for name, each in problem.unknowns.items()]
         key = (
             tuple(map(id, made_of)),
             (problem.input_scaling, problem.output_ranges),
-            *(network.key, repr((shapes, variables, unknowns, tuple(rows), tuple(in_step)))),
+            *(network.key, repr((shapes, variables, unknowns, points["rows"], points["in_step"]))),
         )
         if key not in self._known:
             self._held.append(made_of)  # so that no other object gets one of these identities
-            self._known[key] = trace_terms(
-                problem, network, dtype=dtype, arrays=arrays, rows=rows, in_step=in_step
-            )
+            self._known[key] = trace_terms(problem, network, **points)
         return self._known[key]
 
 
@@ -110,7 +89,18 @@ def trace_terms(
         return trace(problem.terms[t].function, parametrized, specs)
 
     try:
-        here = _checked(problem, network, dtype, arrays, parametrized)
+        every = [tf.convert_to_tensor(v) for v in network.trainable_variables]
+        weights, *of_functions, _ = network.parts(every)
+        here = check_problem(
+            problem,
+            field_with(network, weights),
+            0,
+            arrays,
+            dtype,
+            unknowns=bound_functions(problem, network, of_functions) or None,
+            reads_variables=False,
+            parametrized=parametrized,
+        )
         for t, count in enumerate(some):
             if count not in (0, own[t]):
                 at(t, count)
@@ -152,27 +142,6 @@ _PIECEWISE_LINEAR = (
     "relu are, but the problem asks for them: its equation does not see the network; use a smooth "
     "activation, such as tanh, sin, swish or gelu."
 )
-
-
-def _checked(
-    problem: Problem,
-    network: Network,
-    dtype: str,
-    arrays: Sequence[Arrays],
-    parametrized: Parametrized,
-) -> list[Trace]:
-    every = [tf.convert_to_tensor(v) for v in network.trainable_variables]
-    weights, *of_functions, _ = network.parts(every)
-    return check_problem(
-        problem,
-        Field(partial(network.apply, weights), jet=jet_with(network, weights)),
-        0,
-        arrays,
-        dtype,
-        unknowns=bound_functions(problem, network, of_functions) or None,
-        reads_variables=False,
-        parametrized=parametrized,
-    )
 
 
 def _if_it_can(at: Callable[[int, int], Trace], t: int, count: int) -> Trace | None:

@@ -20,22 +20,13 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class WindowBand:
-    """The order of windows in which those that share points are near to each other.
+    """The order of windows in which those that share points are near to each other."""
 
-    Attributes
-    ----------
-    places : in θ, of the parameters of each window that are trained, [K, c].
-    position : of each window in the order, [K].
-    coupled : which windows may have residuals in common, [K, K].
-    unknowns : how many numbers at the end of θ are unknowns of the problem, q.
-    slots : how many windows cover a point, at most.
-    """
-
-    places: IntArray
-    position: IntArray
-    coupled: npt.NDArray[np.bool_]
-    unknowns: int
-    slots: int
+    places: IntArray  # in θ, of the parameters of each window that are trained, [K, c]
+    position: IntArray  # of each window in the order, [K]
+    coupled: npt.NDArray[np.bool_]  # which windows may have residuals in common, [K, K]
+    unknowns: int  # how many numbers at the end of θ are unknowns of the problem, q
+    slots: int  # how many windows cover a point, at most
 
     @classmethod
     def of(cls, problem: Problem, network: Network, layout: ParameterLayout) -> WindowBand | None:

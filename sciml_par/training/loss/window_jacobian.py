@@ -73,7 +73,7 @@ class WindowJacobianOfTerm(JacobianOfTerm):
         right = layers.separates_rows(r, n)
         # Weights that tf.gradients multiplies by in the residual are not recorded.
         signs = signs_like(r)
-        back = tape.gradient(r, own, signs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        back = tape.gradient(r, own, signs, unconnected_gradients="zero")
         expected = tf.concat(
             [
                 tf.reshape(each, [each.shape[0], -1])

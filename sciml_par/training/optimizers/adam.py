@@ -1,4 +1,4 @@
-"""Adam on a flat vector of parameters."""
+"""Adam on a flat vector of parameters, and the same with decoupled weight decay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from sciml_par._checks import check_fraction, check_positive
+from sciml_par._checks import check_fraction, check_not_negative, check_positive
 from sciml_par._tensorflow import tf
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.optimizer import FirstOrder
@@ -57,7 +57,6 @@ class Adam(FirstOrder):
         rate: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, Moments]:
-        """See `FirstOrder`."""
         change, state = self._change(gradient, state, rate, number)
         return parameters - change, state
 
@@ -74,6 +73,46 @@ class Adam(FirstOrder):
         unbias_2 = -tf.math.expm1(t * _log(self.beta_2))
         rate = rate * tf.sqrt(unbias_2) / unbias_1
         return rate * m / (tf.sqrt(v) + self.epsilon), (m, v)
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2).
+
+        θ ← θ − α λ θ − (the change that `Adam` makes with α)
+
+    for all weights, biases included, which is what `keras.optimizers.AdamW` computes, with its
+    defaults. Where some are to be left out, give that one, with its `exclude_from_weight_decay`.
+    Unknowns of the problem do not decay.
+
+    Parameters
+    ----------
+    learning_rate, beta_1, beta_2, epsilon : as for `Adam`.
+    weight_decay : λ ≥ 0, dimensionless.
+    """
+
+    _: KW_ONLY
+    weight_decay: float = 0.004
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_not_negative(type(self).__name__, weight_decay=self.weight_decay)
+
+    def update(
+        self,
+        layout: ParameterLayout,
+        parameters: Tensor,
+        gradient: Tensor,
+        state: Moments,
+        rate: Tensor,
+        number: Tensor,
+    ) -> tuple[Tensor, Moments]:
+        change, state = self._change(gradient, state, rate, number)
+        decayed = parameters
+        if layout.size_of_unknowns:  # values of the problem's unknowns must not decay
+            of_network = [1.0] * layout.size_of_network + [0.0] * layout.size_of_unknowns
+            decayed = tf.constant(of_network, parameters.dtype) * parameters
+        return parameters - rate * self.weight_decay * decayed - change, state
 
 
 def _log(beta: float) -> float:

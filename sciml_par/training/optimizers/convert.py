@@ -11,6 +11,7 @@ from sciml_par.errors import InputError
 from sciml_par.parallel.gradients.distributed_update import DistributedUpdate
 from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.optimizer import Optimizer
+from sciml_par.training.optimizers.schedules import is_keras_schedule
 
 _BY_NAME = {
     "adam": "Adam",
@@ -72,28 +73,23 @@ def _of_keras(optimizer: Any, keras: Any) -> Optimizer:
             "optimizer: a MultiOptimizer, which has an optimizer for each part of the network, "
             "cannot be used in train's compiled loop; pass one optimizer for all parameters."
         )
-    _check_rate(optimizer, name)
+    rate = getattr(optimizer, "_learning_rate", None)
+    if isinstance(rate, type):
+        raise InputError(
+            f"optimizer: the learning_rate of {name} is the class {rate.__name__}, not an object: "
+            f"{rate.__name__}(…)."
+        )
+    if callable(rate) and not is_keras_schedule(rate):
+        raise InputError(
+            f"optimizer: the learning_rate of {name} is a function, which a compiled loop would "
+            f"call once only; use a number or a keras.optimizers.schedules.LearningRateSchedule."
+        )
     if getattr(optimizer, "_exclude_from_weight_decay", None):
         raise InputError(
             f"optimizer: {name} excludes variables from weight decay by var_list, and train makes "
             f"its own networks; name them: exclude_from_weight_decay(var_names=['bias'])."
         )
     return KerasOptimizer.of(optimizer)
-
-
-def _check_rate(optimizer: Any, name: str) -> None:
-    rate = getattr(optimizer, "_learning_rate", None)
-    schedule = sys.modules["keras"].optimizers.schedules.LearningRateSchedule
-    if isinstance(rate, type):
-        raise InputError(
-            f"optimizer: the learning_rate of {name} is the class {rate.__name__}, not an object: "
-            f"{rate.__name__}(…)."
-        )
-    if callable(rate) and not isinstance(rate, schedule):
-        raise InputError(
-            f"optimizer: the learning_rate of {name} is a function, which a compiled loop would "
-            f"call once only; use a number or a keras.optimizers.schedules.LearningRateSchedule."
-        )
 
 
 def _refusal(value: Any) -> str:

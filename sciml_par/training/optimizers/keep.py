@@ -33,18 +33,15 @@ class Keep(Optimizer):
     terms: tuple[float, ...] = ()
 
     def init(self, objective: Objective, parameters: Tensor) -> Tensor:
-        """See `Optimizer`."""
         return tf.zeros([parameters.shape[0]], tf.int32)
 
     def report(self, state: Tensor) -> Report:
-        """See `Optimizer`."""
         # A step in which a training ends is not counted: the second one ends it.
         return Report({}, (state > 1) & bool(self.terms))
 
     def step(
         self, objective: Objective, parameters: Tensor, state: Tensor, batch: Batch, at: At
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Optimizer`."""
         kept = tf.constant([self.parameters], parameters.dtype) if self.parameters else parameters
         if self.terms:
             return kept, state + 1, tf.constant([self.terms], parameters.dtype)

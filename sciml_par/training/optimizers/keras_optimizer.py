@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
+from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.training.identity.described import key_of, text_of
 from sciml_par.training.loss.known import Gradient
 from sciml_par.training.loss.parameter_layout import ParameterLayout
@@ -19,14 +20,8 @@ from sciml_par.training.optimizers.keras_stateless import PureOptimizer, statele
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer
 from sciml_par.training.optimizers.schedules import KerasSchedule, is_keras_schedule
 
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
-
 Tensor = Any
 State = tuple[Tensor, ...]
-Function = Callable[..., tuple[list[Tensor], list[Tensor]]]
 
 _ELEMENTWISE = (
     "Adadelta",
@@ -56,17 +51,11 @@ class KerasOptimizer(Optimizer):
     gradients, schedules of the learning rate: for each member separately, on parameters in their
     shapes and under their names where that matters, as one vector where it does not. `train`
     makes it of what it is given as optimizer.
-
-    Attributes
-    ----------
-    kind : the optimizer's class.
-    config : what the optimizer is made of.
-    attributes : what has been set otherwise since, or is not in its `get_config`.
     """
 
-    kind: Any
-    config: Mapping[str, Any]
-    attributes: Mapping[str, Any]
+    kind: Any  # the optimizer's class
+    config: Mapping[str, Any]  # what it is made of
+    attributes: Mapping[str, Any]  # what has been set since, or is not in its `get_config`
 
     @classmethod
     def of(cls, optimizer: Any) -> KerasOptimizer:
@@ -91,13 +80,11 @@ class KerasOptimizer(Optimizer):
         return cls(kind, config, attributes)
 
     def describe(self) -> dict[str, str]:
-        """See `Optimizer`."""
         values = {n: text_of(v) for n, v in self._values().items() if v is not None}
         return {"kind": f"keras {self.kind.__qualname__}"} | dict(sorted(values.items()))
 
     @property
     def key(self) -> Hashable:
-        """See `Optimizer`."""
         return (type(self), self.kind, key_of(self._values()))
 
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
@@ -120,9 +107,7 @@ class KerasOptimizer(Optimizer):
         """See `Optimizer`; not within a function that is traced."""
         layout = objective.layout
         if self._rows(parameters):
-            pure = self._pure([parameters], ["parameters"])
-            rank = len(parameters.shape)
-            return tuple(v if len(v.shape) == rank else v[None] for v in pure.state)
+            return _with_members(self._pure([parameters], ["parameters"]).state, parameters)
         # Separately: some optimizers begin at the values of the parameters.
         members = [self._of_member(layout, row).state for row in tf.unstack(parameters)]
         return tuple(tf.stack(each) for each in zip(*members, strict=True))
@@ -130,36 +115,12 @@ class KerasOptimizer(Optimizer):
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         here = objective.evaluate(Gradient, parameters, batch)
-        parameters, state = self.update(
-            objective.layout, parameters, here.gradient, state, at.rate_factor, at.number
-        )
-        return parameters, state, here.terms
-
-    def update(
-        self,
-        layout: ParameterLayout,
-        parameters: Tensor,
-        gradient: Tensor,
-        state: State,
-        rate_factor: Tensor,
-        number: Tensor,
-    ) -> tuple[Tensor, State]:
-        """Return θ after one update: [M, p] by ∇L: [M, p].
-
-        Parameters
-        ----------
-        rate_factor : what the learning rates are multiplied by, [M, 1].
-        number : of the step in its phase, counted from 1.
-        """
-        done = tf.cast(number, tf.int64) - 1
+        layout, done = objective.layout, tf.cast(at.number, tf.int64) - 1
         if self._rows(parameters):
-            pure = self._pure_like([parameters], ["parameters"])
-            given = [v if v.shape == parameters.shape else v[0] for v in state]
-            (theta,), new = pure.update([parameters], [gradient], given, rate_factor, done)
-            rank = len(parameters.shape)
-            return theta, tuple(v if len(v.shape) == rank else v[None] for v in new)
+            pure, given = self._as_rows(parameters, state)
+            (theta,), new = pure.update([parameters], [here.gradient], given, at.rate_factor, done)
+            return theta, _with_members(new, parameters), here.terms
         pure = self._like_member(layout, parameters)
 
         def one(row: Any) -> Any:
@@ -169,14 +130,14 @@ class KerasOptimizer(Optimizer):
             )
             return layout.flatten(values), tuple(new)
 
-        return _for_each_member(one, (parameters, gradient, tuple(state), rate_factor))
+        rows = (parameters, here.gradient, tuple(state), at.rate_factor)
+        return *_for_each_member(one, rows), here.terms
 
     def finish(self, objective: Objective, parameters: Tensor, state: State) -> Tensor:
         """See `Optimizer`: the averages of the weights with `use_ema`, as Keras' `fit` does."""
         layout = objective.layout
         if self._rows(parameters):
-            pure = self._pure_like([parameters], ["parameters"])
-            given = [v if v.shape == parameters.shape else v[0] for v in state]
+            pure, given = self._as_rows(parameters, state)
             return pure.finish([parameters], given)[0]
         pure = self._like_member(layout, parameters)
 
@@ -217,17 +178,22 @@ class KerasOptimizer(Optimizer):
         shape, dtype = parameters.shape[1:], parameters.dtype
         return _outside_of_functions(lambda: self._of_member(layout, tf.zeros(shape, dtype)))
 
-    def _pure_like(self, values: Sequence[Tensor], names: Sequence[str]) -> PureOptimizer:
-        forms = [(v.shape, v.dtype) for v in values]
-        return _outside_of_functions(
-            lambda: self._pure([tf.zeros(shape, dtype) for shape, dtype in forms], names)
-        )
+    def _as_rows(self, parameters: Tensor, state: State) -> tuple[PureOptimizer, list[Tensor]]:
+        """Return the optimizer of all members as one variable, and its state."""
+        shape, dtype = parameters.shape, parameters.dtype
+        pure = _outside_of_functions(lambda: self._pure([tf.zeros(shape, dtype)], ["parameters"]))
+        return pure, [v if v.shape == shape else v[0] for v in state]
 
     def _pure(self, values: Sequence[Tensor], names: Sequence[str]) -> PureOptimizer:
         optimizer = stateless_class(self.kind).from_config(dict(self.config))
         for name, value in self.attributes.items():
             setattr(optimizer, name, value)
         return PureOptimizer(optimizer, values, names)
+
+
+def _with_members(state: Sequence[Tensor], parameters: Tensor) -> State:
+    """Return a state with an axis for the members also before what all have in common."""
+    return tuple(v if len(v.shape) == len(parameters.shape) else v[None] for v in state)
 
 
 def _for_each_member(function: Callable[[Any], Any], rows: Any) -> Any:

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache, partial
+from typing import Any
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
-
-if TYPE_CHECKING:
-    import keras
-else:
-    keras = import_module("keras")
+from sciml_par.networks.layers.quiet_keras import keras
 
 Tensor = Any
 
@@ -29,13 +25,10 @@ class StatelessUpdate(keras.optimizers.Optimizer):
 
     Behind the optimizer's class in the order of resolution, so that whatever an optimizer does in
     its own way it goes on doing.
-
-    Attributes
-    ----------
-    rate_factor : what the learning rate is multiplied by.
     """
 
     rate_factor: Tensor = None
+    """What the learning rate is multiplied by."""
 
     def assign(self, variable: Any, value: Tensor) -> None:
         variable.assign(tf.cast(value, variable.dtype))
@@ -133,10 +126,7 @@ class Parameter(keras.Variable):
 class PureOptimizer:
     """An optimizer built for given parameters, whose updates are functions of tensors.
 
-    Attributes
-    ----------
-    state : the values of the optimizer's variables, except for the counter of steps and the
-        learning rate.
+    Its `state` is all its variables but the counter of steps and the learning rate.
     """
 
     def __init__(self, optimizer: Any, values: Sequence[Tensor], names: Sequence[str]) -> None:
@@ -165,11 +155,7 @@ class PureOptimizer:
         def apply() -> None:
             try:
                 self._optimizer.apply(list(gradients))
-            except (
-                AttributeError,
-                TypeError,
-                ValueError,
-            ) as error:  # of Keras, or of a class of the user
+            except (AttributeError, TypeError, ValueError) as error:  # of Keras or the user's class
                 raise InputError(
                     f"optimizer: {type(self._optimizer).__name__} cannot update parameters of "
                     f"{values[0].dtype.name}: {one_line(error)}"
@@ -179,12 +165,8 @@ class PureOptimizer:
 
     def finish(self, values: Sequence[Tensor], state: Sequence[Tensor]) -> list[Tensor]:
         """Return the values as Keras' `fit` leaves them at its end."""
-
-        def finalize() -> None:
-            self._optimizer.finalize_variable_values(self._parameters)
-
-        zero = tf.zeros([], tf.int64)
-        return self._in_scope(finalize, values, state, zero)[0]
+        finalize = partial(self._optimizer.finalize_variable_values, self._parameters)
+        return self._in_scope(finalize, values, state, tf.zeros([], tf.int64))[0]
 
     def _in_scope(
         self,
@@ -200,47 +182,31 @@ class PureOptimizer:
             *zip(self._fixed, map(tf.constant, self._rates), strict=True),
             (counter, done),
         ]
-        expected = {id(variable) for variable, _ in given}
-        with keras.StatelessScope(state_mapping=given) as scope, _no_variables(self._optimizer):
+        expected, captured = {id(variable) for variable, _ in given}, _captured_variables()
+        with keras.StatelessScope(state_mapping=given) as scope:
             rates = [scope.get_current_value(v) for v in self._fixed]
             action()
         after = [scope.get_current_value(v) for v in self._fixed]
         same = all(a is b for a, b in zip(after, rates, strict=True))
-        if not same or not scope.state_mapping.keys() <= expected:
-            raise InputError(_keeps_elsewhere(self._optimizer))
+        others = not scope.state_mapping.keys() <= expected or _captured_variables() != captured
+        if others or not same:
+            raise InputError(
+                f"optimizer: {type(self._optimizer).__name__} reads or changes a variable that is "
+                f"not in its `variables`, or changes its own learning rate. Create its variables "
+                f"in build(), with add_variable or add_optimizer_variables."
+            )
         return (
             [scope.get_current_value(v) for v in self._parameters],
             [scope.get_current_value(v) for v in self._variables],
         )
 
 
-class _no_variables:  # noqa: N801 (a context manager)
-    """Refuses what reads or assigns variables that are not the optimizer's own."""
-
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
-
-    def __enter__(self) -> None:
-        self._before = self._captured()
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is None and self._captured() != self._before:
-            raise InputError(_keeps_elsewhere(self._optimizer))
-
-    @staticmethod
-    def _captured() -> int:
-        if tf.executing_eagerly():
-            return 0
-        captures = getattr(tf.compat.v1.get_default_graph(), "external_captures", ())
-        return sum(tensor.dtype == tf.resource for tensor in captures)
-
-
-def _keeps_elsewhere(optimizer: Any) -> str:
-    return (
-        f"optimizer: {type(optimizer).__name__} reads or changes a variable that is not in its "
-        f"`variables`, or changes its own learning rate. Create its variables in build(), with "
-        f"add_variable or add_optimizer_variables."
-    )
+def _captured_variables() -> int:
+    """Return how many variables the function that is traced has read or assigned."""
+    if tf.executing_eagerly():
+        return 0
+    captures = getattr(tf.compat.v1.get_default_graph(), "external_captures", ())
+    return sum(tensor.dtype == tf.resource for tensor in captures)
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:

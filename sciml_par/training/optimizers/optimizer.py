@@ -4,82 +4,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sciml_par.training.identity.described import Described
 from sciml_par.training.loss.known import Gradient, Known
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule
 
 if TYPE_CHECKING:
+    from sciml_par.training.loss.objective import StackedObjective
     from sciml_par.training.loss.parameter_layout import ParameterLayout
-    from sciml_par.training.loss.ranks import Ranks
-    from sciml_par.training.loss.window_band import WindowBand
+
+    Objective = StackedObjective
+else:
+    Objective = Any  # its module imports much that an optimizer does not need
 
 Tensor = Any
 State = Any
 Batch = Any
-K = TypeVar("K", bound=Known)
-
-
-class Objective(Protocol):
-    """L(θ) for M stacked members, θ: [M, p], over the points of all ranks that share it.
-
-    Attributes
-    ----------
-    layout : how the p parameters of a member lie in its row.
-    ranks : those that share the loss, and their collectives.
-    term_count : T, how many terms the loss has.
-    band : of windows, if `evaluate` is asked for a `WindowJacobian`.
-    """
-
-    layout: ParameterLayout
-    ranks: Ranks
-    term_count: int
-    band: WindowBand | None
-
-    def evaluate(self, kind: type[K], parameters: Tensor, batch: Batch) -> K:
-        """Return what is known at θ: [M, p] (collective where `kind` says so)."""
-
-    def prepare(self, kind: type[Known], parameters: Tensor, batch: Batch) -> None:
-        """Make ready for `evaluate`, outside of any graph (local)."""
-
-    def residuals_of_ranks(self, batch: Batch) -> tuple[int, ...]:
-        """Return how many residuals each rank has, [P], Σ_t K_t each; known when traced."""
 
 
 @dataclass(frozen=True)
 class At:
     """What the loop tells an optimizer of the step that it is to make.
 
-    Attributes
-    ----------
-    number : the step's number in its phase, counted from 1; an integer scalar.
-    rate_factor : what each member's learning rate is to be multiplied by, [M, 1].
-    running : the members whose step will count, [M]; None where all do. The others have ended, and
-        what becomes of them is thrown away, so that no evaluation need be made for them.
-    same_points : whether all steps have the same batch, and this one the weights of the step
-        before, a scalar; so that a loss and a gradient that were computed in the step before are
-        still those of the same parameters.
+    What becomes of members that do not run is thrown away: no evaluation need be made for them.
+    With `same_points` this step has the batch and the weights of the step before, so that the loss
+    and the gradient that were computed there are still those of the same parameters.
     """
 
-    number: Tensor
-    rate_factor: Tensor
-    running: Tensor | None = None
+    number: Tensor  # of the step in its phase, counted from 1; an integer scalar
+    rate_factor: Tensor  # of each member's learning rate, [M, 1]
+    running: Tensor | None = None  # the members whose step will count, [M]; None where all do
     same_points: bool | Tensor = False
 
 
 @dataclass(frozen=True)
 class Report:
-    """What an optimizer tells of its last step, from its state.
+    """What an optimizer tells of its last step, from its state."""
 
-    Attributes
-    ----------
-    measures : numbers to show, such as the length of the step, by name: [M] each.
-    stuck : whether the optimizer finds no better parameters any more, [M], booleans.
-    """
-
-    measures: dict[str, Tensor]
-    stuck: Tensor
+    measures: dict[str, Tensor]  # numbers to show, such as the length of the step: [M] each
+    stuck: Tensor  # whether the optimizer finds no better parameters any more, [M], booleans
 
 
 class Optimizer(Described, ABC):
@@ -88,28 +52,17 @@ class Optimizer(Described, ABC):
     `init` and `step` are pure and are traced into the loop. A state is a nest of tensors, whose
     shapes and types no step changes; each tensor has the members as its first axis. Members are
     independent of one another: row j of all results depends on row j of the arguments only.
-
-    Attributes
-    ----------
-    needs : the richest kind of knowledge of the loss that a step asks its objective for.
-    default_steps : how many steps a phase has unless the user says so.
-    least_squares : whether a step solves the least squares of its own batch to the end.
-    second_order : whether it can make residuals vanish at the training points alone.
-    condition_weight : what conditions weigh against equations by default; None for 1.
-    prefers_centres : whether networks begin better with centres for this optimizer.
-    compiles : whether the steps are worth a compilation.
-    most_left : the share of the right side (the root of the loss of u = 0) above which what the
-        optimizer leaves of it in the end is worth a warning.
     """
 
-    needs: ClassVar[type[Known]] = Gradient
-    default_steps: ClassVar[int] = 30_000
-    least_squares: ClassVar[bool] = False
-    second_order: ClassVar[bool] = False
-    condition_weight: ClassVar[float | None] = None
-    prefers_centres: ClassVar[bool] = False
-    compiles: ClassVar[bool] = True
+    needs: ClassVar[type[Known]] = Gradient  # the richest knowledge of the loss that a step asks
+    default_steps: ClassVar[int] = 30_000  # of a phase
+    least_squares: ClassVar[bool] = False  # whether a step solves those of its batch to the end
+    second_order: ClassVar[bool] = False  # whether residuals may vanish at training points alone
+    condition_weight: ClassVar[float | None] = None  # against equations, by default; None for 1
+    prefers_centres: ClassVar[bool] = False  # whether networks begin better with centres
+    compiles: ClassVar[bool] = True  # whether the steps are worth a compilation
     most_left: ClassVar[float] = 0.5**0.5
+    """The share of the right side (the root of the loss of u = 0) that is worth a warning."""
 
     @abstractmethod
     def init(self, objective: Objective, parameters: Tensor) -> State:
@@ -176,20 +129,17 @@ class FirstOrder(Optimizer):
         """
 
     def with_ranks(self, size: int) -> Self:
-        """See `Optimizer`."""
         if not isinstance(self.learning_rate, Schedule):
             return self
         schedule = self.learning_rate.with_ranks(size)
         return replace(self, learning_rate=schedule)  # type: ignore[type-var]
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         return self.start(objective.layout, parameters)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         here = objective.evaluate(Gradient, parameters, batch)
         schedule = as_schedule(self.learning_rate)
         rate = schedule(at.number - 1, parameters.dtype) * at.rate_factor

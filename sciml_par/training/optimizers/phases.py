@@ -17,13 +17,7 @@ from sciml_par.training.optimizers.schedules import as_schedule
 
 @dataclass(frozen=True)
 class Phase:
-    """Some steps of one optimizer.
-
-    Attributes
-    ----------
-    optimizer : as it was given.
-    steps : how many.
-    """
+    """Some steps of one optimizer, as it was given."""
 
     optimizer: Optimizer
     steps: int

@@ -61,7 +61,6 @@ class RMSprop(FirstOrder):
         rate: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, State]:
-        """See `FirstOrder`."""
         square = self.rho * state["square"] + (1 - self.rho) * gradient * gradient
         new, variance = {"square": square}, square
         if self.centered:

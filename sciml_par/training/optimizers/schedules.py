@@ -56,7 +56,6 @@ class Constant(Schedule):
         check_positive("Constant", value=self.value)
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """See `Schedule`."""
         return tf.constant(self.value, dtype)
 
 
@@ -90,7 +89,6 @@ class ExponentialDecay(Schedule):
         check_flag(name, "staircase", self.staircase)
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """See `Schedule`."""
         exponent = tf.cast(step, dtype) / tf.constant(self.decay_steps, dtype)
         exponent = tf.floor(exponent) if self.staircase else exponent
         return self.initial_learning_rate * tf.pow(tf.constant(self.decay_rate, dtype), exponent)
@@ -122,7 +120,6 @@ class CosineDecay(Schedule):
         check_number(name, "alpha", self.alpha, "in [0, 1]", lambda a: 0 <= a <= 1)
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """See `Schedule`."""
         part = tf.minimum(tf.cast(step, dtype) / tf.constant(self.decay_steps, dtype), 1)
         cosine = 0.5 * (1 + tf.cos(tf.constant(math.pi, dtype) * part))
         return self.initial_learning_rate * (self.alpha + (1 - self.alpha) * cosine)
@@ -168,7 +165,6 @@ class PiecewiseConstantDecay(Schedule):
             check_not_negative(name, values=value)
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """See `Schedule`."""
         step = tf.convert_to_tensor(step)
         rate = tf.constant(self.values[0], dtype)
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):
@@ -187,18 +183,15 @@ class KerasSchedule(Schedule):
     schedule: Any
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """See `Schedule`."""
         rate = tf.cast(self.schedule(tf.cast(step, tf.int64)), dtype)
         return tf.reshape(rate, [])
 
     def describe(self) -> dict[str, str]:
-        """See `Described`."""
         values = {name: text_of(value) for name, value in sorted(vars(self.schedule).items())}
         return {"kind": f"keras {type(self.schedule).__qualname__}"} | values
 
     @property
     def key(self) -> Hashable:
-        """See `Described`."""
         return (type(self), type(self.schedule), key_of(vars(self.schedule)))
 
 

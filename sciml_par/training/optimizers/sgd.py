@@ -55,7 +55,6 @@ class SGD(FirstOrder):
         rate: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, State]:
-        """See `FirstOrder`."""
         change = rate * gradient
         if not self.momentum:
             return parameters - change, ()

@@ -54,7 +54,6 @@ class WarmUp(Schedule):
             )
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """See `Schedule`."""
         if self.scale_by_ranks:
             raise InputError(
                 "WarmUp: with scale_by_ranks=True the rate depends on the number of ranks, which "
@@ -69,7 +68,6 @@ class WarmUp(Schedule):
         return tf.where(tf.convert_to_tensor(step) < self.steps, rising, later)
 
     def with_ranks(self, size: int) -> Schedule:
-        """See `Schedule`."""
         after = as_schedule(self.learning_rate).with_ranks(size)
         if not self.scale_by_ranks:
             return replace(self, learning_rate=after)
@@ -85,7 +83,6 @@ class _RankWarmUp(Schedule):
     ranks: int
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:
-        """See `Schedule`."""
         zero = tf.zeros_like(step)
         part = tf.minimum(tf.cast(step, dtype) / tf.constant(self.steps, dtype), 1)
         factor = 1 + (self.ranks - 1) * part

@@ -37,11 +37,8 @@ class HoldoutWatcher(Watcher):
 
     Equations and conditions without held-out values count as in the training.
 
-    Parameters
-    ----------
     stop : how long to wait for a smaller loss; by default 4 times the steps that led to the least,
         a tenth of all steps, and 1,000 of a method of first order or 100 of second.
-    group : the ranks that train a member.
     """
 
     def __init__(self, stop: NoProgress | None, group: Communicator) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,61 +12,42 @@ import numpy.typing as npt
 from sciml_par._text import rank_list
 from sciml_par.problems.unknowns.unknowns import Unknowns, names_of_numbers, numbers_of
 from sciml_par.training.loop.course import Course
-from sciml_par.training.loop.loop import NOT_FINITE, RUNNING
+from sciml_par.training.loop.loop import NOT_FINITE, RUNNING, State
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a rank reports to the others between chunks.
+    """What a rank reports to the others between chunks."""
 
-    Attributes
-    ----------
-    course : the number of its present course; `courses`, the number of all, after the last.
-    numbers, losses, unknowns : of the members in training; terms and measures of the first.
-    not_finite : numbers of the members that have ended because their loss was not finite.
-    seconds : that its last chunk took.
-    digest : of the weights in the course that it has worked on.
-    stop : why it asks all to stop, or None.
-    notes : to be shown.
-    """
-
-    course: int
+    course: int  # the number of its present course; `courses` after the last
     courses: int
     done: int
     phase: int
-    numbers: tuple[int, ...]
+    numbers: tuple[int, ...]  # of the members in training, as their losses and unknowns
     losses: tuple[float, ...]
     unknowns: dict[str, list[float]]
-    terms: tuple[float, ...]
+    terms: tuple[float, ...]  # of the first of these members, as the measures
     measures: dict[str, float]
-    not_finite: tuple[int, ...]
-    seconds: float
-    digest: bytes
-    stop: str | None
-    notes: tuple[str, ...]
+    not_finite: tuple[int, ...]  # the members that have ended because their loss was not finite
+    seconds: float  # that its last chunk took
+    digest: bytes  # of the weights in the course that it has worked on
+    stop: str | None  # why it asks all to stop
+    notes: tuple[str, ...]  # to be shown
 
 
 @dataclass
 class Meeting:
-    """What every rank knows after a meeting.
+    """What every rank knows after a meeting."""
 
-    Attributes
-    ----------
-    courses : this rank's; `worked` is the number of the one it has worked on.
-    speaks : whether it is the first of the ranks that train its courses.
-    ensemble : whether other ranks may have other courses.
-    stop : why all stop, or None.
-    """
-
-    courses: list[Course]
+    courses: list[Course]  # of this rank
     rank: int = 0
-    speaks: bool = True
-    ensemble: bool = False
-    worked: int = 0
+    speaks: bool = True  # whether this is the first of the ranks that train its courses
+    ensemble: bool = False  # whether other ranks may have other courses
+    worked: int = 0  # the number of the course that this rank has worked on
     everyone: Sequence[Status] = ()
-    stop: str | None = None
+    stop: str | None = None  # why all stop
 
     def stop_all(self, reason: str) -> None:
         """Let no course make more steps (on all ranks)."""
@@ -115,17 +96,13 @@ class Meeting:
 
 
 def status_of(
-    courses: Sequence[Course],
-    worked: int,
-    *,
-    seconds: float,
-    digest: bytes,
-    stop: str | None,
-    notes: Sequence[str],
+    meeting: Meeting, *, seconds: float, stop: str | None, notes: Sequence[str]
 ) -> Status:
     """Return the status of this rank."""
-    shown = courses[worked]
+    courses, shown = meeting.courses, meeting.course
     running = np.flatnonzero(shown.ended == RUNNING)
+    first = running[0] if len(running) else 0
+    unknowns = shown.stack.problem.unknowns if len(running) else {}
     bad = [
         number
         for course in courses
@@ -135,29 +112,24 @@ def status_of(
     return Status(
         course=current(courses),
         courses=len(courses),
-        done=sum(course.step for course in courses),
+        done=meeting.done,
         phase=shown.position.phase,
         numbers=tuple(shown.stack.numbers[j] for j in running),
         losses=tuple(float(shown.terms[j].sum()) for j in running),
-        unknowns=_unknowns(shown, running),
-        terms=tuple(map(float, shown.terms[running[0] if len(running) else 0])),
-        measures={
-            name: float(values[running[0] if len(running) else 0])
-            for name, values in shown.measures.items()
-        },
+        unknowns=named_values(unknowns, numbers_of(unknowns, shown.unknowns[running])),
+        terms=tuple(map(float, shown.terms[first])),
+        measures={name: float(values[first]) for name, values in shown.measures.items()},
         not_finite=tuple(bad),
         seconds=seconds,
-        digest=digest,
+        digest=digest_of(shown.state),
         stop=stop,
         notes=tuple(notes),
     )
 
 
-def _unknowns(course: Course, running: npt.NDArray[Any]) -> dict[str, list[float]]:
-    unknowns = course.stack.problem.unknowns
-    if not unknowns or len(running) == 0:
-        return {}
-    return named_values(unknowns, numbers_of(unknowns, course.unknowns[running]))
+def digest_of(state: State) -> bytes:
+    """Return sixteen bytes that differ if the weights differ in any bit."""
+    return hashlib.blake2b(state.parameters.numpy().tobytes(), digest_size=16).digest()
 
 
 def named_values(unknowns: Unknowns, values: FloatArray) -> dict[str, list[float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -78,14 +77,7 @@ def _meet(
     notes: Sequence[str],
 ) -> None:
     asked = [reason for watcher in watchers if (reason := watcher.stop()) is not None]
-    mine = status_of(
-        meeting.courses,
-        meeting.worked,
-        seconds=seconds,
-        digest=digest_of(meeting.course.state),
-        stop=asked[0] if asked else None,
-        notes=notes,
-    )
+    mine = status_of(meeting, seconds=seconds, stop=asked[0] if asked else None, notes=notes)
     meeting.everyone = world.allgather_object(mine)
     stop = next((s.stop for s in meeting.everyone if s.stop is not None), None)
     if stop is not None:
@@ -95,11 +87,6 @@ def _meet(
         course.state, drift = bring_together(course.state, course.step, group)
         course.times_brought_together += 1
         course.largest_drift = max(course.largest_drift, drift)
-
-
-def digest_of(state: State) -> bytes:
-    """Return sixteen bytes that differ if the weights differ in any bit."""
-    return hashlib.blake2b(state.parameters.numpy().tobytes(), digest_size=16).digest()
 
 
 def bring_together(state: State, step: int, group: Communicator) -> tuple[State, float]:

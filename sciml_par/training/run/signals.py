@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from types import FrameType
 
 from sciml_par._stderr import write_error
 from sciml_par._terminal import CellLine
@@ -98,7 +97,8 @@ def _handlers(watcher: SignalWatcher) -> Iterator[None]:
     )
     thread.start()
     pipe_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    # The pipe has the signal already when Python runs the handler.
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     try:
         yield
     finally:
@@ -115,7 +115,3 @@ def _read(pipe: int, watcher: SignalWatcher, numbers: Sequence[int]) -> None:
     while (number := os.read(pipe, 1)) != _END:
         if number[0] in numbers:  # those that the program handles are written there as well
             watcher.received(number[0])
-
-
-def _do_nothing(number: int, frame: FrameType | None) -> None:
-    """The pipe has the signal already."""

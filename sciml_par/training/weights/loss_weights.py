@@ -76,18 +76,13 @@ class LossWeights(Described, ABC):
 
     A field with a name in `limits` is checked: "every", "memory", "decay", "rate", "power",
     "temperature", "epsilon", "initial", "lookback", "tolerance", "slices" or "seed".
-
-    Attributes
-    ----------
-    every : λ changes at steps whose number, counted from 0, is a multiple of it.
-    of_points : whether each point has a λ with a history.
-    needs_jacobian : whether `update` calls `kernel_traces`.
     """
 
     every: int
+    """λ changes at steps whose number, counted from 0, is a multiple of it."""
     limits: ClassVar[Mapping[str, Any]] = _LIMITS
-    of_points: ClassVar[bool] = False
-    needs_jacobian: ClassVar[bool] = False
+    of_points: ClassVar[bool] = False  # whether each point has a λ with a history
+    needs_jacobian: ClassVar[bool] = False  # whether `update` calls `kernel_traces`
 
     def __post_init__(self) -> None:
         where = type(self).__name__

@@ -196,14 +196,8 @@ def _residuals_of(problem: Problem, rows: dict[str, int]) -> tuple[Any, int]:
 class DataFirst(LossWeights):
     """Observations that weigh more in the first steps, so that unknowns begin near their values.
 
-    λ of these terms is `lead`, and falls to 1 in `stages` equal factors.
-
-    Parameters
-    ----------
-    names : of the terms.
-    lead : λ in the first steps.
-    stages : how often it falls.
-    every : after how many steps it does.
+    λ of the terms with these names is `lead` at first, and falls to 1 in `stages` equal factors,
+    one every `every` steps.
     """
 
     names: tuple[str, ...]

@@ -13,19 +13,12 @@ Tensor = Any
 
 
 class Pairs(NamedTuple):
-    """The pairs (s, y) of the last m steps; that of step k is in place (k − 1) mod m.
+    """The pairs (s, y) of the last m steps; that of step k is in place (k − 1) mod m."""
 
-    Attributes
-    ----------
-    steps, changes : s and y, [M, m, p].
-    weights : 1/(sᵀy), [M, m]; 0 where there is no pair.
-    scale : γ = sᵀy/(yᵀy) of the last pair, [M].
-    """
-
-    steps: Tensor
-    changes: Tensor
-    weights: Tensor
-    scale: Tensor
+    steps: Tensor  # s, [M, m, p]
+    changes: Tensor  # y, [M, m, p]
+    weights: Tensor  # 1/(sᵀy), [M, m]; 0 where there is no pair
+    scale: Tensor  # γ = sᵀy/(yᵀy) of the last pair, [M]
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,6 @@ class LBFGS(QuasiNewton):
         self._check_line_search()
 
     def start(self, parameters: Tensor) -> Pairs:
-        """See `QuasiNewton`."""
         members, size = parameters.shape
         none = tf.zeros([members, self.memory, size], parameters.dtype)
         weights = tf.zeros([members, self.memory], parameters.dtype)

@@ -20,22 +20,13 @@ _MARGIN = 0.1
 
 
 class Found(NamedTuple):
-    """Where a line search has ended.
+    """Where a line search has ended."""
 
-    Attributes
-    ----------
-    length : α, [M]; 0 where no point with a lower loss was found.
-    losses : the terms of the loss there, [M, T].
-    gradient : ∇L there, [M, p].
-    wolfe : whether the point satisfies the conditions, [M].
-    evaluations : how many points were tried; an integer scalar.
-    """
-
-    length: Tensor
-    losses: Tensor
-    gradient: Tensor
-    wolfe: Tensor
-    evaluations: Tensor
+    length: Tensor  # α, [M]; 0 where no point with a lower loss was found
+    losses: Tensor  # the terms of the loss there, [M, T]
+    gradient: Tensor  # ∇L there, [M, p]
+    wolfe: Tensor  # whether the point satisfies the conditions, [M]
+    evaluations: Tensor  # how many points were tried, a scalar
 
 
 class _Search(NamedTuple):
@@ -167,18 +158,11 @@ _LEAST_BEYOND, _MOST_BEYOND = 1.1, 9.0
 
 
 class Point(NamedTuple):
-    """A point of a line for each of M members: φ(α) and φ'(α).
+    """A point of a line for each of M members."""
 
-    Attributes
-    ----------
-    length : α ≥ 0, [M].
-    value : φ(α), [M]; infinite where it is not finite.
-    slope : φ'(α), [M]; zero where it is not finite.
-    """
-
-    length: Tensor
-    value: Tensor
-    slope: Tensor
+    length: Tensor  # α ≥ 0, [M]
+    value: Tensor  # φ(α), [M]; infinite where it is not finite
+    slope: Tensor  # φ'(α), [M]; zero where it is not finite
 
     def where(self, chosen: Tensor, other: Point) -> Point:
         """Return this point for the chosen members, [M], the other one for the rest."""
@@ -197,13 +181,7 @@ def minimizer(a: Point, b: Point) -> Tensor:
 
 
 def between(low: Point, high: Point, *, halve: Tensor) -> Tensor:
-    """Return a length between two points, away from both, [M].
-
-    Parameters
-    ----------
-    low : the better one.
-    halve : for which members it is to be the middle, [M].
-    """
+    """Return a length between two points, away from both, [M]; the middle for those to halve."""
     width = high.length - low.length
     share = (minimizer(low, high) - low.length) / width
     share = tf.clip_by_value(share, _MARGIN, 1 - _MARGIN)

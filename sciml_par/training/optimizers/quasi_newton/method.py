@@ -19,45 +19,25 @@ Memory = Any
 
 
 class Pair(NamedTuple):
-    """What one step has shown of the curvature.
+    """What one step has shown of the curvature. Members that are not `good` learn nothing."""
 
-    Attributes
-    ----------
-    step : s = θ_new − θ, [M, p].
-    change : y = ∇L(θ_new) − ∇L(θ) on the points of this step, [M, p].
-    length : α, [M].
-    gradient : ∇L(θ), [M, p].
-    fresh : the members that had no memory before the step, whose direction was −∇L, [M].
-    good : the members for which sᵀy is positive beyond rounding, [M]. The others learn nothing.
-    """
-
-    step: Tensor
-    change: Tensor
-    length: Tensor
-    gradient: Tensor
-    fresh: Tensor
-    good: Tensor
+    step: Tensor  # s = θ_new − θ, [M, p]
+    change: Tensor  # y = ∇L(θ_new) − ∇L(θ) on the points of this step, [M, p]
+    length: Tensor  # α, [M]
+    gradient: Tensor  # ∇L(θ), [M, p]
+    fresh: Tensor  # whether there was no memory before the step, which went along −∇L, [M]
+    good: Tensor  # whether sᵀy is positive beyond rounding, [M]
 
 
 class State(NamedTuple):
-    """Where M members stand between two steps.
+    """Where M members stand between two steps."""
 
-    Attributes
-    ----------
-    parameters : the θ to which losses and gradient belong, [M, p]; NaN before the first step.
-    losses, gradient : the terms of the loss there, [M, T], and ∇L, [M, p].
-    length : α of the last step, [M]; 0 where it found no better point.
-    fresh : 1 for members without a memory, [M].
-    stuck : 1 for members that no step can improve, [M].
-    memory : of the method.
-    """
-
-    parameters: Tensor
-    losses: Tensor
-    gradient: Tensor
-    length: Tensor
-    fresh: Tensor
-    stuck: Tensor
+    parameters: Tensor  # the θ of losses and gradient, [M, p]; NaN before the first step
+    losses: Tensor  # the terms of the loss there, [M, T]
+    gradient: Tensor  # ∇L there, [M, p]
+    length: Tensor  # α of the last step, [M]; 0 where it found no better point
+    fresh: Tensor  # 1 for members without a memory, [M]
+    stuck: Tensor  # 1 for members that no step can improve, [M]
     memory: Memory
 
 
@@ -106,7 +86,6 @@ class QuasiNewton(Optimizer):
         """
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         return State(
             parameters=tf.fill(parameters.shape, tf.constant(float("nan"), parameters.dtype)),
@@ -126,7 +105,6 @@ class QuasiNewton(Optimizer):
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         running = tf.ones_like(state.fresh, tf.bool) if at.running is None else at.running
         start, found = self._searched(objective, parameters, state, batch, at, running)
         losses, gradient, direction, fresh = start
@@ -226,17 +204,12 @@ class QuasiNewton(Optimizer):
     def _check_line_search(self) -> None:
         name = type(self).__name__
         check_number(name, "curvature", self.curvature, "in (0, 1)", lambda c: 0 < c < 1)
-        check_number(
-            name,
-            "sufficient_decrease",
-            self.sufficient_decrease,
-            "in (0, 0.5)",
-            lambda c: 0 < c < 0.5,
-        )
-        if self.sufficient_decrease >= self.curvature:
+        least = self.sufficient_decrease
+        check_number(name, "sufficient_decrease", least, "in (0, 0.5)", lambda c: 0 < c < 0.5)
+        if least >= self.curvature:
             raise InputError(
                 f"{name}: expected sufficient_decrease < curvature, without which no step need "
-                f"satisfy both; got {self.sufficient_decrease!r} and {self.curvature!r}."
+                f"satisfy both; got {least!r} and {self.curvature!r}."
             )
         check_count(name, "evaluations", self.evaluations)
 

@@ -78,7 +78,8 @@ class SSBroyden(QuasiNewton):
         InputError
             The matrices would take more than `memory_limit`.
         """
-        needed = self.memory_needed(layout.size, members, dtype)
+        size = np.dtype(tf.as_dtype(dtype).name).itemsize
+        needed = _COPIES * members * layout.size**2 * size
         if needed > self.memory_limit * 2**30:
             whose = "" if members == 1 else f" of each of {members} members on a rank"
             raise InputError(
@@ -87,21 +88,15 @@ class SSBroyden(QuasiNewton):
                 f"LBFGS(), which needs no matrix, or a larger memory_limit."
             )
 
-    def memory_needed(self, size: int, members: int, dtype: Any) -> int:
-        """Return the bytes of M matrices of p² numbers, with the copies of a step (local)."""
-        return _COPIES * members * size**2 * int(np.dtype(tf.as_dtype(dtype).name).itemsize)
-
     def start(self, parameters: Tensor) -> Tensor:
         """Return H: [M, p, p]; see `QuasiNewton`."""
         members, size = parameters.shape
         return tf.eye(size, batch_shape=[members], dtype=parameters.dtype)
 
     def direction(self, memory: Tensor, gradient: Tensor, number: Tensor) -> Tensor:
-        """See `QuasiNewton`."""
         return -tf.linalg.matvec(memory, gradient)
 
     def learn(self, memory: Tensor, pair: Pair, number: Tensor) -> Tensor:
-        """See `QuasiNewton`."""
         s, y, fresh, good = pair.step, pair.change, pair.fresh, pair.good
         before = tf.where(fresh[:, None, None], self.start(s), memory)
         z = tf.linalg.matvec(before, y)
