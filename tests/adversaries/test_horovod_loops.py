@@ -12,7 +12,6 @@ from outcomes import Row, Table, on_two
 
 import sciml_par.horovod.tensorflow as hvd
 import sciml_par.horovod.tensorflow.keras as hvd_keras
-import sciml_par.parallel as par
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -51,40 +50,6 @@ def a_tape_with_uneven_rows() -> Any:
     return w.numpy(), descend(np.zeros((3, 1)), everyone(rows), 0.1, 10)
 
 
-@table.gives(1e-5, on_two)
-def fit_with_the_distributed_optimizer() -> Any:
-    x, y = data(hvd.rank())
-    keras.utils.set_random_seed(hvd.rank())  # other weights on each rank, until the broadcast
-    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1, use_bias=False)])
-    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
-    start = hvd.broadcast(model.weights[0].value, 0).numpy()
-    model.fit(
-        x,
-        y,
-        batch_size=12,
-        epochs=10,
-        shuffle=False,
-        verbose=0,
-        callbacks=[hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)],
-    )
-    return model.get_weights()[0], descend(start, everyone(), 0.1, 10)
-
-
-@table.gives(1e-5, on_two)
-def backward_passes_before_an_update() -> Any:
-    x, y = data(hvd.rank(), 12)
-    w = tf.Variable(tf.zeros([3, 1]))
-    optimizer = hvd.DistributedOptimizer(
-        keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
-    )
-    for step in range(8):
-        half = slice(0, 6) if step % 2 == 0 else slice(6, 12)
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((x[half] @ w - y[half]) ** 2)
-        optimizer.apply_gradients([(tape.gradient(loss, w), w)])
-    return w.numpy(), descend(np.zeros((3, 1)), everyone(), 0.1, 4)
-
-
 @table.gives(1e-6, on_two)
 def averages_of_every_kind_of_input() -> Any:
     r, mean = hvd.rank(), (hvd.size() - 1) / 2
@@ -103,25 +68,6 @@ def averages_of_every_kind_of_input() -> Any:
     ]
 
 
-@table.gives(0.0, on_two)
-def rows_of_other_numbers_and_none() -> Any:
-    r = hvd.rank()
-    mine = tf.fill([r, 2], float(r))  # none on rank 0
-    wanted = np.concatenate([np.full((s, 2), float(s)) for s in range(hvd.size())])
-    return hvd.allgather(mine).numpy(), wanted
-
-
-@table.gives(0.0, on_two)
-def objects_from_one_and_from_all() -> Any:
-    config = hvd.broadcast_object({"lr": 0.1, "sizes": [1, 2]} if hvd.rank() == 0 else None, 0)
-    names = hvd.allgather_object(f"rank {hvd.rank()}" * (hvd.rank() + 1))
-    wanted = [f"rank {s}" * (s + 1) for s in range(hvd.size())]
-    return [
-        (float(config["lr"] == 0.1 and config["sizes"] == [1, 2]), 1.0),
-        (float(names == wanted), 1.0),
-    ]
-
-
 @table.gives(1e-6, on_two)
 def a_set_of_one_rank() -> Any:
     alone = hvd.add_process_set([hvd.size() - 1])
@@ -130,16 +76,6 @@ def a_set_of_one_rank() -> Any:
         found = hvd.allreduce(tf.constant(float(hvd.rank())), process_set=alone).numpy()
     hvd.remove_process_set(alone)
     return found, float(hvd.size() - 1) if hvd.rank() == hvd.size() - 1 else 7.0
-
-
-@table.gives(0.0, on_two)
-def rows_dealt_out_by_splits() -> Any:
-    p, r = hvd.size(), hvd.rank()
-    splits = [r + s for s in range(p)]
-    rows = np.concatenate([np.full(r + s, 10 * r + s) for s in range(p)]).astype("int32")
-    found, received = hvd.alltoall(tf.constant(rows), splits=splits)
-    wanted = np.concatenate([np.full(s + r, 10 * s + r) for s in range(p)])
-    return [(found.numpy(), wanted), (received.numpy(), np.array([s + r for s in range(p)]))]
 
 
 @table.gives(1e-6, on_two)
@@ -163,27 +99,6 @@ def metrics_that_are_averaged() -> Any:
 
 
 @table.gives(1e-5, on_two)
-def a_gradient_through_a_compiled_loop() -> Any:
-    @tf.function(jit_compile=True)
-    def power(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = x
-            for _ in tf.range(3):
-                y = par.allreduce(y * x, par.Average)
-            loss = tf.reduce_sum(y) / par.size()
-        return tape.gradient(loss, x)
-
-    # All ranks have x, so that y = x⁴, and the ranks' losses add up to one.
-    try:
-        total = par.allreduce(power(tf.constant([1.5])), par.Sum)
-    except ValueError as error:  # a loop without a known number of passes has no gradient in XLA
-        assert "maximum_iterations" in str(error)
-        return None
-    return total.numpy(), np.array([4 * 1.5**3], "float32")
-
-
-@table.gives(1e-5, on_two)
 def statistics_of_uneven_rows() -> Any:
     x = data(hvd.rank(), 3 + 4 * hvd.rank())[0]
     n = hvd.allreduce(tf.constant(float(len(x))), op=hvd.Sum)
@@ -204,15 +119,6 @@ def averages_of_bytes() -> Any:
         (pair[1].numpy(), np.array([2**30, -7])),
         (float([found.dtype, *(y.dtype for y in pair)] == [tf.uint8, tf.int8, tf.int32]), 1.0),
     ]
-
-
-@table.gives(1e-5, on_two)
-def join_after_uneven_batches() -> Any:
-    r, p = hvd.rank(), hvd.size()
-    for batch in range(r + 1):
-        total = hvd.allreduce(tf.constant([batch + 1.0]), op=hvd.Sum)
-    last = hvd.join()
-    return [(total.numpy(), np.array([(r + 1.0) * (p - r)])), (float(last), p - 1.0)]
 
 
 @table.gives(1e-6, on_two)
@@ -283,23 +189,6 @@ table.add(
         "a gradient that there is not",
         lambda: hvd.grouped_allreduce([tf.zeros([2]), None]),
         says="allreduce: expected tensors; got None for number 1 of 2",
-    ),
-    Row(
-        "gradients of other shapes",
-        lambda: hvd.allreduce(tf.zeros([2 + hvd.rank()])),
-        says="shape|rows|differ",
-        marks=(on_two,),
-    ),
-    Row(
-        "operations that differ",
-        lambda: hvd.allreduce(tf.zeros([2]), op=hvd.Sum if hvd.rank() else hvd.Average),
-        says="rank 0|op|Sum|Average",
-        marks=(on_two,),
-    ),
-    Row(
-        "a root that there is not",
-        lambda: hvd.broadcast(tf.zeros([2]), root_rank=hvd.size()),
-        says="root|rank",
     ),
     Row(
         "parameters as in pytorch",

@@ -31,7 +31,7 @@ from sciml_par.problems import (
     poisson,
 )
 from sciml_par.results import Result
-from sciml_par.training import Adam, Callback, Checkpoint, Ensemble, TargetLoss
+from sciml_par.training import Adam, Ensemble
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -226,16 +226,6 @@ def subclassed_model_of_the_guide() -> Any:
     return solve(problem, network=Net, steps=60).predict(X).mean, bent(1.0)
 
 
-@table.says("[Dd]ropout")
-def dropout_in_the_network() -> Any:
-    def make() -> Any:
-        return keras.Sequential(
-            [keras.layers.Dense(8, "tanh"), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
-        )
-
-    return solve(poisson(), network=make)
-
-
 @table.says("network")
 def a_tf_module_for_a_network() -> Any:
     class Net(tf.Module):
@@ -247,27 +237,6 @@ def a_tf_module_for_a_network() -> Any:
             return x @ self.w
 
     return solve(poisson(), network=Net())
-
-
-@table.gives(1e-12, on_two)
-def interrupted_and_resumed(folder: Path) -> Any:
-    options: Any = {"optimizer": Adam(1e-2), "log_every": 10}
-    problem = rod()
-    whole = solve(problem, **options, steps=100)
-
-    class Stop(Callback):
-        def on_chunk_end(self, progress: Any) -> None:
-            if progress.step >= 40:
-                progress.stop("the night is over")
-
-    files = Checkpoint(folder / "run", every=20)
-    solve(problem, **options, steps=60, checkpoint=files, callbacks=[Stop()])
-    again = solve(problem, **options, steps=100, checkpoint=files, resume=True)
-    return [
-        (again.predict(X).mean, whole.predict(X).mean),
-        (again.history[0].losses, whole.history[0].losses),
-        (again.history[0].steps, whole.history[0].steps),
-    ]
 
 
 @table.gives(0.0, on_two)
@@ -294,28 +263,6 @@ def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
         ]
 
     return on_root(compare)
-
-
-@table.says("problem")
-def loaded_with_another_problem(folder: Path) -> Any:
-    def problem(factor: float) -> Problem:
-        return Problem(
-            UNIT, lambda u, x: laplacian(u, x) + 2, ansatz=lambda N, x: factor * x * (1 - x) * N(x)
-        )
-
-    where = solve(problem(1.0)).save(folder / "results")
-    return Result.load(where, problem=problem(2.0))
-
-
-@table.gives(1e-7)
-def the_saved_keras_model_alone(folder: Path) -> Any:
-    problem = rod()
-    result = solve(problem)
-    if sp.rank() > 0:
-        return None
-    result.networks[0].save(folder / "n.keras")
-    model = keras.models.load_model(folder / "n.keras")
-    return np.asarray(model(X)), result.predict(X).mean
 
 
 @table.gives(1e-12)
@@ -376,40 +323,6 @@ def the_loss_by_hand() -> Any:
     return result.members[0].kept_loss, loss
 
 
-@table.gives(1e-10)
-def weights_by_the_names_in_the_loss() -> Any:
-    ends = [Dirichlet(0.0, on="left", name="a"), Dirichlet(1.0, on="right", name="b")]
-    problem = Problem(UNIT, laplacian, conditions=ends)
-    options: Any = {"optimizer": Adam(1e-2), "steps": 20, "points": 11, "log_every": 1}
-    given = solve(problem, weights={"a": 3.0, "b": 7.0, "residual": 0.5}, **options)
-    ends = [Dirichlet(0.0, on="left", weight=3.0), Dirichlet(1.0, on="right", weight=7.0)]
-    same = Problem(UNIT, Residual(laplacian, weight=0.5), conditions=ends)
-    return given.history[0].losses, solve(same, **options).history[0].losses
-
-
-@table.gives(1e-12)
-def a_target_that_is_reached() -> Any:
-    problem = rod()
-    member = solve(problem, stop=TargetLoss(1e-3)).members[0]
-    return float(member.best_loss <= 1e-3 and member.steps < 40), 1.0
-
-
-@table.gives(1e-12, on_two)
-def members_alone_and_together() -> Any:
-    problem = rod()
-    options: Any = {"optimizer": Adam(1e-2), "steps": 50}
-    together = solve(problem, mode=Ensemble(members=3, seeds=[4, 5, 6]), **options)
-
-    def compare() -> Any:
-        found = together.predict(X)
-        return [
-            (found.mean, found.members.mean(axis=0)),
-            (found.deviation, found.members.std(axis=0, ddof=1)),
-        ]
-
-    return on_root(compare)
-
-
 @table.gives(1e-6)
 def an_ensemble_member_again_by_its_seed() -> Any:
     problem = rod()
@@ -417,32 +330,6 @@ def an_ensemble_member_again_by_its_seed() -> Any:
     several = solve(problem, mode=Ensemble(members=4, seeds=[4, 5, 6, 7]), **options)
     two = solve(problem, mode=Ensemble(members=2, seeds=[7, 4]), **options)
     return on_root(lambda: (two.predict(X).members, several.predict(X).members[[3, 0]]))
-
-
-@table.gives(1e-6, on_two)
-def an_ensemble_of_ansatz_problems_saved_and_loaded(folder: Path) -> Any:
-    def problem(j: int) -> Problem:
-        height = [1e-4, 1.0][j]
-        return Problem(
-            UNIT,
-            lambda u, x: laplacian(u, x) / height + 2,
-            ansatz=lambda N, x: height * x * (1 - x) * N(x),
-        )
-
-    problems = [problem(0), problem(1)]
-    result = solve(problems[0], mode=Ensemble(members=2, problems=problems))
-    where = result.save(folder / "results")
-
-    def compare() -> Any:
-        found = result.predict(X).members
-        pairs = [(found[0], bent(1e-4)), (found[1], bent(1.0))]
-        try:
-            loaded = Result.load(where, problem=problems)
-        except sp.errors.InputError:
-            return pairs
-        return [*pairs, (loaded.predict(X).members, found)]
-
-    return on_root(compare)
 
 
 @table.gives(1e-3, on_two)
