@@ -190,42 +190,6 @@ def a_frozen_network_inside_a_residual() -> Any:
     return solve(second).predict(X).mean, X**2 / 2 - X**3 / 3
 
 
-@table.gives(1e-2)
-def own_layer_with_a_skip() -> Any:
-    @keras.saving.register_keras_serializable("adversaries")
-    class Wave(keras.layers.Layer):
-        def build(self, shape: Any) -> None:
-            self.w = self.add_weight(shape=(shape[-1], 10), initializer="glorot_uniform")
-            self.b = self.add_weight(shape=(10,), initializer="zeros")
-
-        def call(self, x: Any) -> Any:
-            return tf.sin(x @ self.w + self.b)
-
-    def make() -> Any:
-        x = keras.Input([1])
-        y = Wave()(x)
-        y = keras.layers.Dense(1)(keras.layers.Concatenate()([x, y]))
-        return keras.Model(x, y)
-
-    problem = rod()
-    return solve(problem, network=make, points=80, steps=60).predict(X).mean, bent(1.0)
-
-
-@table.gives(1e-4)
-def subclassed_model_of_the_guide() -> Any:
-    class Net(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.hidden = keras.layers.Dense(8, activation="tanh")
-            self.out = keras.layers.Dense(1)
-
-        def call(self, x: Any, training: bool = False) -> Any:
-            return self.out(self.hidden(2 * x - 1))
-
-    problem = rod()
-    return solve(problem, network=Net, steps=60).predict(X).mean, bent(1.0)
-
-
 @table.says("network")
 def a_tf_module_for_a_network() -> Any:
     class Net(tf.Module):
@@ -321,15 +285,6 @@ def the_loss_by_hand() -> Any:
     slope = (8 * (at(x + h) - at(x - h)) - at(x + 2 * h) + at(x - 2 * h)) / (12 * h)
     loss = 2 * np.mean((slope - at(x)) ** 2) + 5 * (at([[0.0]])[0, 0] - 1) ** 2
     return result.members[0].kept_loss, loss
-
-
-@table.gives(1e-6)
-def an_ensemble_member_again_by_its_seed() -> Any:
-    problem = rod()
-    options: Any = {"optimizer": Adam(1e-2), "steps": 50}
-    several = solve(problem, mode=Ensemble(members=4, seeds=[4, 5, 6, 7]), **options)
-    two = solve(problem, mode=Ensemble(members=2, seeds=[7, 4]), **options)
-    return on_root(lambda: (two.predict(X).members, several.predict(X).members[[3, 0]]))
 
 
 @table.gives(1e-3, on_two)
