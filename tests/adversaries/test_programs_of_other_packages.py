@@ -199,11 +199,6 @@ def resumed_with_the_last_weights(folder: Path) -> Any:
 
 table.add(
     Row(
-        "the field in place of its values",
-        lambda: solve(rod(lambda u, x: laplacian(u, x) + u)),
-        says=r"a Field is a function of points, not values: write u\(x\)",
-    ),
-    Row(
         "an output transform as in deepxde",
         lambda: solve(rod(conditions=[], ansatz=lambda x, y: x * (1 - x) * y)),
         says=r"a Field is a function of points, not values: write u\(x\)",

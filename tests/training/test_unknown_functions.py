@@ -244,7 +244,7 @@ def test_a_prior_and_correlated_observations_are_those_of_one_rank() -> None:
 
 
 @three
-@pytest.mark.parametrize("of", ["x", ("t", "x"), "u"], ids=str)
+@pytest.mark.parametrize("of", [("t", "x"), "u"], ids=str)
 def test_loss_and_gradient(of: Any) -> None:
     """Those of one rank, and those of finite differences."""
     world = sp.current_world()
