@@ -85,13 +85,6 @@ def a_layer_that_subtracts_the_mean_of_the_batch() -> Any:
     return solve(rod(), network=make)
 
 
-@table.gives(0.0)
-def predictions_in_batches_and_at_once() -> Any:
-    result = solve(rod(), steps=5)
-    x = np.random.default_rng(0).uniform(size=(1000, 1))
-    return result.predict(x, batch_size=7).mean, result.predict(x).mean
-
-
 # What NumPy and others hide in arrays
 
 

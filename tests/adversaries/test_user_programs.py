@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -30,7 +29,6 @@ from sciml_par.problems import (
     laplacian,
     poisson,
 )
-from sciml_par.results import Result
 from sciml_par.training import Adam, Ensemble
 
 pytestmark = pytest.mark.long
@@ -198,55 +196,6 @@ def a_tf_module_for_a_network() -> Any:
     return solve(poisson(), network=Net())
 
 
-@table.gives(0.0, on_two)
-def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
-    def field(N: Any, x: Any) -> Any:
-        return x * (1 - x) * N(x)
-
-    problem = Problem(
-        UNIT,
-        lambda u, x, *, load: laplacian(u, x) + 2 * load,
-        conditions=[Observations([[0.5]], [[0.75]])],
-        ansatz=field,
-        unknowns={"load": Unknown(1.0)},
-    )
-    result = solve(problem)
-    where = result.save(folder / "results")
-
-    def compare() -> Any:
-        loaded = Result.load(where, problem=problem)
-        return [
-            (loaded.predict(X).mean, result.predict(X).mean),
-            (loaded.unknowns["load"].mean, result.unknowns["load"].mean),
-            (loaded.members[0].best_loss, result.members[0].best_loss),
-        ]
-
-    return on_root(compare)
-
-
-@table.gives(1e-12)
-def points_to_predict_in_every_shape() -> Any:
-    problem = rod()
-    result = solve(problem)
-    at = lambda x: result.predict(x).mean
-    wanted = at(np.array([[0.0], [1.0]]))
-    return [
-        (at([0, 1]), wanted),
-        (at([0.0, 1.0]), wanted),
-        (at((0, 1)), wanted),
-        (at(np.array([0, 1])), wanted),
-        (at(np.array([[0], [1]], "int8")), wanted),
-        (at(np.array([[0], [1]], "float16")), wanted),
-        (at(tf.constant([[0.0], [1.0]])), wanted),
-        (at(np.array([[0.0, 9.0], [1.0, 9.0]])[:, :1]), wanted),
-        (at(np.asfortranarray([[0.0], [1.0]])), wanted),
-        (at(np.array([[True], [False]]))[::-1], wanted),
-        (at(np.linspace(0, 1, 3)[::2]), wanted),
-        (at(np.zeros((0, 1))).shape, (0, 1)),
-        (at([[1.0]]), wanted[1:]),
-    ]
-
-
 @table.gives(1e-12)
 def one_point_of_the_plane() -> Any:
     problem = Problem(Box([0, 0], [1, 1]), laplacian, conditions=[Dirichlet(lambda x: x[:, 0])])
@@ -257,13 +206,6 @@ def one_point_of_the_plane() -> Any:
     except sp.errors.InputError as error:
         assert "[n, 2]" in str(error) or "(1, 2)" in str(error)
         return None
-
-
-@table.says("shape|\\[n, 2\\]|2 columns|coordinates")
-def a_meshgrid_to_predict_at() -> Any:
-    problem = Problem(Box([0, 0], [1, 1]), laplacian, conditions=[Dirichlet(0.0)])
-    grid = np.stack(np.meshgrid(X[:, 0], X[:, 0]), axis=-1)
-    return solve(problem, steps=5, points=25).predict(grid)
 
 
 @table.gives(1e-10, on_two)
