@@ -13,18 +13,13 @@ from setups import UNIT, rod, solve, solved
 
 from sciml_par.problems import (
     Ball,
-    Box,
     Condition,
     Dirichlet,
-    Initial,
-    IntegralCondition,
-    Neumann,
     Periodic,
     Problem,
     Residual,
     Robin,
     derivative,
-    gradient,
     laplacian,
 )
 
@@ -49,32 +44,7 @@ def a_constant_of_double_in_a_training_of_single() -> Any:
     return solved(rod(lambda u, x: laplacian(u, x) + load), precision="float32")
 
 
-# Domains
-
-
-@table.says("time|t\\b|Time")
-def an_initial_value_in_space_alone() -> Any:
-    square = Box([0, 0], [1, 1])
-    return solve(
-        Problem(square, laplacian, conditions=[Initial(0.0), Dirichlet(1.0, on="left")]), steps=3
-    )
-
-
-# Residuals
-
-
-@table.says("component|outputs|one")
-def a_gradient_of_two_components() -> Any:
-    problem = Problem(Box([0, 0], [1, 1]), lambda u, x: gradient(u, x), conditions=ENDS, outputs=2)
-    return solve(problem, steps=3)
-
-
-@table.gives(1e-4)
-def an_integral_of_a_constant() -> Any:
-    # ∫ u = 1/6 on (0, 1), u(0) = 0, u″ = −2
-    ends = [Dirichlet(0.0, on="left"), IntegralCondition(lambda u, x: u(x), 1 / 6)]
-    return solved(rod(conditions=ends))
-
+# Options and residuals
 
 OPTIONS = [
     ("optimizer of scipy", "optimizer|LevenbergMarquardt", {"optimizer": "L-BFGS-B"}),
@@ -83,7 +53,6 @@ OPTIONS = [
 ]
 
 RESIDUALS = [
-    ("an operator of values", "laplacian\\(u, x\\)|field", lambda u, x: laplacian(u(x), x) + 2),
     (
         "a division by zero at the centre",
         "finite|NaN|nan|inf",
@@ -94,7 +63,6 @@ RESIDUALS = [
         "random|draw",
         lambda u, x: laplacian(u, x) + tf.random.normal(tf.shape(x), dtype=x.dtype),
     ),
-    ("a derivative by an axis too many", "axis|coordinate|'x'|0", lambda u, x: derivative(u, x, 1)),
 ]
 
 for name, words, options in OPTIONS:
@@ -167,11 +135,6 @@ table.add(
         "a condition that gives a number",
         lambda: solved(rod(conditions=[*ENDS, Condition(lambda u, x: 0.0, on="left")])),
         says="residual|Condition|shape|\\[",
-    ),
-    Row(
-        "slopes by their face",
-        lambda: solved(rod(conditions=[Dirichlet(0, on="left"), Neumann(-1, on="right")])),
-        gives=1e-4,
     ),
 )
 

@@ -150,12 +150,6 @@ def a_solution_of_a_millionth_in_si_units() -> Any:
     return solve(problem).predict(X).mean, 1e-6 * X * (1 - X)
 
 
-@table.gives(1e-4)
-def a_solution_of_a_millionth_in_units_of_its_own() -> Any:
-    problem = rod(lambda v, x: 1e11 * 1e-6 * laplacian(v, x) / 2e5 + 1)
-    return 1e-6 * solve(problem).predict(X).mean, 1e-6 * X * (1 - X)
-
-
 @table.says("no solution has all conditions|or there is none")
 def insulation_all_around_a_source() -> Any:
     conditions = [Neumann(0.0, weight=100.0)]

@@ -15,20 +15,16 @@ from setups import UNIT, X, bent, loaded, rod, solve
 
 from sciml_par.networks import MLP
 from sciml_par.problems import (
-    Box,
     Dirichlet,
     Initial,
     Interval,
     Observations,
-    PointCloud,
     Problem,
-    Residual,
     Time,
     Unknown,
     derivative,
     laplacian,
 )
-from sciml_par.results import Result
 from sciml_par.training import RAD, Adam, Checkpoint, Ensemble, Points, TargetLoss, WallTime
 
 pytestmark = pytest.mark.long
@@ -211,35 +207,6 @@ def a_difference_quotient_in_single_precision() -> Any:
     result.predict([[0.5], [0.5 + 1e-9]])
 
 
-@table.gives(0.0, on_two)
-def a_long_time_beside_a_short_side() -> Any:
-    seen: dict[str, Any] = {}
-
-    def recorded(name: str, x: Any) -> Any:
-        seen[name] = max(seen.get(name, x), np.asarray(x), key=len)  # other calls check it
-        return 0 * x[:, :1]
-
-    problem = Problem(
-        Box([0, 0], [1, 1]) * Time(0, 100),
-        Residual(lambda u, x, f: derivative(u, x, "t") - f, data=lambda x: recorded("inside", x)),
-        conditions=[Initial(lambda x: recorded("start", x))],
-    )
-    solve(problem, points=4000, optimizer=Adam(), steps=1)
-    different = len(np.unique(seen["inside"][:, 0]))
-    return [(float(different >= 10), 1.0), (float(len(seen["start"]) >= 60), 1.0)]
-
-
-@table.gives(1e-3)
-def observations_within_a_cloud() -> Any:
-    cloud = PointCloud(np.linspace(0, 1, 41)[:, None], boundary=[[0.0], [1.0]])
-    problem = Problem(
-        cloud,
-        lambda u, x: laplacian(u, x) + 2,
-        conditions=[Dirichlet(0.0), Observations([[0.51]], [[0.51 * 0.49]])],
-    )
-    return solve(problem).predict(X).mean, bent(1.0)
-
-
 # Residuals and conditions
 
 
@@ -263,16 +230,6 @@ def functions_that_return_a_number() -> Any:
 def one_column_for_two_outputs() -> Any:
     conditions = [Dirichlet(lambda x: 0 * x[:, :1])]
     return solve(Problem(UNIT, lambda u, x: laplacian(u, x), conditions=conditions, outputs=2))
-
-
-@table.gives(1e-4, on_two)
-def a_fit_of_data_alone(folder: Path) -> Any:
-    at = np.linspace(0, 1, 21)[:, None]
-    problem = Problem(UNIT, [], conditions=[Observations(at, np.sin(at))])
-    result = solve(problem)
-    result.save(folder / "fit")
-    loaded = Result.load(folder / "fit", problem=problem).predict(X).mean
-    return [(result.predict(X).mean, np.sin(X)), (loaded, np.sin(X))]
 
 
 @table.gives(5e-2, on_two)
@@ -299,9 +256,6 @@ def more_steps_than_a_wall_time_allows() -> Any:
     solve(problem, **forever, stop=TargetLoss(1e9))  # compiles
     result = solve(problem, **forever, stop=WallTime(seconds=2))
     return float(len(result.history[0].steps) > 50), 1.0
-
-
-# Collectives
 
 
 table.add(

@@ -260,12 +260,6 @@ def four_coordinates() -> Any:
     return solve(problem, points=200).predict(at).mean, exact(at)
 
 
-@table.gives(1e-3)
-def a_slope_at_a_given_point_of_the_boundary() -> Any:
-    problem = rod(conditions=[Dirichlet(0.0, on="left"), Neumann(-1.0, points=[[1.0]])])
-    return solved(problem)
-
-
 @table.gives(1e-10)
 def another_order_of_the_same_members(folder: Path) -> Any:
     problems = [rod(lambda u, x, k=k: laplacian(u, x) + 2 * k) for k in (1.0, 1e-3)]
