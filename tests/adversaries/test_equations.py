@@ -39,16 +39,6 @@ pytestmark = pytest.mark.long
 table = Table()
 
 
-@table.gives(1e-5)
-def logistic_growth() -> Any:
-    def growth(u: Any, t: Any) -> Any:
-        return derivative(u, t, 0) - 3 * u(t) * (1 - u(t))
-
-    problem = Problem(Time(0, 2), growth, conditions=[Initial(0.1)])
-    t = np.linspace(0, 2, 9)[:, None]
-    return solve(problem, points=60, steps=120).predict(t).mean, 1 / (1 + 9 * np.exp(-3 * t))
-
-
 @table.gives(1e-4)
 def pendulum_with_a_velocity() -> Any:
     problem = Problem(
@@ -74,33 +64,6 @@ def predator_and_prey_as_two_residuals() -> Any:
         lambda _, y: [y[0] * (1 - y[1]), y[1] * (y[0] - 1)], (0, 2), [1.5, 0.5], t_eval=t, rtol=1e-9
     )
     return solve(problem, points=60, steps=120).predict(t).mean, truth.y.T
-
-
-@table.gives(1e-5)
-def bratu_against_solve_bvp() -> Any:
-    problem = Problem(
-        Interval(0, 1), lambda u, x: laplacian(u, x) + tf.exp(u(x)), conditions=[Dirichlet(0)]
-    )
-    x = np.linspace(0, 1, 11)
-    truth = solve_bvp(
-        lambda _, y: np.stack([y[1], -np.exp(y[0])]),
-        lambda a, b: np.array([a[0], b[0]]),
-        x,
-        np.zeros((2, 11)),
-        tol=1e-9,
-    )
-    return solve(problem, points=40, steps=80).predict(x).mean[:, 0], truth.sol(x)[0]
-
-
-@table.gives(1e-4)
-def clamped_beam_of_fourth_order() -> Any:
-    problem = Problem(
-        Interval(0, 1),
-        lambda w, x: derivative(w, x, 0, 0, 0, 0) - 24,
-        conditions=[Dirichlet(0.0, weight=1e4), Neumann(0.0, weight=1e2)],
-    )
-    x = np.linspace(0, 1, 9)[:, None]
-    return solve(problem, points=40, steps=150).predict(x).mean, x**2 * (1 - x) ** 2
 
 
 @table.gives(5e-4, on_two)
@@ -142,32 +105,12 @@ def plucked_string() -> Any:
     return found, np.sin(np.pi * x[:, :1]) * np.cos(np.pi * x[:, 1:])
 
 
-@table.gives(2e-3)
-def wave_that_leaves_and_comes_back() -> Any:
-    problem = Problem(
-        Interval(0, 2 * np.pi) * Time(0, 1),
-        lambda u, x: derivative(u, x, "t") + 2 * derivative(u, x, "x"),
-        conditions=[Initial(lambda x: tf.sin(x[:, :1])), Periodic("x")],
-    )
-    x = np.array([[0.0, 1.0], [3.0, 0.5], [6.0, 1.0]])
-    return solve(problem, points=300, steps=100).predict(x).mean, np.sin(x[:, :1] - 2 * x[:, 1:])
-
-
 @table.gives(1e-4)
 def disk_under_load() -> Any:
     disk = Ball([1.0, -2.0], 0.5)
     problem = Problem(disk, lambda u, x: laplacian(u, x) + 4, conditions=[Dirichlet(0.0)])
     found = solve(problem, points=200, steps=60).predict([[1.0, -2.0], [1.2, -2.1]]).mean
     return found, np.array([[0.25], [0.20]])
-
-
-@table.gives(1e-3)
-def corner_that_points_inwards() -> Any:
-    domain = Box([-1, -1], [1, 1]) - Box([0, 0], [1, 1])
-    exact = lambda x: x[:, :1] ** 2 - x[:, 1:] ** 2 + x[:, :1]
-    problem = Problem(domain, laplacian, conditions=[Dirichlet(exact)])
-    x = np.array([[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.7]])
-    return solve(problem, points=200, steps=60).predict(x).mean, exact(x)
 
 
 @table.gives(1e-3)
@@ -231,22 +174,6 @@ def eigenvalue_with_a_norm() -> Any:
         unknowns={"lam": 8.0},
     )
     return solve(problem, points=40, steps=150).unknowns["lam"].mean, np.pi**2
-
-
-@table.gives(1e-4)
-def volterra_by_own_quadrature() -> Any:
-    nodes, weights = np.polynomial.legendre.leggauss(12)
-    nodes, weights = (nodes + 1) / 2, weights / 2
-
-    def equation(u: Any, x: Any) -> Any:
-        memory = sum(
-            w * x * tf.exp(s * x - x) * u(s * x) for s, w in zip(nodes, weights, strict=True)
-        )
-        return derivative(u, x, 0) + u(x) - memory
-
-    problem = Problem(Interval(0, 2), equation, conditions=[Dirichlet(1.0, on="left")])
-    x = np.linspace(0, 2, 9)[:, None]
-    return solve(problem, points=30, steps=60).predict(x).mean, np.exp(-x) * np.cosh(x)
 
 
 @table.gives(1e-3)

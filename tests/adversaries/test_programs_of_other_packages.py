@@ -28,7 +28,6 @@ from sciml_par.problems import (
     gradient,
     laplacian,
 )
-from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, Points
 
 pytestmark = pytest.mark.long
@@ -53,12 +52,6 @@ def heat_by_the_laplacian() -> Any:
 def insulation_without_the_names_of_faces() -> Any:
     heat = lambda u, x: derivative(u, x, "t") - 0.1 * derivative(u, x, "x", "x")
     return solve(Problem(ROD_IN_TIME, heat, conditions=[Neumann(0.0), WARM])).predict(PLACES).mean
-
-
-@table.says("'initial' and 'final', of which another condition has one.*on=.'x=lower', 'x=upper'")
-def walls_without_the_names_of_faces() -> Any:
-    heat = lambda u, x: derivative(u, x, "t") - 0.1 * derivative(u, x, "x", "x")
-    return solve(Problem(ROD_IN_TIME, heat, conditions=[Dirichlet(0.0), WARM]), steps=2)
 
 
 @table.gives(1e-3)
@@ -151,23 +144,10 @@ def observations_weighed_by_their_errors() -> Any:
     return solve(problem, points=30).predict([[0.5]]).mean, np.array([[0.8]])
 
 
-@table.says(r"no residual and no condition reads the output 1 \('u2'\)")
-def a_residual_that_forgets_an_output() -> Any:
-    ends = Dirichlet(0.0, component=0)
-    problem = rod(lambda u, x: laplacian(u[0], x) + 2, conditions=[ends], outputs=2)
-    return solve(problem, steps=20).predict(X).mean
-
-
 @table.gives(1e-4)
 def a_solution_of_a_millionth_in_si_units() -> Any:
     problem = rod(lambda u, x: 1e11 * laplacian(u, x) + 2e5)
     return solve(problem).predict(X).mean, 1e-6 * X * (1 - X)
-
-
-@table.gives(1e-4)
-def a_solution_of_a_millionth_in_units_of_its_own() -> Any:
-    problem = rod(lambda v, x: 1e11 * 1e-6 * laplacian(v, x) / 2e5 + 1)
-    return 1e-6 * solve(problem).predict(X).mean, 1e-6 * X * (1 - X)
 
 
 @table.says("no solution has all conditions|or there is none")
@@ -211,19 +191,7 @@ def resumed_with_the_last_weights(folder: Path) -> Any:
     return [(one.predict(X).mean, other.predict(X).mean) for one, other in pairs]
 
 
-@table.gives(1e-12)
-def two_results_merged() -> Any:
-    one, other = (solve(rod(), seed=seed, steps=5) for seed in (1, 2))
-    both = Result.merge([one, other])
-    return both.predict(X).mean, (one.predict(X).mean + other.predict(X).mean) / 2
-
-
 table.add(
-    Row(
-        "the field in place of its values",
-        lambda: solve(rod(lambda u, x: laplacian(u, x) + u)),
-        says=r"a Field is a function of points, not values: write u\(x\)",
-    ),
     Row(
         "an output transform as in deepxde",
         lambda: solve(rod(conditions=[], ansatz=lambda x, y: x * (1 - x) * y)),
@@ -248,11 +216,6 @@ table.add(
         "an evaluation domain as numbers",
         lambda: solve(rod(), steps=2, evaluation_domain=(0, 1)),
         says="expected evaluation_domain to be a domain of 1 coordinates",
-    ),
-    Row(
-        "members with one seed",
-        lambda: solve(rod(), steps=2, mode=Ensemble(members=2, seeds=[1, 1])),
-        says="members 0 and 1 are copies of one model.* Give each another one of seeds",
     ),
     Row(
         "a callback of two arguments",

@@ -7,32 +7,24 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from outcomes import Row, Table, on_root, on_two
 from setups import UNIT, X, bent, loaded, rod, solve
 
-import sciml_par as sp
-import sciml_par.parallel as par
 from sciml_par.networks import MLP
 from sciml_par.problems import (
-    Box,
     Dirichlet,
     Initial,
-    IntegralCondition,
     Interval,
     Observations,
-    PointCloud,
     Problem,
-    Residual,
     Time,
     Unknown,
     derivative,
     laplacian,
 )
-from sciml_par.results import Result
 from sciml_par.training import RAD, Adam, Checkpoint, Ensemble, Points, TargetLoss, WallTime
 
 pytestmark = pytest.mark.long
@@ -133,35 +125,6 @@ def trained_again_with_another_value_beside_an_unknown() -> Any:
     return float(first < 1e-8 and solve(problem).members[0].best_loss > 1e-3), 1.0
 
 
-@table.gives(1e-4)
-def trained_again_with_another_ansatz() -> Any:
-    class End:
-        value = 0.0
-
-    problem = Problem(
-        UNIT,
-        lambda u, x: laplacian(u, x) + 2,
-        ansatz=lambda N, x: End.value * x**2 + x * (1 - x) * N(x),
-    )
-    first = solve(problem).predict(X).mean
-    End.value = 3.0
-    return [(first, bent(1.0)), (solve(problem).predict(X).mean, bent(1.0) + 3 * X)]
-
-
-@table.says("rank", on_two)
-def a_dictionary_that_differs_between_ranks() -> Any:
-    p = {"k": 1 + sp.rank()}
-    return solve(loaded(lambda: p["k"]), steps=2)
-
-
-@table.says("rank", on_two)
-def a_class_attribute_that_differs_between_ranks() -> Any:
-    class P:
-        k = 1 + sp.rank()
-
-    return solve(loaded(lambda: P.k), steps=2)
-
-
 # Members and files
 
 
@@ -184,35 +147,6 @@ def members_whose_fields_are_close() -> Any:
             ]
             pairs.append((found[1] - found[0] > 0, True))
     return [(np.float64(a), np.float64(b)) for a, b in pairs]
-
-
-@table.says("problem=")
-def a_beam_in_metres_loaded_without_its_ansatz(folder: Path) -> Any:
-    problem = Problem(
-        UNIT, lambda u, x: 1e5 * laplacian(u, x) + 2, ansatz=lambda N, x: x * (1 - x) * N(x)
-    )
-    where = solve(problem, precision="float32").save(folder / "results")
-    return Result.load(where).predict([[0.0]])
-
-
-@table.says("lambda|same|one model|object|each")
-def one_model_for_all_members() -> Any:
-    model = keras.Sequential([keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
-    two: Any = {"mode": Ensemble(members=2), "steps": 2}
-    return solve(rod(), network=lambda: model, precision="float32", **two)
-
-
-@table.says("same|alike|copies|deviation|seed")
-def members_from_one_seed() -> Any:
-    make = lambda: keras.Sequential(
-        [
-            keras.layers.Dense(
-                4, "tanh", kernel_initializer=keras.initializers.GlorotNormal(seed=1)
-            ),
-            keras.layers.Dense(1, kernel_initializer=keras.initializers.GlorotNormal(seed=2)),
-        ]
-    )
-    solve(rod(), network=make, mode=Ensemble(members=2), steps=2)
 
 
 @table.gives(0.0, or_says="seed")
@@ -273,78 +207,7 @@ def a_difference_quotient_in_single_precision() -> Any:
     result.predict([[0.5], [0.5 + 1e-9]])
 
 
-@table.gives(0.0, on_two)
-def a_long_time_beside_a_short_side() -> Any:
-    seen: dict[str, Any] = {}
-
-    def recorded(name: str, x: Any) -> Any:
-        seen[name] = max(seen.get(name, x), np.asarray(x), key=len)  # other calls check it
-        return 0 * x[:, :1]
-
-    problem = Problem(
-        Box([0, 0], [1, 1]) * Time(0, 100),
-        Residual(lambda u, x, f: derivative(u, x, "t") - f, data=lambda x: recorded("inside", x)),
-        conditions=[Initial(lambda x: recorded("start", x))],
-    )
-    solve(problem, points=4000, optimizer=Adam(), steps=1)
-    different = len(np.unique(seen["inside"][:, 0]))
-    return [(float(different >= 10), 1.0), (float(len(seen["start"]) >= 60), 1.0)]
-
-
-@table.gives(0.0, on_two)
-def a_held_out_loss_of_adam() -> Any:
-    member = solve(rod(), optimizer=Adam(1e-2), steps=20).members[0]
-    return float(np.isfinite(member.validation_loss)), 1.0
-
-
-@table.says("validation_loss|held")
-def more_parameters_than_points_can_tell() -> Any:
-    network = functools.partial(MLP, width=20, depth=2)
-    bumpy = lambda u, x: laplacian(u, x) + 400 * tf.sin(20 * x)
-    problem = Problem(UNIT, bumpy, conditions=[Dirichlet(0.0)])
-    result = solve(problem, network=network, points=7, steps=60, grow=False)
-    if result.members[0].validation_loss < 10 * result.members[0].best_loss:
-        raise AssertionError("this program does not over-fit")
-
-
-@table.gives(1e-3)
-def observations_within_a_cloud() -> Any:
-    cloud = PointCloud(np.linspace(0, 1, 41)[:, None], boundary=[[0.0], [1.0]])
-    problem = Problem(
-        cloud,
-        lambda u, x: laplacian(u, x) + 2,
-        conditions=[Dirichlet(0.0), Observations([[0.51]], [[0.51 * 0.49]])],
-    )
-    return solve(problem).predict(X).mean, bent(1.0)
-
-
-@table.says("PointCloud|volume")
-def an_integral_over_a_cloud() -> Any:
-    cloud = PointCloud(np.linspace(0, 1, 41)[:, None], boundary=[[0.0], [1.0]])
-    ends = [Dirichlet(0.0), IntegralCondition(lambda u, x: u(x), 1.0)]
-    return solve(Problem(cloud, laplacian, conditions=ends))
-
-
 # Residuals and conditions
-
-
-@table.gives(1e-4, or_says="derivative|operator|tape")
-def a_gradient_tape_in_a_residual() -> Any:
-    def residual(u: Any, x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            value = u(x)
-        return tape.gradient(value, x) - 1
-
-    problem = Problem(UNIT, residual, conditions=[Dirichlet(0.0, on="left")])
-    return solve(problem).predict(X).mean, X
-
-
-@table.gives(1e-4, or_says="derivative|operator|tape")
-def tf_gradients_in_a_residual() -> Any:
-    residual = lambda u, x: tf.gradients(u(x), x)[0] - 1
-    problem = Problem(UNIT, residual, conditions=[Dirichlet(0.0, on="left")])
-    return solve(problem).predict(X).mean, X
 
 
 @table.gives(1e-4)
@@ -367,16 +230,6 @@ def functions_that_return_a_number() -> Any:
 def one_column_for_two_outputs() -> Any:
     conditions = [Dirichlet(lambda x: 0 * x[:, :1])]
     return solve(Problem(UNIT, lambda u, x: laplacian(u, x), conditions=conditions, outputs=2))
-
-
-@table.gives(1e-4, on_two)
-def a_fit_of_data_alone(folder: Path) -> Any:
-    at = np.linspace(0, 1, 21)[:, None]
-    problem = Problem(UNIT, [], conditions=[Observations(at, np.sin(at))])
-    result = solve(problem)
-    result.save(folder / "fit")
-    loaded = Result.load(folder / "fit", problem=problem).predict(X).mean
-    return [(result.predict(X).mean, np.sin(X)), (loaded, np.sin(X))]
 
 
 @table.gives(5e-2, on_two)
@@ -403,50 +256,6 @@ def more_steps_than_a_wall_time_allows() -> Any:
     solve(problem, **forever, stop=TargetLoss(1e9))  # compiles
     result = solve(problem, **forever, stop=WallTime(seconds=2))
     return float(len(result.history[0].steps) > 50), 1.0
-
-
-@table.gives(1e-12, on_two)
-def numbers_of_a_sweep_as_one_stack() -> Any:
-    problems = [
-        Problem(UNIT, lambda u, x: laplacian(u, x) + 2, conditions=[Dirichlet(float(k))])
-        for k in range(3)
-    ]
-    result = solve(problems[0], mode=Ensemble(members=3, problems=problems), steps=60)
-    return on_root(
-        lambda: (np.round(result.predict([[0.5]]).members[:, 0, 0], 3), 0.25 + np.arange(3))
-    )
-
-
-# Collectives
-
-
-@table.gives(1e-5, on_two, or_says="vectorized_map|pfor|use_pfor|experimental_use_pfor")
-def the_gradient_of_a_jacobian() -> Any:
-    p = par.size()
-    x = tf.Variable(tf.constant([1.0, 2.0, 3.0]) + par.rank())
-    with tf.GradientTape() as outer:
-        with tf.GradientTape() as inner:
-            y = par.allreduce(x**2, par.Sum) ** 2
-        loss = tf.reduce_sum(inner.jacobian(y, x) ** 2)
-    # With S = Σ x², a rank's Jacobian is 4 p S x, and the ranks' losses add up to 16 p² S³.
-    s = sum((np.array([1.0, 2.0, 3.0]) + r) ** 2 for r in range(p))
-    return outer.gradient(loss, x).numpy(), 96 * p**2 * s**2 * x.numpy()
-
-
-@table.says("dense_shape|shape", on_two)
-def sparse_gradients_of_other_shapes() -> Any:
-    slices = tf.IndexedSlices(tf.ones([1, 2]), [0], dense_shape=[3 + par.rank(), 2])
-    return par.allreduce(slices, par.Sum)
-
-
-@table.gives(0.0, on_two)
-def a_loss_that_is_not_a_number_on_one_rank() -> Any:
-    found = []
-    for dtype in ("float32", "float64", "float16", "bfloat16"):
-        for bad in range(par.size()):
-            loss = tf.constant([np.nan if par.rank() == bad else 1.0], dtype)
-            found += [par.allreduce(loss, op)[0] for op in (par.Max, par.Min)]
-    return np.isnan(np.array([float(each) for each in found])) * 1.0, np.ones(len(found))
 
 
 table.add(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -30,8 +29,7 @@ from sciml_par.problems import (
     laplacian,
     poisson,
 )
-from sciml_par.results import Result
-from sciml_par.training import Adam, Callback, Checkpoint, Ensemble, TargetLoss
+from sciml_par.training import Adam, Ensemble
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -151,18 +149,13 @@ def a_variable_assigned_between_two_trainings() -> Any:
 @table.gives(1e-4)
 def the_same_model_trained_on_a_sequence_of_loads() -> Any:
     keras.utils.set_random_seed(3)
-    model = keras.Sequential(
-        [keras.Input([1]), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)]
-    )
+    double = {"dtype": "float64"}
+    hidden, last = keras.layers.Dense(8, "tanh", **double), keras.layers.Dense(1, **double)
+    model = keras.Sequential([keras.Input([1], **double), hidden, last])
     found = []
     for load in (1.0, 2.0):
         problem = rod(lambda u, x, load=load: laplacian(u, x) + 2 * load)
-        try:
-            result = solve(problem, network=model, steps=60)
-        except sp.errors.InputError as error:  # the model is of float32, and says so
-            assert "float64" in str(error)
-            keras.config.set_floatx("float32")
-            return None
+        result = solve(problem, network=model, steps=60)
         found.append((result.predict(X).mean, bent(load)))
         found.append((np.asarray(model(X)), bent(load)))
     return found
@@ -190,52 +183,6 @@ def a_frozen_network_inside_a_residual() -> Any:
     return solve(second).predict(X).mean, X**2 / 2 - X**3 / 3
 
 
-@table.gives(1e-2)
-def own_layer_with_a_skip() -> Any:
-    @keras.saving.register_keras_serializable("adversaries")
-    class Wave(keras.layers.Layer):
-        def build(self, shape: Any) -> None:
-            self.w = self.add_weight(shape=(shape[-1], 10), initializer="glorot_uniform")
-            self.b = self.add_weight(shape=(10,), initializer="zeros")
-
-        def call(self, x: Any) -> Any:
-            return tf.sin(x @ self.w + self.b)
-
-    def make() -> Any:
-        x = keras.Input([1])
-        y = Wave()(x)
-        y = keras.layers.Dense(1)(keras.layers.Concatenate()([x, y]))
-        return keras.Model(x, y)
-
-    problem = rod()
-    return solve(problem, network=make, points=80, steps=60).predict(X).mean, bent(1.0)
-
-
-@table.gives(1e-4)
-def subclassed_model_of_the_guide() -> Any:
-    class Net(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.hidden = keras.layers.Dense(8, activation="tanh")
-            self.out = keras.layers.Dense(1)
-
-        def call(self, x: Any, training: bool = False) -> Any:
-            return self.out(self.hidden(2 * x - 1))
-
-    problem = rod()
-    return solve(problem, network=Net, steps=60).predict(X).mean, bent(1.0)
-
-
-@table.says("[Dd]ropout")
-def dropout_in_the_network() -> Any:
-    def make() -> Any:
-        return keras.Sequential(
-            [keras.layers.Dense(8, "tanh"), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
-        )
-
-    return solve(poisson(), network=make)
-
-
 @table.says("network")
 def a_tf_module_for_a_network() -> Any:
     class Net(tf.Module):
@@ -249,98 +196,6 @@ def a_tf_module_for_a_network() -> Any:
     return solve(poisson(), network=Net())
 
 
-@table.gives(1e-12, on_two)
-def interrupted_and_resumed(folder: Path) -> Any:
-    options: Any = {"optimizer": Adam(1e-2), "log_every": 10}
-    problem = rod()
-    whole = solve(problem, **options, steps=100)
-
-    class Stop(Callback):
-        def on_chunk_end(self, progress: Any) -> None:
-            if progress.step >= 40:
-                progress.stop("the night is over")
-
-    files = Checkpoint(folder / "run", every=20)
-    solve(problem, **options, steps=60, checkpoint=files, callbacks=[Stop()])
-    again = solve(problem, **options, steps=100, checkpoint=files, resume=True)
-    return [
-        (again.predict(X).mean, whole.predict(X).mean),
-        (again.history[0].losses, whole.history[0].losses),
-        (again.history[0].steps, whole.history[0].steps),
-    ]
-
-
-@table.gives(0.0, on_two)
-def saved_and_loaded_with_an_ansatz_and_an_unknown(folder: Path) -> Any:
-    def field(N: Any, x: Any) -> Any:
-        return x * (1 - x) * N(x)
-
-    problem = Problem(
-        UNIT,
-        lambda u, x, *, load: laplacian(u, x) + 2 * load,
-        conditions=[Observations([[0.5]], [[0.75]])],
-        ansatz=field,
-        unknowns={"load": Unknown(1.0)},
-    )
-    result = solve(problem)
-    where = result.save(folder / "results")
-
-    def compare() -> Any:
-        loaded = Result.load(where, problem=problem)
-        return [
-            (loaded.predict(X).mean, result.predict(X).mean),
-            (loaded.unknowns["load"].mean, result.unknowns["load"].mean),
-            (loaded.members[0].best_loss, result.members[0].best_loss),
-        ]
-
-    return on_root(compare)
-
-
-@table.says("problem")
-def loaded_with_another_problem(folder: Path) -> Any:
-    def problem(factor: float) -> Problem:
-        return Problem(
-            UNIT, lambda u, x: laplacian(u, x) + 2, ansatz=lambda N, x: factor * x * (1 - x) * N(x)
-        )
-
-    where = solve(problem(1.0)).save(folder / "results")
-    return Result.load(where, problem=problem(2.0))
-
-
-@table.gives(1e-7)
-def the_saved_keras_model_alone(folder: Path) -> Any:
-    problem = rod()
-    result = solve(problem)
-    if sp.rank() > 0:
-        return None
-    result.networks[0].save(folder / "n.keras")
-    model = keras.models.load_model(folder / "n.keras")
-    return np.asarray(model(X)), result.predict(X).mean
-
-
-@table.gives(1e-12)
-def points_to_predict_in_every_shape() -> Any:
-    problem = rod()
-    result = solve(problem)
-    at = lambda x: result.predict(x).mean
-    wanted = at(np.array([[0.0], [1.0]]))
-    return [
-        (at([0, 1]), wanted),
-        (at([0.0, 1.0]), wanted),
-        (at((0, 1)), wanted),
-        (at(np.array([0, 1])), wanted),
-        (at(np.array([[0], [1]], "int8")), wanted),
-        (at(np.array([[0], [1]], "float16")), wanted),
-        (at(tf.constant([[0.0], [1.0]])), wanted),
-        (at(np.array([[0.0, 9.0], [1.0, 9.0]])[:, :1]), wanted),
-        (at(np.asfortranarray([[0.0], [1.0]])), wanted),
-        (at(np.array([[True], [False]]))[::-1], wanted),
-        (at(np.linspace(0, 1, 3)[::2]), wanted),
-        (at(np.zeros((0, 1))).shape, (0, 1)),
-        (at([[1.0]]), wanted[1:]),
-    ]
-
-
 @table.gives(1e-12)
 def one_point_of_the_plane() -> Any:
     problem = Problem(Box([0, 0], [1, 1]), laplacian, conditions=[Dirichlet(lambda x: x[:, 0])])
@@ -351,13 +206,6 @@ def one_point_of_the_plane() -> Any:
     except sp.errors.InputError as error:
         assert "[n, 2]" in str(error) or "(1, 2)" in str(error)
         return None
-
-
-@table.says("shape|\\[n, 2\\]|2 columns|coordinates")
-def a_meshgrid_to_predict_at() -> Any:
-    problem = Problem(Box([0, 0], [1, 1]), laplacian, conditions=[Dirichlet(0.0)])
-    grid = np.stack(np.meshgrid(X[:, 0], X[:, 0]), axis=-1)
-    return solve(problem, steps=5, points=25).predict(grid)
 
 
 @table.gives(1e-10, on_two)
@@ -374,75 +222,6 @@ def the_loss_by_hand() -> Any:
     slope = (8 * (at(x + h) - at(x - h)) - at(x + 2 * h) + at(x - 2 * h)) / (12 * h)
     loss = 2 * np.mean((slope - at(x)) ** 2) + 5 * (at([[0.0]])[0, 0] - 1) ** 2
     return result.members[0].kept_loss, loss
-
-
-@table.gives(1e-10)
-def weights_by_the_names_in_the_loss() -> Any:
-    ends = [Dirichlet(0.0, on="left", name="a"), Dirichlet(1.0, on="right", name="b")]
-    problem = Problem(UNIT, laplacian, conditions=ends)
-    options: Any = {"optimizer": Adam(1e-2), "steps": 20, "points": 11, "log_every": 1}
-    given = solve(problem, weights={"a": 3.0, "b": 7.0, "residual": 0.5}, **options)
-    ends = [Dirichlet(0.0, on="left", weight=3.0), Dirichlet(1.0, on="right", weight=7.0)]
-    same = Problem(UNIT, Residual(laplacian, weight=0.5), conditions=ends)
-    return given.history[0].losses, solve(same, **options).history[0].losses
-
-
-@table.gives(1e-12)
-def a_target_that_is_reached() -> Any:
-    problem = rod()
-    member = solve(problem, stop=TargetLoss(1e-3)).members[0]
-    return float(member.best_loss <= 1e-3 and member.steps < 40), 1.0
-
-
-@table.gives(1e-12, on_two)
-def members_alone_and_together() -> Any:
-    problem = rod()
-    options: Any = {"optimizer": Adam(1e-2), "steps": 50}
-    together = solve(problem, mode=Ensemble(members=3, seeds=[4, 5, 6]), **options)
-
-    def compare() -> Any:
-        found = together.predict(X)
-        return [
-            (found.mean, found.members.mean(axis=0)),
-            (found.deviation, found.members.std(axis=0, ddof=1)),
-        ]
-
-    return on_root(compare)
-
-
-@table.gives(1e-6)
-def an_ensemble_member_again_by_its_seed() -> Any:
-    problem = rod()
-    options: Any = {"optimizer": Adam(1e-2), "steps": 50}
-    several = solve(problem, mode=Ensemble(members=4, seeds=[4, 5, 6, 7]), **options)
-    two = solve(problem, mode=Ensemble(members=2, seeds=[7, 4]), **options)
-    return on_root(lambda: (two.predict(X).members, several.predict(X).members[[3, 0]]))
-
-
-@table.gives(1e-6, on_two)
-def an_ensemble_of_ansatz_problems_saved_and_loaded(folder: Path) -> Any:
-    def problem(j: int) -> Problem:
-        height = [1e-4, 1.0][j]
-        return Problem(
-            UNIT,
-            lambda u, x: laplacian(u, x) / height + 2,
-            ansatz=lambda N, x: height * x * (1 - x) * N(x),
-        )
-
-    problems = [problem(0), problem(1)]
-    result = solve(problems[0], mode=Ensemble(members=2, problems=problems))
-    where = result.save(folder / "results")
-
-    def compare() -> Any:
-        found = result.predict(X).members
-        pairs = [(found[0], bent(1e-4)), (found[1], bent(1.0))]
-        try:
-            loaded = Result.load(where, problem=problems)
-        except sp.errors.InputError:
-            return pairs
-        return [*pairs, (loaded.predict(X).members, found)]
-
-    return on_root(compare)
 
 
 @table.gives(1e-3, on_two)

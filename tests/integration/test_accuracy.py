@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from argparse import Namespace
 from typing import Any
 
@@ -17,8 +16,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 import _accuracy_problems as problems
 import _accuracy_training
 import accuracy
-from _accuracy_problems import points_near_the_layers
-from _accuracy_training import OVER, Clock
+from _accuracy_training import OVER
 from _runner import stored
 
 from sciml_par._tensorflow import tf
@@ -52,15 +50,6 @@ def test_points_are_dense_near_the_front() -> None:
     assert np.all(problems.SPACE_TIME.contains(x))
     near = np.mean(np.abs(x[:, 0]) < 0.05)
     assert near == pytest.approx(0.5 * 0.05 + 0.5 * (np.pi / 4) / np.arctan(20), abs=0.01)
-    assert np.mean(x[:, 1]) == pytest.approx(0.5, abs=0.01)
-
-
-def test_points_are_dense_near_the_layers() -> None:
-    x = points_near_the_layers(4096, share=0.6)
-    assert np.all(problems.SPACE_TIME.contains(x))
-    apart = np.abs(np.abs(x[:, 0]) - 0.5)
-    assert np.mean(apart < 0.03) > 2 * 0.06  # that is the share of the interval, 0.06, twice
-    assert np.mean(x[:, 0] > 0) == pytest.approx(0.5, abs=0.01)
     assert np.mean(x[:, 1]) == pytest.approx(0.5, abs=0.01)
 
 
@@ -113,17 +102,6 @@ def test_the_first_layer_has_its_centres_in_the_domain() -> None:
     assert last.shape == (7, 3) and hidden.std() > 0.1 and not output.any()
     other = problems.initial_weights([2, 50, 7, 3], domain, 3.0, 2)
     assert not np.allclose(other[0], weight)
-
-
-def test_a_clock_stands_still() -> None:
-    clock = Clock()
-    with clock.stopped():
-        before = clock.seconds
-        time.sleep(0.05)
-        assert clock.seconds == before < 0.05
-    assert clock.seconds < before + 0.05
-    clock.leave_out(2.0)
-    assert -2.0 < clock.seconds < -1.0
 
 
 def run(errors: list[float], optimizer: str = "lm") -> dict[str, Any]:

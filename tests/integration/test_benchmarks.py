@@ -80,13 +80,6 @@ def test_a_wrong_result_is_an_error():
         _by_size.verify(sums / 2, 300, 2)
 
 
-def test_the_bandwidth_is_that_of_a_ring():
-    assert _by_size.bandwidth(2, 10**9, 1.0) == pytest.approx(1.0)
-    assert _by_size.bandwidth(4, 10**9, 1.0) == pytest.approx(1.5)
-    assert _by_size.bandwidth(8, 10**9, 0.5) == pytest.approx(3.5)
-    assert _by_size.bandwidth(1, 10**9, 0.5) == pytest.approx(2.0)  # copied: it has no link
-
-
 def test_candidates_are_timed_in_turns(tmp_path, capsys):
     order, times = [], iter((9.0, 9.0, 9.0, 9.0, 1.0, 10.0, 5.0, 30.0, 3.0, 20.0))
 

@@ -52,12 +52,6 @@ def test_it_begins_as_a_new_process_does(tmp_path, monkeypatch):
     assert copy["environment"]["OF_THIS_TEST"] == "ä = 1\n2"
 
 
-def test_only_the_copy_has_tensorflow(tmp_path):
-    program = "import sys; print('tensorflow' in sys.modules)"
-    assert run(program, tmp_path, fresh=False).succeeded().out == "True\n"
-    assert run(program, tmp_path, fresh=True).succeeded().out == "False\n"
-
-
 @pytest.mark.all_after(3)
 @pytest.mark.parametrize(
     "end",

@@ -74,14 +74,6 @@ def loss_by_differences(case: Case) -> float:
     return float(np.mean((laplacian + case.f) ** 2) + edge)
 
 
-def test_a_case_is_kept_in_its_file(tmp_path: Path) -> None:
-    case, made = small_case(tmp_path, "float32"), peers.make_case(SMALL)
-    assert case.dtype == "float32" and {w.dtype for w in case.weights} == {np.dtype("float32")}
-    assert (case.dimension, case.x.shape, case.boundary.shape) == (2, (30, 2), (12, 2))
-    for kept, original in zip(case.weights, made.weights, strict=True):
-        np.testing.assert_allclose(kept, original, rtol=1e-6)
-
-
 @pytest.mark.launches
 def test_a_peer_answers_commands_whatever_its_libraries_print(tmp_path: Path) -> None:
     small_case(tmp_path, "float32")
@@ -125,11 +117,3 @@ def test_the_table_compares_with_the_fastest_of_a_kind() -> None:
     assert "“JAX fori_loop, forward Laplacian”: 0.750, reached" in text
     assert "“JAX fori_loop, forward over reverse”: 0.500, reached" in text
     assert "PyTorch" not in text and "absent: torch: there is no python" in text
-
-
-def test_where_a_peer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PEER_TORCH", raising=False)
-    assert peers.PEERS["torch"].python(tmp_path) == tmp_path / "torch" / "bin" / "python"
-    assert str(peers.PEERS["engine"].python(tmp_path)) == sys.executable
-    monkeypatch.setenv("PEER_TORCH", "/opt/torch")
-    assert peers.PEERS["torch"].python(tmp_path) == Path("/opt/torch/bin/python")

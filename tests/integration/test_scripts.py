@@ -170,18 +170,6 @@ def test_python_alone_is_one_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.all_after(1)
-@pytest.mark.parametrize(("program", "mode"), [(APPROXIMATION, "ensemble"), (POISSON, "data")])
-def test_four_ranks_run_as_well(program: Path, mode: str, tmp_path: Path) -> None:
-    ended = launch(4, program, "--mode", mode, *SHORT, folder=tmp_path, threads=1).succeeded()
-    name = f"{program.stem}-{mode}"
-    assert f"results in runs/{name}\n" in ended.out
-    folder = tmp_path / "runs" / name
-    members = check_run(folder, ranks=4, members=1 if mode == "data" else 4, plots=False)
-    assert len({m["seed"] for m in members}) == len(members)
-
-
-@pytest.mark.long
 def test_a_seed_decides_everything_and_results_are_overwritten_only_on_request(
     tmp_path: Path,
 ) -> None:

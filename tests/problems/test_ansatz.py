@@ -14,7 +14,6 @@ from sciml_par.problems import (
     Problem,
     Term,
     derivative,
-    gradient,
     hessian,
     jacobian,
     laplacian,
@@ -66,12 +65,18 @@ def by_tape(u, x):
     return x * tape.gradient(v, x)
 
 
+def by_forward_mode(u, x):
+    with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
+        v = u(x)
+    return accumulator.jvp(v)
+
+
 def copied(u, x):
     return x * u(tf.identity(x))
 
 
 POINTWISE = {f.__name__: f for f in (bubble, nonlinear, three_of_two, constant)}
-OTHERS = {f.__name__: f for f in (lifted, even, stream, by_tape, copied)}
+OTHERS = {f.__name__: f for f in (lifted, even, stream, by_tape, by_forward_mode, copied)}
 OPERATORS = {
     "value": lambda u, x: u(x),
     "slopes": jacobian,
@@ -139,7 +144,7 @@ CASES += [
 
 
 @pytest.mark.long_after(6)
-@pytest.mark.all_after(13)
+@pytest.mark.all_after(14)
 @pytest.mark.parametrize(("name", "operator", "mode"), CASES)
 def test_derivatives_by_the_jet_equal_nested_tapes(name, operator, mode, case):
     model, parameters, x = case
@@ -296,18 +301,3 @@ def test_errors_of_an_ansatz_come_with_advice():
 def test_bad_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
         Problem(BOX, lambda u, x: u(x), **arguments)
-
-
-def test_an_ansatz_may_differentiate_or_evaluate_elsewhere():
-    def by_forward_mode(u, x):
-        with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
-            v = u(x)
-        return accumulator.jvp(v)
-
-    x = tf.constant(BOX.sample(3, seed=1))
-    square = Field(lambda z: z**2)
-    for ansatz in (by_forward_mode, lambda u, x: gradient(lambda z: u(z)[:, :1], x), even):
-        problem = Problem(BOX, lambda u, x: u(x), outputs=2, ansatz=ansatz)
-        found, expected = problem.field(lambda z: z**2, jet=square.jet), problem.field(square)
-        for operator in (jacobian, laplacian):
-            np.testing.assert_allclose(operator(found, x), operator(expected, x), atol=1e-12)

@@ -60,25 +60,19 @@ def test_one_jet_serves_a_whole_residual(x):
     np.testing.assert_allclose(result, burgers(counted.model, x), rtol=1e-10)
 
 
-def test_a_value_alone_makes_no_jet(x):
+@pytest.mark.parametrize(
+    ("residual", "values", "jets"),
+    [
+        (lambda u, x: u(x) * u(x), 1, []),
+        (lambda u, x: gradient(u, x) + u(x), 0, [0]),
+        (lambda u, x: laplacian(u, x) + u(x) - u(x + 1.0), 1, [1]),
+    ],
+)
+def test_no_more_is_computed_than_is_asked_for(residual, values, jets, x):
+    """Values alone make no jet, first derivatives no operator; other points have their own."""
     counted = Counted()
-    u = counted.planned(lambda u, x: u(x), x)
-    assert u(x) is u(x)
-    assert (counted.values, counted.jets) == (1, [])
-
-
-def test_first_derivatives_alone_carry_no_operator(x):
-    counted = Counted()
-    residual = lambda u, x: gradient(u, x) + u(x)  # noqa: E731
     residual(counted.planned(residual, x), x)
-    assert counted.jets == [0]
-
-
-def test_several_tensors_of_points_each_have_their_request(x):
-    counted = Counted()
-    residual = lambda u, x: laplacian(u, x) + u(x) - u(x + 1.0)  # noqa: E731
-    residual(counted.planned(residual, x), x)
-    assert (counted.values, counted.jets) == (1, [1])
+    assert (counted.values, counted.jets) == (values, jets)
 
 
 def test_what_the_plan_lacks_is_computed_when_asked_for(x):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from made_by_hand import (
     diverged,
     ended,
@@ -82,7 +83,8 @@ def test_batches_change_nothing(batch_size: int) -> None:
 def test_points_may_be_given_in_several_ways() -> None:
     result = of_this_process(trained(0), trained(1))
     expected = result.predict(X).mean
-    for x in (X[:, 0], X.tolist(), X[:, 0].tolist(), X.astype("float32")):
+    others = (X[:, 0], X.tolist(), tuple(X[:, 0].tolist()), X.astype("float32"), tf.constant(X))
+    for x in others:
         np.testing.assert_array_equal(result.predict(x).mean, expected)
     assert result.predict(np.empty((0, 1))).members.shape == (2, 0, 1)
 

@@ -70,6 +70,13 @@ DATA: dict[str, Arguments] = {
     "weight of term 'residual'": lambda r: {
         "problem": Problem(UNIT, Residual(minus, weight=1 + r))
     },
+    "values of the data of term 'residual'": lambda r: {
+        "problem": Problem(
+            UNIT, Residual(lambda u, x, f: laplacian(u, x) - f, data=lambda x: (1 + r) * x)
+        ),
+        "points_per_rank": None,
+        "points": 16,
+    },
     "function of term 'residual'": lambda r: {"problem": Problem(UNIT, [minus, plus][r])},
     "exact solution": lambda r: {"problem": Problem(UNIT, minus, exact=[None, np.cos][r])},
     "points": lambda r: {"points_per_rank": None, "points": 9 + r},

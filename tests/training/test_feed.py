@@ -11,11 +11,8 @@ import tensorflow as tf
 from engine import RankFeed, make_feed
 from feeds import assert_ranks_have_together_what_one_has, at, batch_at
 
-import sciml_par.parallel as sp
 from sciml_par.problems import Box, Dirichlet, Interval, Neumann, Problem, Residual, laplacian
 from sciml_par.training import Points
-
-local = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
 
 
 def equation(u: Any, x: Any, f: Any) -> Any:
@@ -35,6 +32,7 @@ PLATE = Problem(
 )
 SCATTERED = PLATE.domain.sample(53, seed=4)
 
+pytestmark = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
 WANTED = {
     "grid": Points(60),
     "per axis": Points((5, 9), boundary=30),
@@ -61,13 +59,11 @@ def feed(points: Any, rank: int = 0, size: int = 1, *, seed: int = 5, **more: An
     return make_feed(PLATE, points, rank=rank, size=size, seed=seed, dtype="float64", **more)
 
 
-@local
 @pytest.mark.parametrize("name", WANTED)
 def test_the_ranks_have_together_what_one_rank_has(name: str) -> None:
     assert_ranks_have_together_what_one_has(partial(feed, WANTED[name]), (0, 3, 17))
 
 
-@local
 @pytest.mark.parametrize("name", WANTED)
 def test_weights_of_a_batch_are_those_of_the_terms(name: str) -> None:
     """Σ_i w_t/N_t over all rows is w_t, in every batch of any kind."""
@@ -77,7 +73,6 @@ def test_weights_of_a_batch_are_those_of_the_terms(name: str) -> None:
         np.testing.assert_allclose(sums, [1.0, 0.1, 3.0, 1.0], rtol=1e-12)
 
 
-@local
 @pytest.mark.parametrize("name", WANTED)
 def test_data_and_equations_belong_to_the_points(name: str) -> None:
     made = feed(WANTED[name], 1, 3)
@@ -91,7 +86,6 @@ def test_data_and_equations_belong_to_the_points(name: str) -> None:
             assert np.all(np.asarray(batch[2].arrays[0])[:, 1] < 1)
 
 
-@local
 @pytest.mark.parametrize("name", FULL[:-1])
 def test_all_points_at_every_step_cost_nothing(name: str) -> None:
     """Scalar weights, and the very same tensors at every step."""
@@ -104,7 +98,6 @@ def test_all_points_at_every_step_cost_nothing(name: str) -> None:
     assert all(weights.shape == [] for weights, _ in first)
 
 
-@local
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in LOOPED else pytest.mark.all) for name in WANTED]
 )
@@ -137,7 +130,6 @@ def test_chunks_may_begin_and_end_anywhere(name: str, monkeypatch: pytest.Monkey
         np.testing.assert_allclose(records[step], expected, rtol=1e-12)
 
 
-@local
 @pytest.mark.parametrize(
     "points",
     [Points(9000, batch_size=2049), Points(2731, method="lhs", resample_every=1)],
@@ -148,7 +140,6 @@ def test_all_ranks_cut_steps_into_the_same_chunks(points: Points) -> None:
     assert len({feed(points, rank, 2).longest_chunk(0) for rank in range(2)}) == 1
 
 
-@local
 def test_an_epoch_uses_every_point_once() -> None:
     made = feed(Points((6, 10), batch_size=7))
     assert made.steps_per_epoch == 9
@@ -161,7 +152,6 @@ def test_an_epoch_uses_every_point_once() -> None:
     assert len(at(made, 3)[2]) == made.totals[2]
 
 
-@local
 def test_seeds() -> None:
     random, batches = Points(20, method="random"), Points(20, batch_size=5)
     for points in (random, batches):
@@ -176,7 +166,6 @@ def test_seeds() -> None:
     np.testing.assert_array_equal(draws[0], at(feed(random), 0)[0])
 
 
-@local
 def test_ranks_have_neighbouring_points_along_the_longest_axis() -> None:
     for name in ("grid", "sobol"):
         feeds = [feed(WANTED[name], rank, 3) for rank in range(3)]
@@ -194,7 +183,6 @@ def test_ranks_have_neighbouring_points_along_the_longest_axis() -> None:
     assert few[2].sub_domain.upper[1] == 2
 
 
-@local
 def test_one_rank_has_points_in_the_order_given() -> None:
     """A residual may have captured measured values, a row for each point."""
     np.testing.assert_array_equal(feed(SCATTERED).interior, SCATTERED)
@@ -203,7 +191,6 @@ def test_one_rank_has_points_in_the_order_given() -> None:
     np.testing.assert_array_equal(feed((4, 6)).interior, PLATE.domain.grid((4, 6)))
 
 
-@local
 def test_data_may_be_measured_values_in_the_order_of_the_points() -> None:
     values = np.arange(53.0)[:, None]
     problem = Problem(PLATE.domain, Residual(equation, data=lambda x: values))
@@ -219,7 +206,6 @@ def at_arrays(made: RankFeed, step: int) -> Any:
     return [np.asarray(a) for a in batch_at(made, step)[0].arrays]
 
 
-@local
 def test_points_per_rank() -> None:
     """Each rank has so many, both ends of its slab included."""
     problem = Problem(Interval(0, 3), lambda u, x: u(x), conditions=[Dirichlet(0.0)])
@@ -235,7 +221,6 @@ def test_points_per_rank() -> None:
     assert made.totals[3] == 15
 
 
-@local
 def test_a_random_boundary_has_as_many_points_in_every_draw_of_any_seed() -> None:
     points = Points(10, boundary=50, method="uniform", resample_every=1)
     counts = {
@@ -246,7 +231,6 @@ def test_a_random_boundary_has_as_many_points_in_every_draw_of_any_seed() -> Non
     assert len(counts) == 1
 
 
-@local
 def test_the_initial_points_reach_the_condition_that_holds_there() -> None:
     problem = Problem(
         Box([0, 0], [1, 2]),
@@ -277,40 +261,3 @@ def test_the_initial_points_reach_the_condition_that_holds_there() -> None:
     )
     x = made.arrays[1][0]
     np.testing.assert_array_equal(np.sort(np.floor(16 * x[:, 0])), np.arange(16))
-
-
-def test_ranks_of_a_real_group_count_their_points_together() -> None:
-    everyone = sp.current_world().communicator
-    made = feed(WANTED["fewer points than ranks"], everyone.rank, everyone.size)
-    counts = everyone.allgather_object(made.counts)
-    assert tuple(map(sum, zip(*counts, strict=True))) == made.totals
-    batch = batch_at(made, 0)
-    mine = float(sum(tf.reduce_sum(w * tf.reduce_sum(a[0], axis=1)) for w, a in batch))
-    alone = feed(WANTED["fewer points than ranks"])
-    batch = batch_at(alone, 0)
-    expected = float(sum(tf.reduce_sum(w * tf.reduce_sum(a[0], axis=1)) for w, a in batch))
-    np.testing.assert_allclose(sum(everyone.allgather_object(mine)), expected, rtol=1e-12)
-    assert len(set(map(repr, everyone.allgather_object(made.description)))) == 1
-
-
-def test_arrays_that_differ_between_ranks_have_other_digests() -> None:
-    everyone = sp.current_world().communicator
-    rank = everyone.rank
-
-    def differing(problem: Problem, points: Any) -> set[str]:
-        made = make_feed(problem, points, rank=rank, size=everyone.size, seed=0, dtype="float32")
-        all_of = everyone.allgather_object(made.description)
-        return {name for each in all_of for name in each if each[name] != all_of[0][name]}
-
-    own = SCATTERED.copy()
-    own[:, 0] *= 1 - 0.1 * rank
-    scale = np.full((53, 1), 1.0 + rank)
-    data = Problem(PLATE.domain, Residual(equation, data=lambda x: x[:, :1] * scale[0, 0]))
-    lists = Problem(PLATE.domain, Residual(equation, data=lambda x: scale))
-    several = everyone.size > 1
-    points, values = "points of term 'residual'", "values of the data of term 'residual'"
-    assert differing(data, SCATTERED) == ({values} if several else set())
-    assert differing(lists, SCATTERED) == ({values} if several else set())
-    plain = Problem(PLATE.domain, lambda u, x: u(x))
-    assert differing(plain, SCATTERED) == set()
-    assert differing(plain, own) == ({"points", points} if several else set())

@@ -90,22 +90,6 @@ def test_stacked_members_are_as_alone(trainings: Trainings, alone: dict[str, np.
         assert np.abs(second[name] - trainings.run(first=1)[name]).max() > 1e-3, name
 
 
-def test_states_have_the_members_as_their_first_axis() -> None:
-    theta = initial(3)
-    for optimizer in ours().values():
-        for tensor in tf.nest.flatten(optimizer.start(LAYOUT, theta)):
-            assert tensor.shape == theta.shape
-
-
-def test_first_step_of_adam_has_the_length_of_the_learning_rate() -> None:
-    optimizer = Adam(learning_rate=0.125, epsilon=1e-300)
-    zero, rate = tf.zeros([1, 3], tf.float64), tf.constant([[0.125]], tf.float64)
-    gradient = tf.constant([[2.0, -1e-8, 1e8]], tf.float64)
-    state = optimizer.start(LAYOUT, zero)
-    end, _ = optimizer.update(LAYOUT, zero, gradient, state, rate, tf.constant(1))
-    np.testing.assert_allclose(end, [[-0.125, 0.125, -0.125]], rtol=1e-12)
-
-
 def test_centered_rmsprop_stays_finite_where_all_gradients_are_alike() -> None:
     optimizer = RMSprop(rho=0.5, centered=True, epsilon=1e-30)
     theta = tf.zeros([1, 100], tf.float32)

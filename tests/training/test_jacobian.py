@@ -146,6 +146,14 @@ CASES = {
     "unknown where the field is evaluated": Problem(
         Interval(0, 1), lambda u, x, *, a: laplacian(u, x) - u(a * x), unknowns={"a": Unknown(0.7)}
     ),
+    "unknown functions": Problem(
+        SQUARE,
+        lambda u, x, *, k, c: divergence(lambda z: k(z) * gradient(u, z), x) + c(x) * u(x),
+        unknowns={
+            "k": UnknownFunction(1.2, of="u", lower=0, network=_mlp),
+            "c": UnknownFunction(0.5, of="x", network=_mlp),
+        },
+    ),
     "many unknowns": Problem(
         Interval(0, 1),
         lambda u, x, *, c: u(x) - x ** tf.range(12.0, dtype=x.dtype) @ (c[:, None] ** 2),
@@ -176,7 +184,13 @@ MODELS = {
     "periodic": partial(MLP, width=4, depth=1, embedding=PeriodicEmbedding({0: 1.0})),
     "gates": partial(ModifiedMLP, width=3, depth=2, embedding=FourierFeatures(2)),
 }
-USUAL = [("poisson", "mlp"), ("unknowns", "mlp"), ("ansatz", "mlp"), ("system", "frozen")]
+USUAL = [
+    ("poisson", "mlp"),
+    ("unknowns", "mlp"),
+    ("unknown functions", "mlp"),
+    ("ansatz", "mlp"),
+    ("system", "frozen"),
+]
 LONG = [
     ("nonlinear, mixed derivatives", "adaptive"),
     ("fourth order, ansatz", "mlp"),
@@ -264,8 +278,6 @@ COUPLED = {
     "reflected": lambda u, x: u(x) + tf.reverse(u(1 - x), [0]),
     "backwards where there are many": _where_many,
     "rolled after the sixth": _after_six,
-    "rolled by two": lambda u, x: u(x) - tf.roll(u(x), 2, axis=0),
-    "permuted": lambda u, x: u(x) - tf.gather(u(x), PERMUTATION),
     "permuted points": lambda u, x: u(x) - u(tf.gather(x, PERMUTATION)),
     "matrix": lambda u, x: u(x) - tf.constant(MATRIX) @ u(x),
     "as many nodes": lambda u, x: u(x) - tf.exp(-x * NODES.T) @ u(tf.constant(NODES)) / ROWS,

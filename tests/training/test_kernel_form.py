@@ -141,35 +141,6 @@ def test_loops_for_other_numbers_of_residuals_elsewhere_are_others() -> None:
     assert keys[0] == _key(_Stack(feeds[0]), LevenbergMarquardt(), group, None)
 
 
-@pytest.mark.ranks(most=1, reason="as above")
-@pytest.mark.parametrize(
-    ("points", "per_rank", "expected"),
-    [
-        (Points(20, method="uniform", resample_every=1), None, 20),
-        (Points(20, method="uniform", resample_every=3, batch_size=7), None, 7),
-        (Points(DOMAIN.sample(20, seed=1), batch_size=7), None, 7),
-        (None, (3, 2), None),
-    ],
-    ids=["drawn", "batches of draws", "batches", "per rank"],
-)
-def test_every_rank_knows_how_many_points_the_others_have_in_a_step(
-    points: Any, per_rank: Any, expected: int | None
-) -> None:
-    feeds = [
-        make_feed(
-            system(), points, points_per_rank=per_rank, rank=r, size=3, seed=0, dtype="float64"
-        )
-        for r in range(3)
-    ]
-    counts = [
-        [rows.arrays[0].shape[0] for rows in feed.batch(feed.chunk(0), tf.constant(0))]
-        for feed in feeds
-    ]
-    of_terms = tuple(zip(*counts, strict=True))
-    assert all(feed.rows_of_ranks == of_terms for feed in feeds)
-    assert expected is None or sum(of_terms[0]) == expected
-
-
 @pytest.mark.ranks(most=1, reason="arguments are checked on each rank")
 def test_unknown_solvers_are_refused() -> None:
     for kind in (LevenbergMarquardt, SPRING):

@@ -10,7 +10,6 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from trainings import bits, prepared, quick, shared, stop_at, tiny, warned
 
 import sciml_par.parallel as sp
@@ -159,15 +158,6 @@ def test_a_phase_that_is_stuck_gives_way_to_the_next() -> None:
     assert alone.ended == "no further decrease"
     assert alone.steps == member.steps - 10
     assert alone.best_loss < 1e-25
-
-
-def test_trial_points_without_a_finite_loss_are_passed_over() -> None:
-    """Where u > 0.9 the root does not exist; the least squares are as near to it as they can."""
-    rooted = Problem(Interval(0, 1), lambda u, x: u(x) - 1.0 + 1e-3 * tf.sqrt(0.9 - u(x)))
-    member = small(rooted, steps=30).members[0]
-    assert member.finite
-    assert np.isfinite(member.losses).all()
-    assert (np.diff(member.losses) <= 0).all()
 
 
 ready = partial(prepared, problem(), points=POINTS, optimizer=LevenbergMarquardt())

@@ -85,32 +85,6 @@ def test_records_the_loss_after_every_multiple(log_every: int) -> None:
     assert len(set(ends)) == 1, "chunks change the result"
 
 
-def test_the_state_keeps_the_best_weights() -> None:
-    """Forty ordinary steps, and twenty that are far too long."""
-    engine = make_engine(poisson(), log_every=1, learning_rate=1e-2)
-    before = engine.advance(engine.start(), 40)
-    chunk = engine.advance(before.state, 20, step=40, rate_factor=1e3)
-    found = np.concatenate([losses(before), losses(chunk)])
-    best = int(np.argmin(found))
-    assert best == 40 and found[-1] > found[best]
-    assert int(chunk.state.best_step[0]) == best
-    np.testing.assert_allclose(chunk.state.best_loss[0], found[best], rtol=1e-12)
-    there = engine.advance(engine.start(), best).state.parameters
-    np.testing.assert_array_equal(chunk.state.best, there)
-
-
-@pytest.mark.ranks(most=1, reason="the records are each rank's own affair")
-def test_the_longest_chunk_fills_the_records_and_no_more() -> None:
-    engine = poisson_engine(LOG_EVERY)
-    for step in (0, 11, 12):
-        longest = longest_chunk(step, LOG_EVERY)
-        chunk = engine.advance(engine.start(), longest, step=step)
-        multiples = np.arange(0, step + longest, LOG_EVERY)
-        np.testing.assert_array_equal(chunk.steps, multiples[multiples >= step])
-        assert len(chunk.steps) == 1024
-        assert np.all(chunk.records > 0)
-
-
 def blow_up_on_rank(culprit: int) -> Problem:
     """A residual that takes the root of what training makes negative, on one rank."""
 

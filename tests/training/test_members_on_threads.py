@@ -168,7 +168,8 @@ def test_members_that_cannot_be_stacked_are_parts_of_their_own(on: Any) -> None:
     """They are the same programs on one thread as on two."""
     mode = Ensemble(members=3)
     one, two = on(1, BRANCHING, mode=mode), on(2, BRANCHING, mode=mode)
-    assert [member.stacked_with for member in two.members] == [(0,), (1,), (2,)]
+    for result in (one, two):
+        assert [member.stacked_with for member in result.members] == [(0,), (1,), (2,)]
     assert bits(one) == bits(two)
     assert len({member.loss for member in two.members}) == 3
     assert all(member.steps == 60 for member in two.members)

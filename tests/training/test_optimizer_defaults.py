@@ -142,14 +142,6 @@ def test_the_problems_of_members() -> None:
     assert [m.stacked_with for m in found.members] == [m.stacked_with for m in given.members]
 
 
-def test_members_that_share_a_problem_go_on_to_share_it() -> None:
-    changes = ProblemChanges(None, [Descent()])
-    shared = problem()
-    assert changes.weigh(shared) is changes.weigh(shared) is not shared
-    weighted = problem(5.0)
-    assert changes.weigh(weighted) is weighted
-
-
 def test_a_checkpoint_is_of_the_weights_that_were_used(tmp_path: Any) -> None:
     folder = sp.current_world().communicator.on_root(lambda: tmp_path / "run")
     begin = partial(trained, optimizer=Descent(), checkpoint=Checkpoint(folder))
@@ -190,30 +182,6 @@ def test_the_optimizer_of_any_phase_chooses_the_initial_weights() -> None:
         assert said == []
     found, said = trained(problem(1.0), optimizer=Descent())
     assert (found.networks[0].initial_weights, said) == ("glorot", [])
-
-
-@pytest.mark.all
-def test_members_begin_with_centres_of_their_own() -> None:
-    domains = [Interval(0, 2), Interval(-50, 50)]
-
-    def of_member(number: int) -> Problem:
-        return Problem(domains[number % 2], lambda u, x: u(x) - 1.0)
-
-    found, said = trained(
-        of_member(0),
-        network=partial(MLP, width=4, depth=1),
-        optimizer=Descent(1e-30),  # which leaves them where they are
-        mode=Ensemble(members=2 * sp.size(), problems=of_member),
-    )
-    assert not any("centres" in each for each in said)
-    seen = set()
-    for member in found.members:
-        if member.weights is not None:
-            kernel, bias = np.split(member.weights.last[:8], 2)
-            domain = domains[member.number % 2]
-            assert np.all(domain.contains((-bias / kernel)[:, None]))
-            seen.add(tuple(kernel))
-    assert len(seen) == sum(member.weights is not None for member in found.members)
 
 
 def test_a_result_is_read_with_the_function_that_made_its_network(tmp_path: Any) -> None:

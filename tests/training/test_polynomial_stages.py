@@ -355,30 +355,6 @@ def test_a_variable_in_a_residual_is_refused() -> None:
         solve(Problem(SQUARE, inside, conditions=[Dirichlet(wave)]), progress=False)
 
 
-def test_components_of_different_units_are_determined() -> None:
-    def exact(x: Any) -> Any:
-        return np.concatenate([np.sin(3 * x), 1e5 * np.cos(2 * x)], axis=1)
-
-    def right(x: Any) -> Any:
-        a, b = np.split(exact(x), 2, axis=1)
-        return np.concatenate([-9 * a + 1e-5 * b, -4 * b + 1e5 * a], axis=1)
-
-    def equation(u: Any, x: Any, f: Any) -> Any:
-        small = laplacian(u["a"], x) + 1e-5 * u["b"](x)
-        return tf.concat([small, laplacian(u["b"], x) + 1e5 * u["a"](x)], axis=1) - f
-
-    problem = Problem(
-        Interval(0, 1),
-        Residual(equation, data=right),
-        outputs=("a", "b"),
-        conditions=[Dirichlet(exact)],
-        exact=exact,
-    )
-    result = solve(problem, tolerance=1e-6, progress=False)
-    check(result, 1e-6)
-    assert not result.error.undetermined
-
-
 def test_polynomials_go_on_where_a_component_is_open() -> None:
     def equation(u: Any, x: Any, f: Any) -> Any:
         of_w, of_p = laplacian(u["w"], x) + u["w"](x) ** 3 - f, gradient(u["p"], x)

@@ -73,7 +73,7 @@ def test_a_phase_is_named_and_tells_of_no_step_before_its_first(
 
 
 def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 100.0, 102.0, 106.0, 200.0, 204.0])
+    clock = iter([0.0, 100.0, 102.0, 106.0, 200.0, 204.0, 300.0, 400.0, 402.0])
     stopped = SimpleNamespace(monotonic=lambda: next(clock))
     monkeypatch.setattr("sciml_par.training.run.progress.time", stopped)
     pace = Pace(100)
@@ -87,6 +87,12 @@ def test_pace_counts_no_time_before_the_first_step(monkeypatch: pytest.MonkeyPat
     pace.update(100)
     assert pace.rate == pytest.approx(10)
     assert pace.seconds_left == 0
+    resumed = Pace(1000)
+    resumed.start_at(900)
+    assert resumed.seconds_left == float("inf")
+    resumed.resume()
+    resumed.update(950)
+    assert (resumed.rate, resumed.seconds_left) == (pytest.approx(25), pytest.approx(2))
 
 
 def test_lines_are_plain_and_the_last_is_always_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,20 +120,6 @@ def test_a_line_for_each_record_and_no_others(capsys: pytest.CaptureFixture[str]
     assert first == "step 1,000 of 2,000   loss 5.00e-01 (residual 2.5e-01, dirichlet 2.5e-01)"
     assert second == "step 1,200 of 2,000   loss 2.50e-01 to 5.00e-01"
     assert last.startswith("step 2,000 of 2,000   loss 2.50e-01   ")
-
-
-def test_the_pace_of_a_resumed_training_leaves_out_what_was_done(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = iter([0.0, 100.0, 102.0])
-    stopped = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("sciml_par.training.run.progress.time", stopped)
-    pace = Pace(1000)
-    pace.start_at(900)
-    assert pace.seconds_left == float("inf")
-    pace.resume()
-    pace.update(950)
-    assert (pace.rate, pace.seconds_left) == (pytest.approx(25), pytest.approx(2))
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 160])

@@ -118,13 +118,10 @@ def test_a_training_on_a_plate_with_a_hole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("problem", "points", "message"),
     [
-        (poisson(DISC), Points([[1.0, 3.0]]), "lie outside Ball"),
         (poisson(DISC), Points(9, boundary=[[1.0, 2.0]]), "not lie on the boundary of Ball"),
         (poisson(DISC), Points(9, initial=5), "no initial face"),
         (poisson(DISC), Points(9, initial=[[1.0, 1.5]]), "domain with a time"),
-        (poisson(PLATE, Neumann()), Points(9, boundary=[[1.0, 1.0]]), "on edges"),
         (poisson(CLOUD, Neumann()), Points(9), "no normal is known at"),
-        (poisson(CLOUD), Points([[9.0, 2.0]]), "lie outside PointCloud"),
     ],
 )
 def test_points_that_do_not_fit_the_shape(problem: Problem, points: Any, message: str) -> None:

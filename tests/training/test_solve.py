@@ -164,53 +164,6 @@ def test_a_peak_is_found_in_windows() -> None:
 
 
 @pytest.mark.long
-def test_a_tolerance_that_is_not_met_is_told():
-    # A layer of width 1e-4, and hardly any time.
-    problem = Problem(
-        Interval(0, 1),
-        lambda u, x: 1e-4 * derivative(u, x, 0, 0) + derivative(u, x, 0),
-        conditions=[Dirichlet(lambda x: x)],
-        exact=lambda x: (1 - np.exp(-x / 1e-4)) / (1 - np.exp(-1e4)),
-    )
-    with pytest.warns(ResultWarning, match="not met"):
-        result = solve(problem, tolerance=1e-6, seconds=1.0, progress=False)
-    true = result.members[0].prediction.relative_l2_error
-    assert not result.error.known or result.error.relative > true / 3
-
-
-def _vibration(u, x):
-    return laplacian(u, x) + np.pi**2 * u(x)
-
-
-def _torsion(u, x):
-    return laplacian(u, x) - tf.cos(np.pi * x[:, :1])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "problem",
-    [
-        Problem(
-            Interval(0, 1),
-            lambda u, x: laplacian(u, x) - 1.0,
-            conditions=[Dirichlet(0.0, on="left")],
-        ),
-        Problem(Interval(0, 1), _vibration, conditions=[Dirichlet(0.0)]),
-        Problem(Box([0, 0], [1, 1]), _torsion, conditions=[Neumann(0.0)]),
-    ],
-    ids=["one condition of two", "eigenfunction", "a constant is free"],
-)
-def test_a_solution_that_is_not_determined_is_told(problem: Problem):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        result = solve(problem, tolerance=1e-6, progress=False)
-    assert not result.error.known
-    assert "do not determine the solution" in result.error.reason
-    told = [each for each in caught if issubclass(each.category, ResultWarning)]
-    assert len(told) == (rank() == 0)
-
-
-@pytest.mark.long
 def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
     def stokes(u, x):
         p = {"component": "p"}

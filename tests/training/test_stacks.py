@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from trainings import branching_problem, quick, tiny, warned
+from trainings import quick, tiny, warned
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -111,20 +111,6 @@ def test_members_of_other_computations_are_trained_one_after_the_other() -> None
     result = small(problem(0), mode=Ensemble(members=4, problems=problem), steps=20)
     stacks = [(0, 2), (1, 3), (0, 2), (1, 3)]
     assert [member.stacked_with for member in result.members] == stacks
-    assert all(member.steps == 20 for member in result.members)
-
-
-@pytest.mark.ranks(most=1, reason="each rank has its own stack")
-def test_a_residual_without_a_vectorized_form_is_trained_member_by_member(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # On two threads the two would be parts of their own from the beginning.
-    monkeypatch.setattr(sp.current_world(), "threads", 1)
-
-    problem = branching_problem(Interval(0, 1))
-    result = small(problem, mode=Ensemble(members=2), steps=20)
-    assert [member.stacked_with for member in result.members] == [(0,), (1,)]
-    assert len({member.loss for member in result.members}) == 2
     assert all(member.steps == 20 for member in result.members)
 
 

@@ -16,9 +16,7 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation import Prediction
 from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Problem, laplacian, poisson, two_sines
-from sciml_par.training import Adam, Ensemble, Points, Result
-from sciml_par.training.members.initial_networks import member_seed
-from sciml_par.training.preparation.consistency import common_domain
+from sciml_par.training import Ensemble, Points, Result
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
 two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
@@ -128,13 +126,6 @@ def test_prediction_on_another_domain_than_trained() -> None:
         np.testing.assert_allclose(member.on_own_domain.x[[0, -1]], [part.lower, part.upper])
 
 
-@pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
-def test_members_on_different_domains_predict_on_the_box_around_all() -> None:
-    own = Interval(-1, 1).split(sp.size())[sp.rank()]
-    everyone = sp.current_world().communicator
-    assert common_domain(two_sines(domain=own), everyone) == Interval(-1, 1)
-
-
 @two
 def test_two_dimensions_and_given_points() -> None:
     square = Box([0, 0], [1, 1])
@@ -156,13 +147,6 @@ def test_float64_is_float64_throughout() -> None:
     assert result.networks[0].trainable_variables[0].dtype == "float64"
     for numbers in (result.members[0].losses, result.members[0].prediction.u):
         assert np.mean(numbers != numbers.astype(np.float32)) > 0.5
-
-
-def test_learning_rate_is_taken_from_the_optimizer() -> None:
-    slow = one_model().members[0]
-    fast = small(poisson(), optimizer=Adam(learning_rate=1e-2)).members[0]
-    assert slow.losses[0] == fast.losses[0]
-    assert fast.loss < slow.loss < slow.losses[0]
 
 
 @pytest.mark.parametrize(
@@ -188,23 +172,6 @@ def test_learning_rate_is_taken_from_the_optimizer() -> None:
 def test_refuses_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         small(poisson(), **options)
-
-
-BAD_RESIDUALS = {
-    "None": (lambda u, x: None, "got None"),
-    "vector": (lambda u, x: u(x)[:, 0], r"shape \(9,\).*x\[:, 0:1\]"),
-    "outer": (lambda u, x: u(x) - x[:, 0], r"a value for every pair of points"),
-    "transposed": (lambda u, x: tf.transpose(u(x)), r"must return one tensor|pair of points"),
-    "integer": (lambda u, x: tf.cast(u(x), tf.int32), "int32"),
-    "NumPy": (lambda u, x: np.zeros((9, 1)), "ndarray"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_RESIDUALS)
-def test_refuses_bad_residuals(case: str) -> None:
-    residual, message = BAD_RESIDUALS[case]
-    with pytest.raises(InputError, match=f"(?s)residual.*{message}"):
-        small(Problem(Interval(0, 1), residual, name=case))
 
 
 @pytest.mark.ranks(most=3, reason="a third rank is neither the first nor the last")
@@ -238,10 +205,3 @@ def test_a_captured_variable_is_refused_before_training() -> None:
     problem = Problem(Interval(0, 1), lambda u, x: coefficient * laplacian(u, x) - 1.0)
     with pytest.raises(InputError, match="trainable variable 'diffusivity' = 0.5"):
         small(problem)
-
-
-def test_member_seeds_differ_and_are_reproducible() -> None:
-    seeds = [member_seed(seed, member) for seed in range(20) for member in range(20)]
-    assert len(set(seeds)) == 400
-    assert member_seed(5, 7) == member_seed(5, 7)
-    assert all(0 <= s < 2**32 for s in seeds)

@@ -25,7 +25,6 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import Adam, Ensemble, LevenbergMarquardt, train
-from sciml_par.training.uncertainty.constraint import free_directions
 
 TIMES = np.linspace(0.1, 1.0, 12)[:, None]
 SIGMA, RATE = 0.03, 2.0
@@ -277,16 +276,3 @@ def test_without_noise_it_says_what_to_give() -> None:
         answer.bands(TIMES)
     with pytest.raises(InputError, match="expected uncertainty"):
         trained(decay(), uncertainty="yes")
-
-
-def test_directions_are_those_of_a_small_tolerance() -> None:
-    rng = np.random.default_rng(0)
-    physics, data = rng.normal(size=(6, 9)), rng.normal(size=(8, 9))
-    directions = free_directions(
-        np.c_[physics, np.zeros(6)], np.c_[data, np.zeros(8)], unknowns=2, tolerance=1e-5
-    )
-    covariance = np.linalg.inv(physics.T @ physics / 1e-10 + data.T @ data)
-    np.testing.assert_allclose(
-        directions.steps.T @ directions.steps, covariance, atol=1e-5 * covariance.max()
-    )
-    assert directions.freedom == pytest.approx(3.0, abs=1e-6)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine, Rows
+from engine import Engine
 from trainings import quick, tiny
 
 import sciml_par.parallel as sp
@@ -244,7 +244,7 @@ def test_a_prior_and_correlated_observations_are_those_of_one_rank() -> None:
 
 
 @three
-@pytest.mark.parametrize("of", ["x", ("t", "x"), "u"], ids=str)
+@pytest.mark.parametrize("of", [("t", "x"), "u"], ids=str)
 def test_loss_and_gradient(of: Any) -> None:
     """Those of one rank, and those of finite differences."""
     world = sp.current_world()
@@ -276,41 +276,6 @@ def test_loss_and_gradient(of: Any) -> None:
         expected = float(serial @ direction[0])
         assert abs(expected) > 1e-3 * np.abs(serial).max()
         np.testing.assert_allclose((plus - minus) / (2 * h), expected, rtol=1e-6)
-
-
-@local
-@pytest.mark.parametrize(
-    ("of", "chain"),
-    [
-        ("x", True),
-        pytest.param("u", True, marks=pytest.mark.long),
-        pytest.param(("t", "x"), False, marks=pytest.mark.all),
-    ],
-    ids=str,
-)
-def test_the_jacobian_is_that_of_reverse_passes(of: Any, chain: bool) -> None:
-    """By the record of layers where all networks are chains of these, else point by point."""
-    points = np.random.default_rng(1).uniform(0, [1, 2], (5, 2))
-    network = MLP(2, 1, width=4, depth=1, seed=3, dtype="float64")
-    problem = conduction(of)
-    if not chain:
-        problem = Problem(
-            problem.domain,
-            lambda u, x, *, k: k(x) * u(x) + derivative(k, x, "x"),
-            unknowns={"k": UnknownFunction(1.0, of=of, network=with_skip)},
-        )
-    engine = Engine(problem, sp.current_world().alone, network, points=points)
-    (jacobian,), flat = engine.jacobians, engine.parameters[0]
-    weights, x = tf.fill([5], tf.constant(0.3, tf.float64)), tf.constant(points)
-    rows = Rows(weights, (x,))
-    jacobian.prepare(flat, rows)
-    r, found = jacobian(flat, rows)
-    expected_r, expected = jacobian._row_by_row(flat, weights, x)[:2]
-    np.testing.assert_allclose(r, expected_r, rtol=1e-12)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
-    assert np.abs(found[17:]).max() > 1e-4
-    if chain and of != "u":  # by the record
-        assert jacobian._computed.python_function == jacobian._recorded
 
 
 def with_skip(d: int, m: int, *, seed: int, dtype: str) -> keras.Model:

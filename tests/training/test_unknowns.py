@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -16,9 +15,7 @@ from trainings import quick, tiny
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP
 from sciml_par.problems import (
-    Condition,
     Dirichlet,
     Interval,
     Normal,
@@ -50,32 +47,12 @@ two = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 three = pytest.mark.ranks(most=3, reason="three ranks divide the points unevenly")
 
 
-@dataclass(frozen=True, eq=False)
-class Observed(Condition):
-    """u = values at points of one's own."""
-
-    kind: ClassVar[str] = "observed"
-    x: np.ndarray
-    u: np.ndarray
-    weight: float | None = None
-    where: Any = None
-
-    def __post_init__(self) -> None:
-        """Nothing is to be checked."""
-
-    def points(self, domain: Any, n: Any) -> Any:
-        return self.x, self.u
-
-    def residual(self, u: Any, x: Any, values: Any) -> Any:
-        return u(x) - values
-
-
 def decay(unknown: Unknown | None = None) -> Problem:
     """u' = −k u with u(0) = 1, and nine observations."""
     return Problem(
         Interval(0, 1),
         lambda u, x, *, k: derivative(u, x, 0) + k * u(x),
-        conditions=[Observed(SEEN, np.exp(-RATE * SEEN))],
+        conditions=[Observations(SEEN, np.exp(-RATE * SEEN))],
         exact=lambda x: np.exp(-RATE * x),
         unknowns={"k": unknown or Unknown(0.5, lower=0, true=RATE)},
         name="decay",
@@ -188,20 +165,6 @@ def test_a_prior_determines_what_correlated_observations_do_not() -> None:
     assert abs(b / a - rates[at]) < 0.02 * deviation
 
 
-@three
-def test_loss_and_gradient_are_those_of_one_rank() -> None:
-    world = sp.current_world()
-    network = MLP(1, 1, width=4, depth=1, seed=3, dtype="float64")
-    engines = [
-        Engine(decay(), group, network, points=POINTS)
-        for group in (world.communicator, world.alone)
-    ]
-    (loss, gradient), (serial_loss, serial_gradient) = (e.value_and_gradient() for e in engines)
-    assert abs(serial_gradient[-1]) > 1e-3
-    np.testing.assert_allclose(loss, serial_loss, rtol=1e-12)
-    np.testing.assert_allclose(gradient, serial_gradient, rtol=0, atol=1e-12)
-
-
 @local
 def test_members_one_by_one_and_the_history_of_one_that_has_ended() -> None:
     def branching(u: Any, x: Any, *, k: Any) -> Any:
@@ -212,7 +175,7 @@ def test_members_one_by_one_and_the_history_of_one_that_has_ended() -> None:
     problem = Problem(
         Interval(0, 1),
         branching,
-        conditions=[Observed(SEEN, np.exp(-RATE * SEEN))],
+        conditions=[Observations(SEEN, np.exp(-RATE * SEEN))],
         unknowns={"k": Unknown(0.5, lower=0, spread=0.1)},
     )
     # The others are too large for any loss to stay finite. Two members might be one on each thread.
@@ -248,7 +211,7 @@ def test_arrays_and_single_precision() -> None:
     problem = Problem(
         Interval(0, 1),
         lambda u, x, *, c: u(x) - c[0] - c[1] * x,
-        conditions=[Observed(SEEN, 3.0 - 2.0 * SEEN)],
+        conditions=[Observations(SEEN, 3.0 - 2.0 * SEEN)],
         unknowns={"c": Unknown([1.0, 0.0], true=[3.0, -2.0])},
     )
     result = small(problem, optimizer=Adam(3e-2), steps=600, precision="float32")

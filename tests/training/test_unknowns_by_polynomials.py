@@ -11,7 +11,6 @@ from scipy.integrate import solve_ivp
 
 import sciml_par.parallel as sp
 from sciml_par._tensorflow import tf
-from sciml_par.assembly.equations import NotByJetsError
 from sciml_par.networks import Polynomials
 from sciml_par.problems import (
     Box,
@@ -134,7 +133,6 @@ def test_derivatives_by_coefficients_and_unknowns() -> None:
     from sciml_par.assembly.system import System
     from sciml_par.networks.propagation.cells import Cells
     from sciml_par.problems import Periodic
-    from sciml_par.training.solving.cell_points import PointsOfTerms
 
     def residual(u: Any, x: Any, *, k: Any) -> Any:
         y, gradient = u(x), derivative(u, x, 1)
@@ -159,15 +157,3 @@ def test_derivatives_by_coefficients_and_unknowns() -> None:
     best, *_ = np.linalg.lstsq(system.dense(terms).T, r, None)
     np.testing.assert_allclose(left, np.sum((best @ system.dense(terms) - r) ** 2), rtol=1e-9)
     np.testing.assert_allclose(step @ system.dense(terms), best @ system.dense(terms), atol=1e-6)
-
-
-def test_points_that_an_unknown_moves_are_left_to_other_methods() -> None:
-    """As an unknown delay does; refused before a stage begins, and so without a line of its own."""
-    problem = Problem(
-        Interval(-1, 1),
-        lambda u, x, *, delay: derivative(u, x, 0) - u(x - delay),
-        conditions=[Observations([[0.0], [1.0]], [[1.0], [2.0]])],
-        unknowns={"delay": Unknown(0.3)},
-    )
-    with pytest.raises(NotByJetsError, match="depend on u or unknowns"):
-        PointsOfTerms(problem, 0).scattered(20, draw=0)
