@@ -137,6 +137,12 @@ def test_the_mode() -> None:
 
 
 @several
+def test_data_of_equations_are_compared_where_ranks_have_points_of_their_own() -> None:
+    of = Residual(lambda u, x, f: laplacian(u, x) - f, data=lambda x: (1 + sp.rank()) * x)
+    check_refused("values of the data of term 'residual'", lambda _: {"problem": Problem(UNIT, of)})
+
+
+@several
 def test_point_arrays_that_differ_are_refused() -> None:
     """As when each rank draws its own, or gives its share alone."""
     mine = np.random.default_rng(sp.rank()).uniform(-1, 1, (12, 1))

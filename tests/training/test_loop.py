@@ -17,7 +17,6 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Interval, Problem
 from sciml_par.problems import poisson as poisson_on
 from sciml_par.training import Adam
-from sciml_par.training.loop.loop import longest_chunk
 
 pytestmark = pytest.mark.ranks(most=2, reason="two ranks show what more would")
 

@@ -18,7 +18,7 @@ from sciml_par.problems.domains.surfaces.sampling import GRID, proportional
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.residual import Residual
 from sciml_par.problems.terms.term import Term
-from sciml_par.training.identity.described import text_of
+from sciml_par.training.identity.described import of_array, text_of
 from sciml_par.training.points.division import Place, bootstrap_counts
 from sciml_par.training.points.feed import RankFeed
 from sciml_par.training.points.point_sets import (
@@ -191,13 +191,17 @@ def _description(points_per_rank: Any, points: Points) -> dict[str, str]:
 
 def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
     found = {}
-    terms = iter(problem.terms)
+    terms = enumerate(problem.terms)
     for part in parts:
         for columns in part.columns:
-            term = next(terms)
+            number, term = next(terms)
+            equation = number < len(problem.residuals)
+            if equation and not part.digests and len(columns) > 1:
+                # Each rank has points of its own.
+                _, *data = problem.residuals[number].payload(problem.domain.sample(5, seed=0))
+                found[f"values of the data of term {term.name!r}"] = ", ".join(map(of_array, data))
             if not part.digests:
                 continue
-            equation = term in problem.terms[: len(problem.residuals)]
             points = columns[:1] if equation else columns
             found[f"points of term {term.name!r}"] = ", ".join(part.digests[i] for i in points)
             if equation and len(columns) > 1:
