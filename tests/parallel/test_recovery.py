@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -153,3 +154,41 @@ def test_a_rank_that_comes_late_is_told_as_well():
     with pytest.raises(MISMATCHES, match="did not ask for the same collective"):
         graph(lambda: sp.allreduce(tf.constant(1.0), op))
     assert float(graph(total)) == 3 * sum(range(1, sp.size() + 1))
+
+
+CALLS = {
+    "sum": lambda value: sp.allreduce(tf.fill([31], value), sp.Sum),
+    "broadcast": lambda value: sp.broadcast(tf.fill([34], value), 0),
+    "new": lambda value: sp.allreduce(tf.fill([32], value), sp.Sum),
+    "other": lambda value: sp.allreduce(tf.fill([33], value), sp.Sum),
+}
+"""The ranks have agreed on the first two before the programs begin."""
+
+
+def told_and_results(program):
+    """How often this rank is told of a mismatch, and its results since then."""
+    told, results = 0, []
+    for place, name in enumerate(program):
+        try:
+            results.append(float(CALLS[name](10.0 * place + sp.rank())[0]))
+        except CollectiveMismatchError:
+            told, results = told + 1, []
+    return told, results
+
+
+@pytest.mark.ranks(least=2, most=2, reason="all pairs of programs are for two ranks")
+@pytest.mark.parametrize("calls", (1, pytest.param(2, marks=pytest.mark.long)))
+def test_every_difference_of_short_programs_is_told(calls):
+    """All pairs of them: an error at each place where they differ, and the same results then."""
+    world = sp.current_world().communicator
+    if world.shared is None:
+        pytest.skip(f"by MPI, some of these end the job: {world.native.obstacle}")
+    for pair in itertools.product(itertools.product(CALLS, repeat=calls), repeat=2):
+        world.progress.ledger.clear()
+        for name in ("sum", "broadcast"):
+            CALLS[name](0.0)
+        told, results = told_and_results((*pair[sp.rank()], "broadcast", "sum"))
+        assert told == sum(one != other for one, other in zip(*pair, strict=True)), pair
+        everyone = world.allgather_object(results)
+        assert everyone[0] == everyone[1], pair
+        assert world.progress.in_progress is None
