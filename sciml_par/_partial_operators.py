@@ -7,7 +7,8 @@ ascending order and a coefficient: ∂³/∂x²∂y + 2 ∂³/∂y³ is ``(((0, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from math import factorial, prod
 from typing import Any
 
@@ -101,3 +102,12 @@ def checked_operators(operators: Any, d: int, what: str) -> tuple[Operator, ...]
 def _without(axes: Axes, axis: int) -> Axes:
     place = axes.index(axis)
     return axes[:place] + axes[place + 1 :]
+
+
+def splits(axes: Axes) -> Iterator[tuple[Axes, Axes]]:
+    """Yield the terms of the product rule: which derivatives the first factor has, and the rest."""
+    places = range(len(axes))
+    for count in range(len(axes) + 1):
+        for some in combinations(places, count):
+            rest = tuple(axes[p] for p in places if p not in some)
+            yield tuple(axes[p] for p in some), rest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from math import comb
 from operator import mul
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial import Polynomial
 
-from sciml_par._partial_operators import Axes, Operator, order_of
+from sciml_par._partial_operators import Axes, Operator, order_of, splits
 from sciml_par.assembly.equations import Request
 
 Array = npt.NDArray[np.float64]
@@ -45,7 +45,7 @@ class _Window:
     tables : T_0 … T_E of the coordinates in the window, times the weight along this axis, with
         their derivatives by x, [d][order, E + 1, n].
     inverse : 1 / Σw with its derivatives, [n] each, beside windows that are dropped; or None.
-    corners : both parts of each corner function with their derivatives, [2, n] each; None in
+    corners : the parts of each corner function with their derivatives, [F, n] each; None in
         windows that are far from the corner.
     """
 
@@ -102,7 +102,7 @@ def _windows(model: Any, request: Request) -> Iterator[_Window]:
         tables.append(table if weight is None else _product_rule(weight, table))
     asked = [(), *((i,) for i in range(len(degrees)))]
     asked += [axes for operator in request.operators for axes, _ in operator]
-    needed = list({part for axes in asked for part, _ in _splits(axes)})
+    needed = list({part for axes in asked for part, _ in splits(axes)})
     for window, (a, b) in enumerate(pairwise(at.ends)):
         rows, inverse = at.rows[a:b], at.inverse
         corners = [
@@ -182,7 +182,7 @@ def _inverse_of_sum(
     """
     n, d = request.x.shape
     asked = [axes for operator in request.operators for axes, _ in operator]
-    needed = {part for axes in [*asked, *((i,) for i in range(d))] for part, _ in _splits(axes)}
+    needed = {part for axes in [*asked, *((i,) for i in range(d))] for part, _ in splits(axes)}
     near, inverse = np.zeros(n, bool), dict[Axes, Array]()
     near[dropped] = True
     total = {}
@@ -192,18 +192,9 @@ def _inverse_of_sum(
     # In the middle of a dropped cell there is nothing to divide by, and u = 0.
     inverse[()] = np.where(near & (total[()] > 0), 1 / np.where(total[()] > 0, total[()], 1), 1.0)
     for axes in sorted(needed - {()}, key=len):
-        lower = sum(inverse[part] * total[rest] for part, rest in _splits(axes) if rest)
+        lower = sum(inverse[part] * total[rest] for part, rest in splits(axes) if rest)
         inverse[axes] = np.where(near, -lower * inverse[()], 0.0)
     return inverse
-
-
-def _splits(axes: Axes) -> Iterator[tuple[Axes, Axes]]:
-    """Yield the terms of the product rule: which derivatives the first factor has, and the rest."""
-    places = range(len(axes))
-    for count in range(len(axes) + 1):
-        for some in combinations(places, count):
-            rest = tuple(axes[p] for p in places if p not in some)
-            yield tuple(axes[p] for p in some), rest
 
 
 def _jets(model: Any, at: _Window, operators: Sequence[Operator], c: Array | None = None) -> Array:
@@ -211,8 +202,8 @@ def _jets(model: Any, at: _Window, operators: Sequence[Operator], c: Array | Non
     exponents, d = model.exponents, len(at.tables)
     derivatives = [_polynomials(exponents, at, None if c is None else c[: len(exponents)])]
     first = len(exponents)
-    for (_, rows), parts in zip(model.corners, at.corners, strict=True):
-        of_corner = slice(first, first := first + 2 * len(rows))
+    for (function, rows), parts in zip(model.corners, at.corners, strict=True):
+        of_corner = slice(first, first := first + function.count * len(rows))
         if parts is not None:
             own = None if c is None else c[of_corner]
             derivatives.append(_at_corner(exponents[rows], at, parts, own))
@@ -251,7 +242,7 @@ def _polynomials(exponents: Integers, at: _Window, c: Array | None) -> Callable[
     def jet_of(axes: Axes) -> Array:
         if inverse is None:
             return weighted(axes)
-        parts = [weighted(part) * inverse[rest] for part, rest in _splits(axes)]
+        parts = [weighted(part) * inverse[rest] for part, rest in splits(axes)]
         return np.asarray(sum(parts))
 
     return jet_of
@@ -260,13 +251,14 @@ def _polynomials(exponents: Integers, at: _Window, c: Array | None) -> Callable[
 def _at_corner(
     exponents: Integers, at: _Window, parts: Mapping[Axes, Array], c: Array | None
 ) -> Callable[[Axes], Array]:
-    """Return the derivatives of both parts of a corner function times polynomials, as there."""
-    polynomials, count = _polynomials(exponents, at, None), 2 * len(exponents)
+    """Return the derivatives of a corner function's parts times polynomials, as there."""
+    polynomials = _polynomials(exponents, at, None)
 
     @cache
     def jet_of(axes: Axes) -> Array:
-        terms = [parts[rest][:, None] * polynomials(part) for part, rest in _splits(axes)]
-        values = np.asarray(sum(terms)).reshape(count, -1)
+        terms = [parts[rest][:, None] * polynomials(part) for part, rest in splits(axes)]
+        products = np.asarray(sum(terms))
+        values = products.reshape(len(products) * len(exponents), products.shape[2])
         return values if c is None else c.T @ values
 
     return jet_of

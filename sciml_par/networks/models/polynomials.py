@@ -112,7 +112,8 @@ class Polynomials(PropagatedModel):
             raise InputError(f"Polynomials: exponents must not be negative; got {exponents!r}.")
         functions = tuple(_singular(each, int(inputs)) for each in corners)
         multiplied = [each.rows_of(self_exponents) for each in functions]
-        width = len(self_exponents) + 2 * sum(map(len, multiplied))
+        counts = [f.count * len(rows) for f, rows in zip(functions, multiplied, strict=True)]
+        width = len(self_exponents) + sum(counts)
         OwnModel.__init__(self, inputs, outputs, width=width, seed=seed, dtype=dtype, name=name)
         self.exponents = self_exponents
         self.corners = tuple(zip(functions, multiplied, strict=True))
@@ -140,7 +141,7 @@ class Polynomials(PropagatedModel):
     @cached_property
     def used(self) -> npt.NDArray[np.bool_]:
         """Which columns of each window are not zero, [K, M]."""
-        counts = [2 * len(rows) for _, rows in self.corners]
+        counts = [function.count * len(rows) for function, rows in self.corners]
         everywhere = np.ones((len(self.cells.kept), len(self.exponents)), bool)
         return np.hstack([everywhere, np.repeat(self.near.T, counts, axis=1)])
 
@@ -149,7 +150,8 @@ class Polynomials(PropagatedModel):
         """What tells a column of a window from others, hashable: [M]."""
         found: list[tuple[Any, ...]] = [tuple(each) for each in self.exponents.tolist()]
         for function, rows in self.corners:
-            found += [(*function.label, part, *found[row]) for part in range(2) for row in rows]
+            parts = itertools.product(range(function.count), rows)
+            found += [(*function.label, part, *found[row]) for part, row in parts]
         return found
 
     @property
@@ -205,10 +207,10 @@ class Polynomials(PropagatedModel):
         """Yield the products of corner functions and columns: [M', S n] each."""
         for (function, rows), near in zip(self.corners, self.near, strict=True):
             there = tf.gather(tf.constant(near, columns.value.dtype), numbers)
-            both = function.propagate(x).mapped(partial(tf.tile, multiples=[1, slots]))
+            parts = function.propagate(x).mapped(partial(tf.tile, multiples=[1, slots]))
             chosen = columns.mapped(lambda part: tf.gather(part, rows) * there)  # noqa: B023
-            for k in range(2):
-                yield chosen * both.mapped(lambda part: part[k : k + 1])  # noqa: B023
+            for k in range(function.count):
+                yield chosen * parts.mapped(lambda part: part[k : k + 1])  # noqa: B023
 
     def jet(  # type: ignore[override]
         self, parameters: Sequence[Any], x: tf.Tensor, second: Any, record_of: Any = None

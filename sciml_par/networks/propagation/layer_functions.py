@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._partial_operators import Axes
+from sciml_par._partial_operators import Axes, splits
 from sciml_par.networks.propagation.singular_function import (
     Arithmetic,
     Derivative,
@@ -26,12 +26,13 @@ _THICK, _ROUNDING = 6.0, 1e-9
 
 @dataclass(frozen=True)
 class LayerFunction(SingularFunction):
-    r"""erfc(s/2√τ) and √τ exp(−s²/4τ), s = w · (x − c), τ = (t − t0)/T.
+    r"""E = erfc(s/2√τ) and G = √τ exp(−s²/4τ), s = w · (x − c), τ = (t − t0)/T.
 
     Solutions of ∂u/∂t = Σ a_ij ∂²u/∂x_i∂x_j + … are so beside a side w · (x − c) = 0, with
     T Σ a_ij w_i w_j = 1, where initial and boundary values contradict each other, or the equation:
     the functions iⁿerfc of such layers are sums of both times powers of s and τ (Carslaw, Jaeger,
-    Conduction of Heat in Solids, 1959, §2.5 and appendix II).
+    Conduction of Heat in Solids, 1959, §2.5 and appendix II). Where u is multiplied with
+    itself, E², E G and G² are so, too: E² = ∂²w/∂s² − ∂w/∂τ of w = s²E²/2 − 2 s E G/√π + 2 G²/π.
 
     Attributes
     ----------
@@ -40,12 +41,18 @@ class LayerFunction(SingularFunction):
     duration : T, in the units of t.
     degree : of polynomials in s and √τ that the functions are multiplied by.
     until : the time from which on the functions are not used.
+    products : whether there are E², E G and G².
     """
 
     across: tuple[float, ...]
     duration: float
     degree: int
     until: float = math.inf
+    products: bool = False
+
+    @property
+    def count(self) -> int:
+        return 5 if self.products else 2
 
     @property
     def label(self) -> tuple[Any, ...]:
@@ -82,4 +89,12 @@ class LayerFunction(SingularFunction):
             product = tau * g[n] + (by_time * g[n - 2] if by_time else 0.0)
             return factor * of.pair(erfc[n], product) if factor else None
 
-        return derivative
+        def with_products(axes: Axes) -> Any:
+            single, products = derivative(axes), []
+            for part, rest in splits(axes):
+                a, b = derivative(part), derivative(rest)
+                if a is not None and b is not None:
+                    products.append(of.joined([a[:1] * b, a[1:] * b[1:]]))
+            return None if single is None else of.joined([single, sum(products)])
+
+        return with_products if self.products else derivative

@@ -1,4 +1,4 @@
-"""A pair of functions that are singular somewhere on the boundary, beside polynomials."""
+"""Functions that are singular somewhere on the boundary, beside polynomials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sciml_par.networks.propagation.propagation import Propagated
 
 FloatArray = npt.NDArray[np.float64]
 Derivative = Callable[[Axes], Any]
-"""Of both functions by some axes: [2, n], or None where it is zero."""
+"""Of all functions by some axes: [F, n], or None where it is zero."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,12 @@ class Arithmetic:
     pair: Callable[[Any, Any], Any]
     of_parts: Callable[[Any, Any], Any]
     parts_of: Callable[[Any], Any]
+    joined: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class SingularFunction(ABC):
-    """Both functions at points, with their derivatives.
+    """A few functions at points, with their derivatives.
 
     Attributes
     ----------
@@ -43,6 +44,11 @@ class SingularFunction(ABC):
     """
 
     at: tuple[float, ...]
+
+    @property
+    def count(self) -> int:
+        """F, how many there are."""
+        return 2
 
     @property
     @abstractmethod
@@ -62,20 +68,20 @@ class SingularFunction(ABC):
         """Return what computes derivatives up to an order at points of the coordinates x: d [n]."""
 
     def parts(self, x: FloatArray, asked: Sequence[Axes]) -> dict[Axes, FloatArray]:
-        """Return ∂^α of both at x: [N, d] for the axes asked for, [2, N] each (local)."""
+        """Return ∂^α of all at x: [N, d] for the axes asked for, [F, N] each (local)."""
         derivative = self._derivatives([*x.T], max(map(len, asked), default=0), _NUMPY)
         found = {axes: derivative(axes) for axes in asked}
-        return {k: np.zeros((2, len(x))) if v is None else v for k, v in found.items()}
+        return {k: np.zeros((self.count, len(x))) if v is None else v for k, v in found.items()}
 
     def propagate(self, x: Propagated) -> Propagated:
-        """Return both at points, [2, n] (local)."""
+        """Return all at points, [F, n] (local)."""
         order = x.carried.order if x.first else 0
         coordinates = [x.value[axis] for axis in range(x.value.shape[0])]
         derivative = self._derivatives(coordinates, order, _tensorflow())
 
         def part(operator: Operator) -> Any:
             found = [(c, derivative(axes)) for axes, c in operator]
-            found = [c * both for c, both in found if both is not None]
+            found = [c * values for c, values in found if values is not None]
             return tf.add_n(found) if found else None
 
         first = tuple(derivative((axis,)) for axis in range(len(x.first)))
@@ -91,6 +97,7 @@ _NUMPY = Arithmetic(
     lambda a, b: np.stack([a, b]),
     lambda a, b: a + 1j * b,
     lambda z: np.stack([z.real, z.imag]),
+    np.concatenate,
 )
 
 
@@ -103,4 +110,5 @@ def _tensorflow() -> Arithmetic:
         lambda a, b: tf.stack([a, b]),
         tf.complex,
         lambda z: tf.stack([tf.math.real(z), tf.math.imag(z)]),
+        lambda parts: tf.concat(parts, 0),
     )

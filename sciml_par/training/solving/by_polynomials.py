@@ -79,6 +79,8 @@ _NEAR, _NEAR_IN_WINDOWS, _IF_NOT_KNOWN, _USEFUL_WITH_NOISE = 2.0, 0.7, 10.0, 0.5
 """Times the tolerance, of the foreseen error of which an estimate is made, which in windows takes
 several times as long as a further stage; by how much less it must be after one that was not known;
 and as `USEFUL`, of a residual that contains errors of data."""
+_LEAST_STEPS = 3
+"""Gauss–Newton steps that tell that equations are not linear."""
 _NUMERICAL = ("LinAlgError", "NotByJetsError")
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
@@ -214,7 +216,7 @@ class _Climb:
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
-        ladder, best = self.ladder, None
+        ladder, best, linear = self.ladder, None, True
         for number, degree in enumerate(_DEGREES.get(self._d, _DEGREES_OTHERWISE), 1):
             model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
@@ -232,11 +234,12 @@ class _Climb:
             if best is None and not (determined or self._finds_open(stage)):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
+            linear = linear and stage.steps.steps < _LEAST_STEPS
             fall, enough, more = math.inf, _FALL, False
             if best is not None:
                 fall, enough = _fall(best, stage), (degree / best.degree) ** _ORDER
                 slow = ladder.decided(fall < (degree / best.degree) ** _SMOOTH)
-                more = slow and self.solver.use_corners()
+                more = slow and self.solver.use_corners(linear=linear)
             exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             if self._met(stage, best, certain=exact):
                 return stage
@@ -352,7 +355,8 @@ class _Climb:
     def _march(self, before: Stage, target: float) -> March:
         start, orders = before.solution.network_values, time_order(before.unseen)
         of = self.problem, self.ladder.drawn, target, self.ladder.left_here, orders, start
-        layers = self.solver.points.layered
+        points = self.solver.points
+        layers = {"in_layers": points.layered, "products": points.products}
         return March(*of, self.points.asked, [*self.solver.open_names], layers)
 
     def _grown(self, stage: Stage, error: ErrorEstimate) -> ErrorEstimate:

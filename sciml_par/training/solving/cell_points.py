@@ -50,6 +50,7 @@ class PointsOfTerms:
     asked : what their residuals ask for, as far as it is known; see `Equations`.
     at_corners, in_layers : whether points are denser near corners of the domain, and of space and
         time, from which layers grow.
+    products : whether functions of layers are multiplied with each other.
     """
 
     problem: Problem
@@ -57,6 +58,7 @@ class PointsOfTerms:
     asked: dict[str, Asked] = field(default_factory=dict)
     at_corners: bool = False
     in_layers: bool = False
+    products: bool = False
 
     def scattered(self, interior: int, draw: int, *, dense: bool = False) -> Equations:
         """Use Sobol's points, and half as many for each condition (local).
@@ -185,7 +187,7 @@ class PointsOfTerms:
     def corners(self) -> list[Corner | InitialLayer]:
         """The corners whose functions are used."""
         of = self.problem, self._principal
-        layers = initial_layers_of(*of) if self.in_layers else []
+        layers = initial_layers_of(*of, products=self.products) if self.in_layers else []
         return [*layers, *(corners_of(*of) if self.at_corners else [])]
 
     @property

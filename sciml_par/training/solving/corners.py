@@ -63,11 +63,12 @@ class Corner:
         """Whether the domain goes on behind it."""
         return self.angle > math.pi
 
-    def functions(self, highest: float, *, mixed: bool) -> list[CornerFunction]:
-        """Return those of powers of r up to the highest that are not smooth (local).
+    def functions(self, degree: int, *, mixed: bool) -> list[CornerFunction]:
+        """Return those that are not smooth, beside polynomials of a degree (local).
 
         mixed : whether the powers between a value and a flux are among them.
         """
+        highest = min(_LEAST + _PER_DEGREE * degree, _HIGHEST)
         powers = math.pi / self.angle * np.arange(1, _MOST) * (0.5 if mixed else 1.0)
         whole = np.abs(powers - np.round(powers)) < _SAME
         powers = np.where(whole, np.round(powers), powers)
@@ -152,8 +153,8 @@ def functions_of(
     """Return the functions of corners for polynomials of a degree (local)."""
     # Between a given value and a given flux there are further powers.
     kinds = {isinstance(each, Dirichlet) for each in problem.conditions if each.on_boundary}
-    highest, mixed = min(_LEAST + _PER_DEGREE * degree, _HIGHEST), len(kinds) > 1
-    return [each for corner in corners for each in corner.functions(highest, mixed=mixed)]
+    mixed = len(kinds) > 1
+    return [each for corner in corners for each in corner.functions(degree, mixed=mixed)]
 
 
 def _corner(plane: Any, at: Array, a: Array) -> Corner | None:

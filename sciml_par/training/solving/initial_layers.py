@@ -29,6 +29,9 @@ Principal = Callable[[Array], list[tuple[Array, Array]]]
 _FAR = math.log(1e-5)
 """Of the distance of the points that are closest to the corner, relative to the domain."""
 
+_PER_DEGREE, _MOST = 0.5, 8
+"""Powers of s and √τ by which functions of a layer are multiplied, for each degree; at most."""
+
 
 @dataclass(frozen=True)
 class InitialLayer:
@@ -41,6 +44,7 @@ class InitialLayer:
     width : of the domain in this direction.
     duration : T = width²/κ, the time in which a layer of the diffusivity κ is as wide.
     until : the last time.
+    products : whether functions of layers are multiplied with each other, too.
     """
 
     at: Array
@@ -48,6 +52,7 @@ class InitialLayer:
     width: float
     duration: float
     until: float
+    products: bool
     inward, reach = False, math.inf
 
     def equals(self, other: InitialLayer) -> bool:
@@ -55,11 +60,11 @@ class InitialLayer:
         same = np.array_equal(self.at, other.at) and np.array_equal(self.normal, other.normal)
         return same and math.isclose(self.duration, other.duration)
 
-    def functions(self, highest: float, *, mixed: bool) -> list[LayerFunction]:
-        """Return those that are multiplied by powers of s and √τ up to the highest (local)."""
+    def functions(self, degree: int, *, mixed: bool) -> list[LayerFunction]:
+        """Return those beside polynomials of a degree (local)."""
         across = tuple((self.normal / self.width).tolist())
-        at, degree = tuple(self.at.tolist()), int(highest)
-        return [LayerFunction(at, across, self.duration, degree, self.until)]
+        at, powers = tuple(self.at.tolist()), min(round(_PER_DEGREE * degree), _MOST)
+        return [LayerFunction(at, across, self.duration, powers, self.until, self.products)]
 
     def inside(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return interior points, [n, d], and shares of the volume (local).
@@ -100,7 +105,9 @@ class InitialLayer:
         return x
 
 
-def initial_layers_of(problem: Problem, principal: Principal) -> list[InitialLayer]:
+def initial_layers_of(
+    problem: Problem, principal: Principal, *, products: bool
+) -> list[InitialLayer]:
     """Return those beside the sides of a box over time where the equation is parabolic (local)."""
     domain, plain = problem.domain, has_plain_sides(problem)
     begins = any(isinstance(each, Initial) for each in problem.conditions)
@@ -120,7 +127,8 @@ def initial_layers_of(problem: Problem, principal: Principal) -> list[InitialLay
             if of_second[-1].any() or not a * b < 0:
                 continue
             normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
-            layer = InitialLayer(x, normal, width, float(-(width**2) * b / a), upper[-1])
+            duration = float(-(width**2) * b / a)
+            layer = InitialLayer(x, normal, width, duration, upper[-1], products)
             found += [] if any(layer.equals(other) for other in found) else [layer]
     return found
 

@@ -178,15 +178,18 @@ class PolynomialSolver:
         """Whether nothing is determined since waves enter, which no higher degree changes."""
         return self.free is not None and self.free.reason != UNDETERMINED
 
-    def use_corners(self) -> bool:
+    def use_corners(self, *, linear: bool = True) -> bool:
         """Use functions of corners from now on, then those of layers from the initial time.
 
-        Return whether there are any further ones.
+        And if the equations are not `linear`, products of these. Return whether there are further
+        ones.
         """
         former = self.points
         corners = replace(former, at_corners=True)
-        for points in (corners, replace(corners, in_layers=True)):
-            if len(points.corners) > len(former.corners):
+        layers = replace(corners, in_layers=True)
+        products = [] if linear else [replace(layers, products=True)]
+        for points in (corners, layers, *products):
+            if len(points.corners) > len(former.corners) or points.products > former.products:
                 self.points = points
                 vars(self).pop("everywhere", None)
                 return True
