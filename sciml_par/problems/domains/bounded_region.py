@@ -97,6 +97,12 @@ class BoundedRegion(Region):
         surfaces = self.surfaces(with_initial=with_initial)
         return self._on_surfaces(surfaces, n, method, rng, what="boundary")
 
+    def near_faces(
+        self, faces: Sequence[str], n: int, *, method: str, rng: np.random.Generator | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return about n points on the boundary, of a box on these faces alone, and normals."""
+        return self.boundary(n, method=method, rng=rng)
+
     def surfaces(self, *, with_initial: bool = True) -> list[Surface]:
         """Return the parts of the boundary, onto which points can be projected (local)."""
         left_out = [] if with_initial else [other.names for other in self._initial_surfaces]
