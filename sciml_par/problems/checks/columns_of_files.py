@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sciml_par._files import checked_path
 from sciml_par._optional import needed
 from sciml_par._text import one_line
 from sciml_par.errors import InputError
-
-Array = npt.NDArray[np.float64]
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 
 _NAMED = 5
 
 
-def read_columns(path: str | Path, *, where: str, **wanted: Any) -> tuple[Array, Array, Any]:
+def read_columns(
+    path: str | Path, *, where: str, **wanted: Any
+) -> tuple[FloatArray, FloatArray, Any]:
     """Return points [n, d], values [n, c] and their deviations; see `Observations.from_file`."""
     try:
         return _columns(checked_path(path, "path"), **wanted)
@@ -35,7 +35,7 @@ def _columns(
     noise: Any = None,
     units: Mapping[str, float] | None,
     missing: str = "error",
-) -> tuple[Array, Array, Any]:
+) -> tuple[FloatArray, FloatArray, Any]:
     if missing not in ("error", "drop"):
         raise InputError(f"expected missing to be 'error' or 'drop'; got {missing!r}.")
     groups = {"x": _names(x, "x"), "u": _names(u, "u")}
@@ -143,7 +143,7 @@ def _factors(units: Mapping[str, float] | None, chosen: Sequence[str]) -> dict[s
     return found
 
 
-def _numbers(column: Any, name: str, file: Path) -> Array:
+def _numbers(column: Any, name: str, file: Path) -> FloatArray:
     """Return a column as numbers, NaN where a value is missing."""
     pandas = needed("pandas", "tables")
     if column.dtype.kind in "mMc":
@@ -161,7 +161,7 @@ def _numbers(column: Any, name: str, file: Path) -> Array:
     return np.asarray(found)
 
 
-def _complete(numbers: Mapping[str, Array], file: Path, missing: str) -> npt.NDArray[np.bool_]:
+def _complete(numbers: Mapping[str, FloatArray], file: Path, missing: str) -> BoolArray:
     """Return the rows without missing values."""
     whole = np.all([np.isfinite(values) for values in numbers.values()], axis=0)
     rows = np.flatnonzero(~whole) + 1

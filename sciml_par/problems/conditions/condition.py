@@ -15,12 +15,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
 from sciml_par.problems.checks.functions import holds_at, positional_names
-from sciml_par.problems.conditions.drawing import (
-    draw_on_boundary,
-    grid_of_about,
-    has_time,
-    refuse_whole_boundary,
-)
+from sciml_par.problems.conditions.drawing import grid_of_about, has_time, refuse_whole_boundary
 from sciml_par.problems.conditions.in_time import Before, check_faces, with_points_in
 from sciml_par.problems.conditions.selection import normals_at, numbers_of, points_within
 from sciml_par.problems.domains.domain import Domain
@@ -158,9 +153,7 @@ class Condition(ByName):
 
     def with_arrays(self, arrays: Arrays) -> Self:
         """Return the same condition at given points, with what else its residual needs (local)."""
-        other = copy.copy(self)
-        other.points = lambda domain, n: arrays  # type: ignore[method-assign]
-        return other
+        return self._with(points=lambda domain, n: arrays)
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", "")
@@ -214,8 +207,11 @@ class Condition(ByName):
 
     def _changed(self, **values: Any) -> Self:
         """Return a copy with these attributes, or this condition if it has them."""
-        if all(getattr(self, name) == value for name, value in values.items()):
-            return self
+        same = all(getattr(self, name) == value for name, value in values.items())
+        return self if same else self._with(**values)
+
+    def _with(self, **values: Any) -> Self:
+        """Return a copy with these attributes."""
         other = copy.copy(self)
         for name, value in values.items():
             object.__setattr__(other, name, value)
@@ -248,9 +244,7 @@ class Condition(ByName):
 
     def with_own(self, x: FloatArray, normals: FloatArray | None) -> Self:
         """Return the condition at other given points [k, d], with their normals (local)."""
-        other = copy.copy(self)
-        object.__setattr__(other, "own", (x, normals))
-        return other
+        return self._with(own=(x, normals))
 
     def points(self, domain: Domain, n: int) -> Arrays:
         """Return the arrays that `residual` takes, for about n points on a grid (local).
@@ -303,8 +297,9 @@ class Condition(ByName):
         if not self.on_boundary:
             x = domain.interior(n, method=method, rng=rng)
             return x, np.zeros_like(x)
-        faces = self.on if isinstance(self.on, tuple) else None
-        return draw_on_boundary(domain, n, faces, method=method, rng=rng)
+        if isinstance(self.on, tuple):
+            return domain.near_faces(self.on, n, method=method, rng=rng)
+        return domain.boundary(n, method=method, rng=rng)
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
@@ -327,11 +322,8 @@ class Condition(ByName):
             chosen &= ~domain.on_faces(x, ("initial", "final"), normals)
         for what, predicate in (("on", self.on), ("where", self.where)):
             if callable(predicate):
-                chosen &= self._selected(predicate, x, what)
+                chosen &= holds_at(predicate, x, type(self).__name__, what)
         return chosen
-
-    def _selected(self, predicate: Predicate, x: FloatArray, what: str) -> BoolArray:
-        return holds_at(predicate, x, type(self).__name__, what)
 
     def no_points(self, tried: int, domain: Domain) -> InputError:
         """Return the error for a condition that holds at none of `tried` points (local)."""

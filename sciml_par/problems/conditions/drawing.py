@@ -1,19 +1,13 @@
-"""Points of conditions on the boundary: on some faces, and in a number of a condition's own."""
+"""Points of conditions on the boundary, in a number of a condition's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.bounded_region import INITIAL
-from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.domains.surfaces.faces import Face
-from sciml_par.problems.domains.surfaces.sampling import GRID
 
 _TRIALS = 12
 _MOST_TRIED = 10_000_000
@@ -33,29 +27,6 @@ def refuse_whole_boundary(domain: Domain, owner: str, why: str) -> None:
             f"{owner}: the boundary of {domain} has the faces 'initial' and 'final', {why}. Give "
             f"the names of faces in space, as {owner}(…, on={space})."
         )
-
-
-def draw_on_boundary(
-    domain: Domain,
-    n: int,
-    names: Sequence[str] | None,
-    *,
-    method: str = GRID,
-    rng: np.random.Generator | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Return about n points on the boundary and outward unit normals, [k, d] each.
-
-    On a box all of them lie on the faces of these names, if there are names; on other domains
-    they may lie elsewhere as well.
-    """
-    if names is None or not isinstance(domain, Box):
-        return domain.boundary(n, method=method, rng=rng)
-    return domain.points_on_faces(names, n, method=method, rng=rng)
-
-
-def faces_named(domain: Box, names: Sequence[str]) -> list[Face]:
-    """Return the faces of a box that have one of these names."""
-    return [surface.face for surface in domain.named_surfaces(names)]
 
 
 def grid_of_about(condition: Any, domain: Domain, wanted: int) -> tuple[FloatArray, FloatArray]:

@@ -145,17 +145,16 @@ class Initial(ValuedCondition):
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Return u − value, ∂^q u/∂t^q − value, or both parts: [k, c] or [k, 2c] (local)."""
-        x, normals, *values = arrays
-        at = (u, x, normals)
-        time, owner = x.shape[1] - 1, "Initial"
-        left = u(x) if self.order == 0 else derivative(u, x, *[time] * self.order)
-        left = select(left, self.component, owner)
-        r = left - self._right_side(self.value, left, values, at)
+        r = super().residual(u, *arrays)
         if self.velocity is None:
             return r
-        speed = select(derivative(u, x, time), self.component, owner)
-        right = self._right_side(self.velocity, speed, values[-1:], at, "velocity")
+        x, normals, *values = arrays
+        speed = select(derivative(u, x, x.shape[1] - 1), self.component, "Initial")
+        right = self._right_side(self.velocity, speed, values[-1:], (u, x, normals), "velocity")
         return tf.concat([r, speed - right], axis=1)
+
+    def _left_side(self, u: FieldLike, x: tf.Tensor, normals: tf.Tensor) -> tf.Tensor:
+        return derivative(u, x, *[x.shape[1] - 1] * self.order) if self.order else u(x)
 
     def quantity(self, u: FieldLike, x: tf.Tensor, domain: Domain) -> tf.Tensor | None:
         """See `Condition`; of u alone."""

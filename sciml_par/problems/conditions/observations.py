@@ -219,7 +219,6 @@ class Observations(Condition):
 
     @property
     def statistical(self) -> bool:  # type: ignore[override]
-        """See `Condition`."""
         return self.noise is not None
 
     @property
@@ -229,7 +228,6 @@ class Observations(Condition):
 
     @property
     def coupled(self) -> bool:  # type: ignore[override]
-        """See `Condition`."""
         return self.factor is not None
 
     @property
@@ -267,11 +265,9 @@ class Observations(Condition):
                 "Observations: errors with a covariance are correlated between slabs of time; give "
                 "noise=σ, or observations of each slab with a covariance."
             )
-        other = copy.copy(self)
-        other.x, other.u = x[chosen], self.u[chosen]
-        other.noise = None if self.noise is None else self.noise[chosen]
-        other.held_out = self.held_out and self.held_out.on_slab(whole, slab)
-        return other
+        noise = None if self.noise is None else self.noise[chosen]
+        held_out = self.held_out and self.held_out.on_slab(whole, slab)
+        return self._with(x=x[chosen], u=self.u[chosen], noise=noise, held_out=held_out)
 
     def points(self, domain: Domain, n: int) -> Arrays:
         """Return x: [n, d], u: [n, c] and, if given, σ: [n, c] of all observations (local).
@@ -312,9 +308,7 @@ class Observations(Condition):
 
     def with_squares(self) -> Self:
         """Return the same observations with the loss "squares", whose residuals are the errors."""
-        other = copy.copy(self)
-        other.loss = "squares"
-        return other
+        return self._with(loss="squares")
 
     def _checked_noise(self, noise: Any) -> FloatArray:
         """Return σ: [n, c]."""

@@ -12,8 +12,8 @@ from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
+from sciml_par.problems.checks.functions import holds_at
 from sciml_par.problems.conditions.condition import Arrays, FrozenCondition, Predicate
-from sciml_par.problems.conditions.drawing import draw_on_boundary
 from sciml_par.problems.conditions.in_time import with_points_in
 from sciml_par.problems.conditions.selection import (
     Component,
@@ -115,14 +115,14 @@ class Periodic(FrozenCondition):
         self, domain: Domain, n: int, *, method: str = GRID, rng: np.random.Generator | None = None
     ) -> tuple[FloatArray, FloatArray]:
         name = domain.names[axis_number(self.axis, domain, "Periodic")]
-        return draw_on_boundary(domain, n, (f"{name}=lower",), method=method, rng=rng)
+        return domain.near_faces((f"{name}=lower",), n, method=method, rng=rng)
 
     def holds_at(
         self, x: FloatArray, domain: Domain, normals: FloatArray | None = None
     ) -> BoolArray:
         chosen = self._on_lower_face(x, domain)
         if self.where is not None and chosen.any():
-            chosen[chosen] &= self._selected(self.where, x[chosen], "where")
+            chosen[chosen] &= holds_at(self.where, x[chosen], "Periodic")
         return chosen
 
     def no_points(self, tried: int, domain: Domain) -> InputError:

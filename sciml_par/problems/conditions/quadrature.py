@@ -9,7 +9,6 @@ import numpy as np
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
-from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.domains.box import Box, gauss_legendre
 from sciml_par.problems.domains.domain import Domain
 
@@ -47,7 +46,8 @@ def over_faces(domain: Domain, names: Sequence[str], n: int | Sequence[int]) -> 
         raise InputError(
             f"integrals over faces are those of a Box; for {domain} give points=(x, weights)"
         )
-    rules = [at_position(domain, f.axis, f.position, n) for f in faces_named(domain, names)]
+    faces = [surface.face for surface in domain.named_surfaces(names)]
+    rules = [at_position(domain, face.axis, face.position, n) for face in faces]
     return np.concatenate([x for x, _ in rules]), np.concatenate([w for _, w in rules])
 
 

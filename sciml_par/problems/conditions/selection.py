@@ -12,14 +12,13 @@ from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.domain import Domain
-
-_ROUNDING = 8 * float(np.finfo(np.float32).eps)
+from sciml_par.problems.domains.region import ROUNDING
 
 
 def lies_at(x: FloatArray, domain: Domain, axis: int, position: float) -> BoolArray:
     """Return which points have this coordinate to single precision: [n, d] -> [n]."""
     largest = max(abs(domain.lower[axis]), abs(domain.upper[axis]), domain.extent[axis])
-    found = np.abs(x[:, axis] - position) <= _ROUNDING * largest
+    found = np.abs(x[:, axis] - position) <= ROUNDING * largest
     return np.asarray(found)
 
 

@@ -85,7 +85,6 @@ class ValuedCondition(FrozenCondition):
         return (*arrays, *chain.from_iterable(known))
 
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
-        """Return the left side minus the right side: [k, c] (local)."""
         x, normals, *values = arrays
         left = select(self._left_side(u, x, normals), self.component, type(self).__name__)
         return left - self._right_side(self.value, left, values, (u, x, normals))

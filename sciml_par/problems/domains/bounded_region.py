@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_integer
 from sciml_par.errors import InputError
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.sampling import (
     GRID,
@@ -18,9 +19,6 @@ from sciml_par.problems.domains.surfaces.sampling import (
     method_name,
 )
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 INITIAL = "initial"
 _SHOWN = 16  # names of faces in a message
@@ -98,6 +96,12 @@ class BoundedRegion(Region):
         """
         surfaces = self.surfaces(with_initial=with_initial)
         return self._on_surfaces(surfaces, n, method, rng, what="boundary")
+
+    def near_faces(
+        self, faces: Sequence[str], n: int, *, method: str, rng: np.random.Generator | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return about n points on the boundary, of a box on these faces alone, and normals."""
+        return self.boundary(n, method=method, rng=rng)
 
     def surfaces(self, *, with_initial: bool = True) -> list[Surface]:
         """Return the parts of the boundary, onto which points can be projected (local)."""

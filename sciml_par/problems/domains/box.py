@@ -162,7 +162,6 @@ class Box(Domain):
         return counts_per_axis(n, self.dimension, what="grid", least=2)
 
     def grid_size(self, n: int | Sequence[int]) -> int:
-        """Return how many points `grid(n)` has (local)."""
         return math.prod(self.grid_shape(n))
 
     def gauss_legendre(self, n: int | Sequence[int]) -> tuple[FloatArray, FloatArray]:
@@ -253,10 +252,9 @@ class Box(Domain):
     def _sizes(self, surfaces: Sequence[Surface]) -> FloatArray:
         return np.ones(len(surfaces))
 
-    def points_on_faces(
+    def near_faces(
         self, faces: Sequence[str], n: int, *, method: str, rng: np.random.Generator | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return about n points on these faces, at least one on each, and outward normals."""
         chosen = self.named_surfaces(faces)
         return self._on_surfaces(chosen, max(n, len(chosen)), method, rng, what="boundary")
 
@@ -288,7 +286,6 @@ class Box(Domain):
     def on_faces(
         self, x: FloatArray, faces: Sequence[str], normals: FloatArray | None = None
     ) -> BoolArray:
-        """Return which points lie on one of these faces; see `BoundedRegion` (local)."""
         points, found = self.snap(x), np.zeros(len(x), np.bool_)
         for name in (faces,) if isinstance(faces, str) else faces:
             known = self.faces if name in self.faces else self._aliases
@@ -310,7 +307,6 @@ class Box(Domain):
         return points
 
     def outward_normals(self, x: npt.ArrayLike) -> FloatArray:
-        """Return outward unit normals at points of the boundary: x: [n, d] -> [n, d] (local)."""
         points = self.snap(x)
         on_upper, on_lower = points == self.upper, points == self.lower
         normals = on_upper.astype(np.float64) - on_lower
@@ -318,7 +314,6 @@ class Box(Domain):
         return np.asarray(normals / np.maximum(length, 1.0))
 
     def on_boundary(self, x: npt.ArrayLike) -> BoolArray:
-        """Return which points lie on the boundary, up to rounding: x: [n, d] -> [n] (local)."""
         return np.asarray(self.outward_normals(x).any(axis=1))
 
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surfaces.sampling import exactly, kept_share
+from sciml_par.problems.domains.surfaces.sampling import kept_share
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
 
 
@@ -50,16 +50,12 @@ class CombinedRegion(Region):
         seen = Counter[str]()
         found = []
         for i, surface in owned:
-            seen.update((*surface.names, *surface.aliases))
-            numbers = {
-                name: f"{name} {seen[name]}"
-                for name in (*surface.names, *surface.aliases)
-                if total[name] > 1
-            }
+            names = (*surface.names, *surface.aliases)
+            seen.update(names)
+            numbers = {name: f"{name} {seen[name]}" for name in names if total[name] > 1}
             # A boundary that two operands share has its points from the first of them.
             earlier = self._leaves[:i]
-            step = 1e-6 * float(self.extent.max())
-            kept = KeptSurface(surface, self, earlier, numbers, step=step)
+            kept = KeptSurface(surface, self, earlier, numbers)
             if kept.share > 0:
                 found.append(kept)
         return tuple(found)
@@ -237,14 +233,12 @@ class KeptSurface(Surface):
     def __init__(
         self,
         surface: Surface,
-        region: Any,
-        earlier: Sequence[Any],
+        region: Region,
+        earlier: Sequence[Region],
         numbers: Mapping[str, str],
-        *,
-        step: float,
     ) -> None:
-        self._surface, self._region, self._earlier = surface, region, tuple(earlier)
-        self._step = step
+        self._surface, self._region, self._earlier = surface, region, earlier
+        self._step = 1e-6 * float(region.extent.max())
         self._names_inside = {new: old for old, new in numbers.items()}
         self.names = tuple(numbers.get(name, name) for name in surface.names)
         unnumbered = (*surface.aliases, *(n for n in surface.names if n in numbers))
@@ -257,7 +251,6 @@ class KeptSurface(Surface):
 
     @functools.cached_property
     def measure(self) -> float:
-        """See `Surface`; it is estimated, unless the surface remains as a whole."""
         return self._surface.measure * (self.share / self._surface.share)
 
     @property
@@ -283,10 +276,7 @@ class KeptSurface(Surface):
         if kept.any():
             return x[kept], normals[kept]
         # So small a part that no point of the grid lies on it has points of a sequence.
-        rng = np.random.default_rng(0)
-        return exactly(  # type: ignore[return-value]
-            self.place, n, coordinates=self.coordinates, share=self.share, method="halton", rng=rng
-        )
+        return self.points(n, "halton", np.random.default_rng(0))
 
     def project(self, x: FloatArray) -> OnSurface:
         foot, normals, kept = self._surface.project(x)
@@ -306,7 +296,7 @@ class KeptSurface(Surface):
         return self._surface.levels(self._names_inside.get(name, name))
 
     def _sides(
-        self, region: Any, x: FloatArray, normals: FloatArray, margin: float = 0.0
+        self, region: Region, x: FloatArray, normals: FloatArray, margin: float = 0.0
     ) -> tuple[BoolArray, BoolArray]:
         """Return whether a region is on the side against the normal, and on that of the normal."""
         step = self._step * normals

@@ -26,7 +26,6 @@ from sciml_par.problems.domains.surfaces.sampling import (
     GRID,
     RANDOM_METHODS,
     checked_generator,
-    exactly,
     method_name,
 )
 
@@ -189,14 +188,6 @@ class Domain(ByName, BoundedRegion):
             return self.grid(n)
         count = checked_integer(n, "interior: n of a random method", least=0)
         return self._scattered(count, name, checked_generator(rng, "interior"))
-
-    def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
-        share = self.volume / self._candidates
-        if share > 1 - 1e-12:
-            share = 1.0
-        return exactly(
-            self._place, n, coordinates=self._coordinates, share=share, method=method, rng=rng
-        )[0]
 
     def split(self, parts: int) -> tuple[Domain, ...]:
         """Return parts of equal volume, cut across the longest axis of the box around it (local).

@@ -152,7 +152,6 @@ class Triangles(Surface):
 
     @property
     def measure(self) -> float:
-        """Its area."""
         return float(self._ends[-1])
 
     def place(self, unit: FloatArray) -> OnSurface:

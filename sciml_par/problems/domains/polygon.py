@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sciml_par._checks import checked_number
 from sciml_par.errors import InputError
-from sciml_par.problems.checks.arrays import checked_points
+from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_points
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.ball import Ball
 from sciml_par.problems.domains.domain import Domain
@@ -22,9 +22,6 @@ from sciml_par.problems.domains.mesh_files import rings_of
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.ring import Ring, signed_area
 from sciml_par.problems.domains.surfaces.surface import Surface
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _RESERVED = re.compile(r"initial|final|outer|hole \d+|(hole \d+ )?edge \d+")
 _SHOWN = 12  # vertices; of more, the text of a polygon has a digest
@@ -202,7 +199,7 @@ class Polygon(Domain):
     @functools.cached_property
     def _surfaces(self) -> tuple[Surface, ...]:
         rings = zip(self._rings, ["outer", *self._hole_names], self._edge_names, strict=True)
-        return tuple(Ring(r, name, hole=name != "outer", edges=edges) for r, name, edges in rings)
+        return tuple(Ring(ring, name, edges) for ring, name, edges in rings)
 
     def _surely_contains(self, other: Region) -> bool:
         import shapely

@@ -235,7 +235,7 @@ class TimedSurface(Surface):
 class SliceSurface(Surface):
     """A space, which is a `Region`, at one time; see `Surface`."""
 
-    def __init__(self, space: Any, time: float, sign: float, name: str) -> None:
+    def __init__(self, space: Region, time: float, sign: float, name: str) -> None:
         self._space, self._time, self._sign = space, time, sign
         self.names = (name,)
         self.coordinates = space._coordinates
@@ -246,8 +246,7 @@ class SliceSurface(Surface):
 
     @property
     def share(self) -> float:
-        share = self._space.volume / self._space._candidates
-        return 1.0 if not share < 1 - 1e-12 else share
+        return self._space._share
 
     def place(self, unit: FloatArray) -> OnSurface:
         x, kept = self._space._place(unit)

@@ -94,6 +94,17 @@ class Region(ABC):
         return float(np.prod(self.extent))
 
     @property
+    def _share(self) -> float:
+        """The part of the candidates that lies in the region; 1 to rounding is 1."""
+        share = self.volume / self._candidates
+        return share if share < 1 - 1e-12 else 1.0
+
+    def _scattered(self, n: int, method: str, rng: np.random.Generator) -> FloatArray:
+        """Return n points by a random method: [n, d]."""
+        k, share = self._coordinates, self._share
+        return exactly(self._place, n, coordinates=k, share=share, method=method, rng=rng)[0]
+
+    @property
     def _polygon(self) -> Any:
         """The region as a geometry of shapely, where it is bounded by straight lines, or None."""
         return None
@@ -138,9 +149,7 @@ class Region(ABC):
         if len(best):
             return best
         # The region is too thin for a lattice.
-        share, rng = self.volume / self._candidates, np.random.default_rng(0)
-        k = self._coordinates
-        return exactly(self._place, wanted, coordinates=k, share=share, method="halton", rng=rng)[0]
+        return self._scattered(wanted, "halton", np.random.default_rng(0))
 
     def _kept_lattice(self, counts: Sequence[int], ends: bool) -> FloatArray:
         x = lattice(self.lower, self.upper, counts, ends=ends)

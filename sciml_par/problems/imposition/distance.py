@@ -9,7 +9,6 @@ import numpy as np
 
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
-from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.surfaces.surface import Level
@@ -103,7 +102,7 @@ def distance_to(domain: Domain, on: str | Sequence[str] | None = None) -> Distan
         raise InputError(f"distance_to: on must be the name of a face, or several; got {on!r}")
     if not isinstance(domain, Box):
         return _of_levels(domain, None if on is None else names)
-    faces = faces_named(domain, names)
+    faces = [surface.face for surface in domain.named_surfaces(names)]
     return product_of(
         Factor(face.axis, face.position, -face.sign * float(domain.extent[face.axis]))
         for face in faces

@@ -20,7 +20,6 @@ from sciml_par.errors import InputError
 from sciml_par.problems.checks.names import checked_names, component_names
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.condition import Condition
-from sciml_par.problems.conditions.drawing import faces_named
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
@@ -297,7 +296,8 @@ def _on_faces(condition: Dirichlet | Initial, domain: Box, m: int) -> list[tuple
         slope = condition.velocity
     else:
         names = domain.faces if condition.on is None else condition.on
-        places = [(f.axis, f.position, f.sign > 0) for f in faces_named(domain, names)]
+        faces = [surface.face for surface in domain.named_surfaces(names)]
+        places = [(face.axis, face.position, face.sign > 0) for face in faces]
         slope = None
     numbers: Any = range(m) if condition.component is None else condition.component
     name = f"impose: {type(condition).__name__}"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sciml_par.problems.checks.arrays import FloatArray
+from sciml_par.problems.domains.region import lattice
 from sciml_par.problems.domains.surfaces.sampling import proportional
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
 
@@ -58,9 +59,8 @@ class BoxFace(Surface):
 
     def grid(self, n: int) -> tuple[FloatArray, FloatArray]:
         cells = proportional(np.ones(self.coordinates), n, least=1)
-        middles = [(np.arange(count) + 0.5) / count for count in cells]
-        unit = np.stack(np.meshgrid(*middles, indexing="ij"), axis=-1)
-        return self.place(unit.reshape(-1, self.coordinates))[:2]
+        unit = lattice(np.zeros(self.coordinates), np.ones(self.coordinates), cells, ends=False)
+        return self.place(unit)[:2]
 
     def project(self, x: FloatArray) -> OnSurface:
         foot = np.clip(x, self._lower, self._upper)

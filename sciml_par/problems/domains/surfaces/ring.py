@@ -20,14 +20,12 @@ class Ring(Surface):
 
     coordinates = 1
 
-    def __init__(
-        self, vertices: FloatArray, name: str, *, hole: bool, edges: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, vertices: FloatArray, name: str, edges: Sequence[str]) -> None:
         self._start = vertices
         self._along = np.roll(vertices, -1, axis=0) - vertices
         self._lengths = np.linalg.norm(self._along, axis=1)
         self._ends = np.cumsum(self._lengths)
-        sense = np.sign(signed_area(vertices)) * (-1.0 if hole else 1.0)
+        sense = np.sign(signed_area(vertices)) * (1.0 if name == "outer" else -1.0)
         right = np.stack([self._along[:, 1], -self._along[:, 0]], axis=1)
         self._normals = sense * right / self._lengths[:, None]
         of = "" if name == "outer" else f"{name} "
@@ -37,7 +35,6 @@ class Ring(Surface):
 
     @property
     def measure(self) -> float:
-        """Its length."""
         return float(self._ends[-1])
 
     def place(self, unit: FloatArray) -> OnSurface:
