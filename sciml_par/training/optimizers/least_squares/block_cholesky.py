@@ -10,14 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.known import Jacobian
-from sciml_par.training.loss.ranks import Ranks
+from sciml_par.training.loss.known import Jacobian, squared
 from sciml_par.training.optimizers.least_squares import lapack
-from sciml_par.training.optimizers.least_squares.linear_system import (
-    Linearization,
-    LinearSystem,
-    transposed,
-)
+from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
@@ -106,7 +101,6 @@ class BlockCholesky(LinearSystem):
     """
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         known = objective.evaluate(Jacobian, parameters, batch)
         ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         members, p = parameters.shape
@@ -121,9 +115,8 @@ class BlockCholesky(LinearSystem):
             if panels.owner(k) == ranks.rank:
                 owned[k] = tf.reshape(whole, shape)
         doubles = [tf.cast(r, tf.float64) for r in residuals]
-        terms = [tf.reduce_sum(r**2, axis=1) for r in doubles]
         gradient = tf.add_n([tf.linalg.matvec(j, r) for j, r in zip(rows, doubles, strict=True)])
-        both = ranks.sum(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
+        both = ranks.sum(tf.concat([gradient, squared(residuals)], axis=1))
         matrix = _Matrix(panels, owned)
         return Linearization(ranks, residuals, jacobian, matrix, both[:, :p], both[:, p:])
 
@@ -154,29 +147,20 @@ class BlockCholesky(LinearSystem):
                 left = dict(zip(left, reduced, strict=True))
         return _Matrix(panels, factor)
 
-    def solve_gradient(self, at: Linearization, factor: _Matrix) -> Tensor:
-        """See `LinearSystem`."""
-        return _solution(at.ranks, factor, at.gradient)
-
-    def solve(self, at: Linearization, factor: _Matrix, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
-        return _solution(at.ranks, factor, at.ranks.sum(transposed(at, v)))
-
-
-def _solution(ranks: Ranks, factor: _Matrix, right: Tensor) -> Tensor:
-    """Return L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
-    panels, solution = factor.panels, right
-    order = range(panels.count)
-    for substitute, numbers in ((_forward, order), (_backward, reversed(order))):
-        for k in numbers:
-            first = panels.first(k)
-            if panels.owner(k) == ranks.rank:
-                rest = solution[:, first:]
-                given, shape = [factor.owned[k], rest], tuple(rest.shape)
-                found = algebra_on_host(substitute, given, [shape], columns=shape[1])[0]
-                solution = tf.concat([solution[:, :first], found], axis=1)
-            solution = ranks.from_rank(solution, panels.owner(k))
-    return solution
+    def solution(self, at: Linearization, factor: _Matrix, right: Tensor) -> Tensor:
+        """Return L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
+        ranks, panels, solution = at.ranks, factor.panels, right
+        order = range(panels.count)
+        for substitute, numbers in ((_forward, order), (_backward, reversed(order))):
+            for k in numbers:
+                first = panels.first(k)
+                if panels.owner(k) == ranks.rank:
+                    rest = solution[:, first:]
+                    given, shape = [factor.owned[k], rest], tuple(rest.shape)
+                    found = algebra_on_host(substitute, given, [shape], columns=shape[1])[0]
+                    solution = tf.concat([solution[:, :first], found], axis=1)
+                solution = ranks.from_rank(solution, panels.owner(k))
+        return solution
 
 
 @dataclass(frozen=True)

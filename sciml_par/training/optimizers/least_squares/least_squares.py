@@ -107,7 +107,6 @@ class LeastSquares(Optimizer):
         return max(self.cutoff, float(np.finfo(dtype).eps) / 32)
 
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
-        """See `Optimizer`."""
         if layout.linear is None:
             raise InputError(
                 "LeastSquares (also by start='least-squares'): the network is not known to be "
@@ -116,18 +115,15 @@ class LeastSquares(Optimizer):
             )
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         return State(tf.zeros([members], tf.float64), tf.zeros([members], tf.bool))
 
     def report(self, state: State) -> Report:
-        """See `Optimizer`."""
         return Report({"|step|": state.step_length}, state.stuck)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         line = OrthogonalFactors().linearize(objective, parameters, batch)
         solution = self._solution(line, parameters.dtype)
         direction = objective.layout.of_linear().spread(-solution)

@@ -118,7 +118,6 @@ class LevenbergMarquardt(Optimizer):
             )
 
     def in_phases(self, steps: int) -> tuple[tuple[Optimizer, int], ...]:
-        """See `Optimizer`."""
         if self.start is None:
             return ((self, steps),)
         from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -152,13 +151,11 @@ class LevenbergMarquardt(Optimizer):
 
     @property
     def needs(self) -> type[Known]:  # type: ignore[override]
-        """See `Optimizer`."""
         if self.solver == WINDOWS:
             return WindowJacobian
         return LinearMap if self.solver == MATRIX_FREE else Jacobian
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         return State(
             tf.fill([members], tf.constant(self.damping, tf.float64)),
@@ -168,13 +165,11 @@ class LevenbergMarquardt(Optimizer):
         )
 
     def report(self, state: State) -> Report:
-        """See `Optimizer`."""
         return Report({"λ": state.damping, "|step|": state.step_length}, state.stuck)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         system = make_system(
             self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
         )

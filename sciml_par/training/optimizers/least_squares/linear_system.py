@@ -50,13 +50,21 @@ class LinearSystem(ABC):
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Any:
         """Return the factor for systems with λ: [M] and D: [M, p] (collective)."""
 
-    @abstractmethod
+    def solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
+        """Return d for the right side Jᵀ v over all ranks, [M, p]; not finite if there is none."""
+        raise NotImplementedError
+
     def solve_gradient(self, at: Linearization, factor: Any) -> Tensor:
         """Return d for v = r, [M, p]; not finite if no solution exists (collective)."""
+        return self.solution(at, factor, at.gradient)
 
-    @abstractmethod
     def solve(self, at: Linearization, factor: Any, v: list[Tensor]) -> Tensor:
         """Return d for v of each term on this rank, [M, K_t] (collective)."""
+        return self.solution(at, factor, at.ranks.sum(self.transposed_times(at, v)))
+
+    def transposed_times(self, at: Linearization, v: list[Tensor]) -> Tensor:
+        """Return Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
+        return transposed(at, v)
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
         """Return J d of each term on this rank: [M, p] -> [M, K_t]."""

@@ -12,13 +12,8 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.execution.host_function import can_call_on_host
 from sciml_par.training.loss.known import Jacobian
-from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import lapack, on_device
-from sciml_par.training.optimizers.least_squares.linear_system import (
-    Linearization,
-    LinearSystem,
-    transposed,
-)
+from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
@@ -38,7 +33,6 @@ class NormalEquations(LinearSystem):
     """
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         known = objective.evaluate(Jacobian, parameters, batch)
         ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         members, p = parameters.shape
@@ -62,23 +56,14 @@ class NormalEquations(LinearSystem):
             return tf.zeros([members, p, p], tf.float64)
         return algebra_on_host(_factorize, given, [(members, p, p)], columns=p)[0]
 
-    def solve_gradient(self, at: Linearization, factor: Tensor) -> Tensor:
-        """See `LinearSystem`."""
-        return _solution(at.ranks, factor, at.gradient)
-
-    def solve(self, at: Linearization, factor: Tensor, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
-        return _solution(at.ranks, factor, at.ranks.sum(transposed(at, v)))
-
-
-def _solution(ranks: Ranks, factor: Tensor, right: Tensor) -> Tensor:
-    solution = right
-    if not can_call_on_host():
-        solution = on_device.solve(factor, right)
-    elif ranks.rank == 0:
-        shape = tuple(right.shape)
-        solution = algebra_on_host(_solve, [factor, right], [shape], columns=shape[1])[0]
-    return ranks.from_rank(solution)
+    def solution(self, at: Linearization, factor: Tensor, right: Tensor) -> Tensor:
+        solution = right
+        if not can_call_on_host():
+            solution = on_device.solve(factor, right)
+        elif at.ranks.rank == 0:
+            shape = tuple(right.shape)
+            solution = algebra_on_host(_solve, [factor, right], [shape], columns=shape[1])[0]
+        return at.ranks.from_rank(solution)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,6 @@ class SPRING(Optimizer):
         check_solver(name, self.solver, SMALLER)
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         none = tf.zeros([members], tf.float64)
         return State(
@@ -122,13 +121,11 @@ class SPRING(Optimizer):
         )
 
     def report(self, state: State) -> Report:
-        """See `Optimizer`."""
         return Report({"η": state.step_size, "|step|": state.step_length}, state.stuck)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         system = make_system(self.solver, objective, batch, parameters.shape[1], scaled=False)
         line = system.linearize(objective, parameters, batch)
         direction = self._direction(system, line, state)

@@ -42,7 +42,6 @@ class WindowEquations(LinearSystem):
     band: WindowBand
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         known = objective.evaluate(WindowJacobian, parameters, batch)
         ranks, p = objective.ranks, parameters.shape[1]
         numbers = [i for i, rows in enumerate(batch) if rows.arrays[0].shape[0]]
@@ -65,22 +64,21 @@ class WindowEquations(LinearSystem):
             self._factorize, given, [(1, n) for n in sizes], columns=self.band.width
         )
 
-    def solve_gradient(self, at: Linearization, factor: Any) -> Tensor:
-        """See `LinearSystem`."""
-        return self._solution(at, factor, at.gradient)
+    def solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
+        solution = right
+        if at.ranks.rank == 0:
+            solution = self._on_host(self._solve, [*factor, right], tuple(right.shape))
+        return at.ranks.from_rank(solution)
 
-    def solve(self, at: Linearization, factor: Any, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
+    def transposed_times(self, at: Linearization, v: list[Tensor]) -> Tensor:
         p, known = at.gradient.shape[1], at.matrix[1]
-        right = tf.zeros([1, p], tf.float64)
-        if known.slopes:
-            made = _Transposed(self, len(known.slopes))
-            given = [tf.cast(each, tf.float64) for each in (*_flat(known), *_with_rows(v))]
-            right = self._on_host(made, given, (1, p))
-        return self._solution(at, factor, at.ranks.sum(right))
+        if not known.slopes:
+            return tf.zeros([1, p], tf.float64)
+        made = _Transposed(self, len(known.slopes))
+        given = [tf.cast(each, tf.float64) for each in (*_flat(known), *_with_rows(v))]
+        return self._on_host(made, given, (1, p))
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
-        """See `LinearSystem`."""
         known, found = at.matrix[1], []
         terms = iter(zip(*_lists(known), strict=True))
         for r in at.residuals:
@@ -92,7 +90,6 @@ class WindowEquations(LinearSystem):
         return found
 
     def squared_column_norms(self, at: Linearization) -> Tensor:
-        """See `LinearSystem`."""
         (a, _, c), p = at.matrix[0], at.gradient.shape[1]
         return self._on_host(self._diagonal, [a, c, at.gradient], (1, p))
 
@@ -122,12 +119,6 @@ class WindowEquations(LinearSystem):
         """Return how many numbers A, B and C have."""
         rows, q = self.band.size, self.band.unknowns
         return [rows * (self.band.width + 1), rows * q, q * q]
-
-    def _solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
-        solution = right
-        if at.ranks.rank == 0:
-            solution = self._on_host(self._solve, [*factor, right], tuple(right.shape))
-        return at.ranks.from_rank(solution)
 
     def _factorize(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
         a, b, c, damping = (each[0] for each in arguments)
