@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.parallel.requests.request import even_rows
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -49,8 +50,7 @@ class Place:
 
     def rows_of_ranks(self, n: int) -> tuple[int, ...]:
         """Return how many of n rows each rank has, [P]."""
-        pieces = (piece(n, rank, self.size) for rank in range(self.size))
-        return tuple(end - first for first, end in pieces)
+        return even_rows(n, self.size)
 
     def own_rows(self, x: FloatArray, *, along_axis: bool) -> IntArray:
         """Return the numbers of the rows of x: [n, d] that are this rank's."""

@@ -64,7 +64,9 @@ class LinearSystem(ABC):
 
     def transposed_times(self, at: Linearization, v: list[Tensor]) -> Tensor:
         """Return Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
-        return transposed(at, v)
+        pairs = zip(at.jacobian, v, strict=True)
+        parts = [tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in pairs]
+        return tf.cast(tf.add_n(parts), tf.float64)
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
         """Return J d of each term on this rank: [M, p] -> [M, K_t]."""
@@ -75,14 +77,6 @@ class LinearSystem(ABC):
         """Return the diagonal of JᵀJ, or an estimate of it, [M, p] (collective)."""
         squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in at.jacobian]
         return at.ranks.sum(tf.add_n(squares))
-
-
-def transposed(at: Linearization, v: list[Tensor]) -> Tensor:
-    """Return Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
-    parts = [
-        tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in zip(at.jacobian, v, strict=True)
-    ]
-    return tf.cast(tf.add_n(parts), tf.float64)
 
 
 def loss_at(objective: Objective, parameters: Tensor, batch: Batch) -> Tensor:
