@@ -191,6 +191,5 @@ class Jacobians:
         )
 
     def _components(self, problem: Problem) -> tuple[int, ...]:
-        traced = self._stack.setups[0].traced
-        known = () if traced is None else traced.components[: len(problem.residuals)]
-        return known or (1,)
+        components = self._stack.setups[0].traced.components
+        return components[: len(problem.residuals)] or (1,)
