@@ -39,11 +39,6 @@ class Place:
     bootstrap: int | None
     block: int = 1
 
-    @property
-    def axis(self) -> int:
-        """The coordinate along which the ranks' points lie one after the other."""
-        return longest_axis(self.problem.domain)
-
     def piece(self, n: int) -> tuple[int, int]:
         """Return from where to where of n rows this rank has."""
         return piece(n, self.rank, self.size)
@@ -58,16 +53,17 @@ class Place:
         # One rank has the points in their given order, which captured arrays may rely on.
         if not along_axis or self.size == 1:
             return np.arange(first, end)
-        return np.argsort(x[:, self.axis], kind="stable")[first:end]
+        return np.argsort(x[:, longest_axis(self.problem.domain)], kind="stable")[first:end]
 
     def slab(self, x: FloatArray) -> Domain | None:
         """Return the part of the box around the domain between the points of neighbouring ranks.
 
         x: [n, d], all points. None where the part is empty or has no thickness.
         """
-        domain, axis = self.problem.domain, self.axis
+        domain = self.problem.domain
         if self.size == 1:
             return domain
+        axis = longest_axis(domain)
         sorted_x = np.sort(x[:, axis])
         first, end = self.piece(len(x))
         lower, upper = domain.lower.copy(), domain.upper.copy()

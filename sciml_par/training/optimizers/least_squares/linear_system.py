@@ -36,6 +36,15 @@ class Linearization(NamedTuple):
     terms: Tensor
 
 
+class Search(NamedTuple):
+    """How many step sizes were tried; the size, the loss there, and whether it has ended: [M]."""
+
+    tried: Tensor
+    size: Tensor
+    loss: Tensor
+    ended: Tensor
+
+
 class LinearSystem(ABC):
     """Solves (JᵀJ + λ D²) d = Jᵀ v over the rows of all ranks, in double precision.
 
