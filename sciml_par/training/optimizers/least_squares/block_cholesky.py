@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,7 +110,7 @@ class BlockCholesky(LinearSystem):
         owned: Owned = {}
         for k in range(panels.count):
             shape = (members, *panels.shape(k))
-            product = _Product(panels.first(k), panels.end(k))
+            product = partial(_product, panels.first(k), panels.end(k))
             here = algebra_on_host(product, rows, [shape], columns=p)[0]
             whole = ranks.sum_on_rank(tf.reshape(here, [-1]), panels.owner(k))
             if panels.owner(k) == ranks.rank:
@@ -139,7 +140,7 @@ class BlockCholesky(LinearSystem):
             panel = at.ranks.from_rank(panel, panels.owner(k))
             if left:
                 reduced = algebra_on_host(
-                    _Subtract(tuple(panels.first(j) - panels.first(k) for j in left)),
+                    partial(_subtract, [panels.first(j) - panels.first(k) for j in left]),
                     [panel, *left.values()],
                     [tuple(other.shape) for other in left.values()],
                     columns=p,
@@ -163,19 +164,13 @@ class BlockCholesky(LinearSystem):
         return solution
 
 
-@dataclass(frozen=True)
-class _Product:
-    """(Jᵀ_t, …) -> the rows from `first` and the columns from `first` to `end` of JᵀJ."""
-
-    first: int
-    end: int
-
-    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        (out,) = results
-        out[...] = 0.0
-        for jacobian in arguments:
-            for rows, panel in zip(jacobian, out, strict=True):
-                lapack.products(rows[self.first :], rows[self.first : self.end], panel, factor=1.0)
+def _product(first: int, end: int, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """Multiply: (Jᵀ_t, …) -> the rows from `first` and the columns from it to `end` of JᵀJ."""
+    (out,) = results
+    out[...] = 0.0
+    for jacobian in arguments:
+        for rows, panel in zip(jacobian, out, strict=True):
+            lapack.products(rows[first:], rows[first:end], panel, factor=1.0)
 
 
 def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
@@ -192,24 +187,17 @@ def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
             factor[...] = np.nan
 
 
-@dataclass(frozen=True)
-class _Subtract:
-    """A panel of L, this rank's later panels -> these less the products of that.
+def _subtract(starts: Sequence[int], arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """Subtract: a panel of L, later panels -> these less the products of their rows in that.
 
-    Attributes
-    ----------
     starts : where each of them starts among the rows of the panel of L.
     """
-
-    starts: tuple[int, ...]
-
-    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        factor, *others = arguments
-        for start, other, out in zip(self.starts, others, results, strict=True):
-            out[...] = other
-            for rows, panel in zip(factor, out, strict=True):
-                end = start + panel.shape[1]
-                lapack.products(rows[start:], rows[start:end], panel, factor=-1.0)
+    factor, *others = arguments
+    for start, other, out in zip(starts, others, results, strict=True):
+        out[...] = other
+        for rows, panel in zip(factor, out, strict=True):
+            end = start + panel.shape[1]
+            lapack.products(rows[start:], rows[start:end], panel, factor=-1.0)
 
 
 def _forward(arguments: Sequence[Array], results: Sequence[Array]) -> None:

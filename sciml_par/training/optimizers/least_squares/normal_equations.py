@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class NormalEquations(LinearSystem):
             return self._on_device(ranks, residuals, jacobian)
         both = [tf.cast(each, tf.float64) for each in (*residuals, *jacobian)]
         shape = (members, triangle + p + count)
-        here = algebra_on_host(_Products(count), both, [shape], columns=p)[0]
+        here = algebra_on_host(partial(_products, count), both, [shape], columns=p)[0]
         whole = ranks.sum(here)
         packed, gradient, terms = tf.split(whole, [triangle, p, count], axis=1)
         return Linearization(ranks, residuals, jacobian, packed, gradient, terms)
@@ -81,24 +81,19 @@ class NormalEquations(LinearSystem):
         return at.ranks.from_rank(solution)
 
 
-@dataclass(frozen=True)
-class _Products:
-    """(r_t, …, Jᵀ_t, …) -> the triangle of JᵀJ, Jᵀr and Σ r² of each term, a row a member."""
-
-    terms: int
-
-    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        residuals, jacobians = arguments[: self.terms], arguments[self.terms :]
-        (out,) = results
-        p = jacobians[0].shape[1]
-        matrix, triangle = np.empty([p, p]), p * (p + 1) // 2
-        for member, row in enumerate(out):
-            gradient = row[triangle : triangle + p]
-            for i, (r, j) in enumerate(zip(residuals, jacobians, strict=True)):
-                lapack.gram(j[member], matrix, add=i > 0)
-                lapack.times(j[member], r[member], gradient, add=i > 0)
-                row[triangle + p + i] = r[member] @ r[member]
-            lapack.pack(matrix, row[:triangle])
+def _products(count: int, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """Multiply: (r_t, …, Jᵀ_t, …) -> the triangle of JᵀJ, Jᵀr, Σ r² of terms, a row a member."""
+    residuals, jacobians = arguments[:count], arguments[count:]
+    (out,) = results
+    p = jacobians[0].shape[1]
+    matrix, triangle = np.empty([p, p]), p * (p + 1) // 2
+    for member, row in enumerate(out):
+        gradient = row[triangle : triangle + p]
+        for i, (r, j) in enumerate(zip(residuals, jacobians, strict=True)):
+            lapack.gram(j[member], matrix, add=i > 0)
+            lapack.times(j[member], r[member], gradient, add=i > 0)
+            row[triangle + p + i] = r[member] @ r[member]
+        lapack.pack(matrix, row[:triangle])
 
 
 def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
