@@ -110,9 +110,7 @@ class LevenbergMarquardt(Optimizer):
         check_flag(name, "scale_columns", self.scale_columns)
         check_count(name, "trials", self.trials)
         check_solver(name, self.solver)
-        if not (
-            self.start is None or (isinstance(self.start, str) and self.start == LEAST_SQUARES)
-        ):
+        if not (isinstance(self.start, str | None) and self.start in (None, LEAST_SQUARES)):
             raise InputError(
                 f"{name}: expected start to be {LEAST_SQUARES!r} or None; got {self.start!r}."
             )
@@ -174,10 +172,10 @@ class LevenbergMarquardt(Optimizer):
             self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
         )
         line = system.linearize(objective, parameters, batch)
-        norms = state.column_norms
+        norms, scale = state.column_norms, tf.ones_like(state.column_norms)
         if self.scale_columns:
             norms = tf.maximum(norms, tf.sqrt(system.squared_column_norms(line)))
-        scale = self._scale(norms)
+            scale = tf.maximum(norms, 1e-8 * tf.reduce_max(norms, axis=1, keepdims=True))
         trial = Trial(objective, batch, parameters, system, line, scale, self.geodesic)
 
         def unfinished(trials: Trials) -> Tensor:
@@ -202,11 +200,5 @@ class LevenbergMarquardt(Optimizer):
             # On other points the next step may succeed.
             ~end.accepted & at.same_points,
         )
-        change = or_not_finite(end.change, line)
-        changed = parameters + tf.cast(change, parameters.dtype)
+        changed = parameters + tf.cast(or_not_finite(end.change, line), parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
-
-    def _scale(self, norms: Tensor) -> Tensor:
-        if not self.scale_columns:
-            return tf.ones_like(norms)
-        return tf.maximum(norms, 1e-8 * tf.reduce_max(norms, axis=1, keepdims=True))
