@@ -13,7 +13,6 @@ from sciml_par.parallel.groups.world import World, current_world
 from sciml_par.results.result import Result
 from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE
-from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
 from sciml_par.training.checkpoints.resume import begin_from, points_before
 from sciml_par.training.estimate.by_correction import Correction
@@ -144,7 +143,8 @@ def _result(
 ) -> Result:
     """Collect what the ranks have found, and estimate its error if asked for (collective)."""
     everyone = world.communicator
-    outcomes = [outcome for course in meeting.courses for outcome in outcomes_of(course)]
+    of_courses = (outcomes_of(course, ready.settings) for course in meeting.courses)
+    outcomes = [outcome for found in of_courses for outcome in found]
     if not any(everyone.allgather_object(any(outcome.sound for outcome in outcomes))):
         raise TrainingError(failure_text(meeting.everyone))
     whole = arguments.evaluation_domain or common_domain(arguments.problem, everyone)
@@ -157,8 +157,7 @@ def _result(
     )
     resample = None
     if ready.settings.mode == DATA:
-        theta = outcomes[0].best if ready.settings.keep == BEST else outcomes[0].last
-        resample = partial(resampled, Retraining(arguments, ready, theta, world))
+        resample = partial(resampled, Retraining(arguments, ready, outcomes[0].kept, world))
     return Result(
         ready.settings.mode,
         collect(found, everyone, ready.problem_of),

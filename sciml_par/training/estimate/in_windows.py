@@ -157,6 +157,4 @@ def _more_points(trained: Points, number: int, d: int, seed: int) -> Points:
 
 def _components(setup: MemberSetup) -> int:
     """Return how many equations the residuals have at a point."""
-    traced, residuals = setup.traced, len(setup.problem.residuals)
-    known = () if traced is None else traced.components[:residuals]
-    return max(sum(known), 1)
+    return max(sum(setup.traced.components[: len(setup.problem.residuals)]), 1)

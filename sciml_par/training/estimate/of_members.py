@@ -16,7 +16,6 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
-from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.estimate.by_correction import Correction
 from sciml_par.training.estimate.estimate import KINDS, estimate_error
 from sciml_par.training.loop.course import Course
@@ -67,15 +66,12 @@ def with_estimates(
     ended : returns the signal by which this rank is asked to end, if any.
     """
     setups = [setup for course in courses for setup in course.stack.setups]
-    best = ready.settings.keep == BEST
-    kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
-    found = {setup.number: setup for setup in setups}
+    found = {setup.number: (setup, o.kept) for setup, o in zip(setups, outcomes, strict=True)}
     return [
         replace(
             member,
             error=_estimated(
-                found[member.number],
-                kept[member.number],
+                *found[member.number],
                 cast(Prediction, member.on_own_domain),
                 ready,
                 world,

@@ -6,7 +6,8 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,17 +39,12 @@ _MOST_OPERATIONS = 1e10
 
 
 @dataclass(frozen=True)
-class Solved:
-    """One of the networks, solved for from parameters `start` to `end`, [p].
+class _End:
+    """What the rank of a network knows after its steps from parameters `start` to `end`, [p].
 
     before, after, of_zero : the loss at unseen points with them, and of a network of zeros.
     """
 
-    number: int
-    setup: MemberSetup
-    stack: Stack
-    method: GaussNewton
-    batch: Batch
     start: Array
     end: Array
     before: float
@@ -56,6 +52,17 @@ class Solved:
     of_zero: float
     steps: int
     last: LastStep
+
+
+@dataclass(frozen=True)
+class Solved(_End):
+    """One of the networks, solved for."""
+
+    number: int
+    setup: MemberSetup
+    stack: Stack
+    method: GaussNewton
+    batch: Batch
 
     @property
     def size_of_own(self) -> int:
@@ -127,41 +134,30 @@ def solve_side_by_side(
                 stack.parameters[:, -len(known) :] = known
         begun = None if like is not None or candidates.base is not None else start is not None
         methods = [GaussNewton(stack, ready.group) for stack in ready.stacks]
-        ends = _ends_on_all_ranks(ready, methods, steps, points, begun, ended, everyone)
-    members = [
-        (stack, setup, method)
+        ends_of = partial(_ends, steps=steps, points=points, begun=begun, ended=ended, ready=ready)
+        ends = iter(_ends_on_all_ranks(ready, methods, ends_of, everyone))
+    found = [
+        Solved(
+            **vars(next(ends)),
+            number=setup.number,
+            setup=setup,
+            stack=stack,
+            method=method,
+            batch=setup.feed.whole(0),
+        )
         for stack, method in zip(ready.stacks, methods, strict=True)
         for setup in stack.setups
     ]
-    found = [
-        Solved(setup.number, setup, stack, method, setup.feed.whole(0), *end)
-        for (stack, setup, method), end in zip(members, ends, strict=True)
-    ]
     return sorted(found, key=lambda solved: solved.number)
-
-
-class _End(NamedTuple):
-    """What the rank of a candidate knows after its steps; see `Solved`."""
-
-    start: Array
-    end: Array
-    before: float
-    after: float
-    of_zero: float
-    steps: int
-    last: LastStep
 
 
 def _ends_on_all_ranks(
     ready: Preparation,
     methods: Sequence[GaussNewton],
-    steps: int,
-    points: Points,
-    begun: bool | None,
-    ended: Ended | None,
+    ends_of: Callable[[Stack, GaussNewton, list[int]], list[_End]],
     everyone: Communicator,
 ) -> list[_End]:
-    """Solve for the candidates of all stacks, in their order (collective).
+    """Solve for the candidates of all stacks, in their order, by `ends_of` (collective).
 
     Ranks that do not share points solve for a part of the candidates each.
     """
@@ -175,7 +171,7 @@ def _ends_on_all_ranks(
         for stack, method in zip(ready.stacks, methods, strict=True):
             numbers = [j for each, j in members if each is stack]
             if numbers:
-                found += _ends(stack, method, numbers, steps, points, begun, ended, ready)
+                found += ends_of(stack, method, numbers)
         return found
 
     if ready.group.size == everyone.size:
@@ -188,6 +184,7 @@ def _ends(
     stack: Stack,
     method: GaussNewton,
     numbers: Sequence[int],
+    *,
     steps: int,
     points: Points,
     begun: bool | None,
@@ -202,9 +199,7 @@ def _ends(
     starts = [stack.parameters[j] for j in numbers]
     if begun is not None:
         starts = [method.begin(theta, batch, steps, given=begun) for theta in starts]
-    made = []
-    for theta in starts:
-        made.append(method.solve(theta, batch, steps, ended=ended))
+    made = [method.solve(theta, batch, steps, ended=ended) for theta in starts]
     part = replace(stack, setups=tuple(stack.setups[j] for j in numbers))
     before, after = (
         at_other_points([part], [thetas], points, settings=ready.settings, group=ready.group)[0]

@@ -25,7 +25,7 @@ class MemberSetup:
 
     `seed` is that of its initial weights, `feed` has this rank's points, `rate_factor` multiplies
     the learning rate, and `unknowns` are the initial parameters of the problem's unknowns, [q].
-    `traced` is None where it is not needed. `sizes` are what residuals are divided by, by name.
+    `sizes` are what residuals are divided by, by name.
     """
 
     number: int
@@ -34,8 +34,8 @@ class MemberSetup:
     network: Network
     feed: RankFeed
     rate_factor: float
+    traced: TracedTerms
     unknowns: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
-    traced: TracedTerms | None = None
     sizes: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -126,9 +126,8 @@ def _stack(setups: Sequence[MemberSetup], key: Hashable | None, precision: str) 
 def _computation(setup: MemberSetup) -> Hashable | None:
     """Return a key of what a member's loss computes; None if that is unknown."""
     problem = setup.problem
-    terms = None if setup.traced is None else setup.traced.key
     scaled = problem.scaled_box or "not scaled", problem.output_ranges
-    parts = [setup.network.key, setup.feed.shape_key, scaled, terms]
+    parts = [setup.network.key, setup.feed.shape_key, scaled, setup.traced.key]
     shapes = tuple(tuple(v.shape) for v in setup.network.trainable_variables)
     sought = tuple((name, unknown.key) for name, unknown in problem.unknowns.items())
     sought_functions = keys_of_functions(problem, setup.network)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.results.member import Member, RankContribution, Weights
 from sciml_par.results.trained_field import TrainedField, form_of
 from sciml_par.results.unknown_values import unknown_values
-from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.objective import field_of
@@ -46,7 +44,7 @@ def members_found(
     found = []
     given = iter(outcomes)
     of_courses = [[next(given) for _ in course.stack.setups] for course in courses]
-    kept = [[_kept(ready, outcome) for outcome in each] for each in of_courses]
+    kept = [[outcome.kept for outcome in each] for each in of_courses]
     stacks = [course.stack for course in courses]
     held_out = at_other_points(
         stacks, kept, ready.points, settings=ready.settings, group=ready.group
@@ -56,19 +54,14 @@ def members_found(
         members = zip(course.stack.setups, own, others, strict=True)
         for j, (setup, outcome, other) in enumerate(members):
             member = _member(ready, course, setup, outcome, fields, whole, world)
-            theta = _kept(ready, outcome)
-            fits = fits_of_member(course.stack, theta, j)
-            squares = mean_squares(course.stack, setup.problem, tf.constant(theta))
+            fits = fits_of_member(course.stack, outcome.kept, j)
+            squares = mean_squares(course.stack, setup.problem, tf.constant(outcome.kept))
             misses = {name: math.sqrt(square) for name, square in squares.items()}
             # The figure of an ensemble draws those of its first member.
             seen = observed_in(setup.problem) if setup.number == 0 else ()
             member = replace(member, fits=fits, held_out=misses, observations=seen)
             found.append(replace(member, **vars(other)))
     return sorted(found, key=lambda member: member.number)
-
-
-def _kept(ready: Preparation, outcome: Outcome) -> npt.NDArray[Any]:
-    return outcome.best if ready.settings.keep == BEST else outcome.last
 
 
 def _fields(course: Course) -> list[TrainedField]:
@@ -91,8 +84,7 @@ def _member(
     world: Communicator,
 ) -> Member:
     problem, settings, layout = setup.problem, ready.settings, course.stack.layout
-    kept = _kept(ready, outcome)
-    count = layout.size_of_network
+    kept, count = outcome.kept, layout.size_of_network
     # Behind the weights there are the parameters of unknowns.
     values = layout.unflatten(kept)[: len(layout.shapes) - layout.unknowns]
     for variable, value in zip(setup.network.trainable_variables, values, strict=True):
@@ -130,7 +122,7 @@ def _member(
         unknown_values=unknown_values(
             problem.unknowns, outcome.best[count:], outcome.last[count:], outcome.unknowns
         ),
-        functions=functions_found(setup, outcome, layout, prediction, settings, fields[1:]),
+        functions=functions_found(setup, outcome, layout, prediction, fields[1:]),
         form=form_of(problem, settings.precision),
         field=fields[0],
         growths=ready.identity.growths,

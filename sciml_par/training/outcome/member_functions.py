@@ -17,7 +17,6 @@ from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import PredictionElsewhere, Weights
 from sciml_par.results.member_function import MemberFunction, function_architecture, function_field
 from sciml_par.results.trained_field import TrainedField
-from sciml_par.training.arguments.settings import BEST, Settings
 from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loss.function_networks import is_scaled
 from sciml_par.training.loss.parameter_layout import ParameterLayout
@@ -33,7 +32,6 @@ def functions_found(
     outcome: Outcome,
     layout: ParameterLayout,
     prediction: Prediction,
-    settings: Settings,
     fields: Sequence[TrainedField],
 ) -> tuple[MemberFunction, ...]:
     """Return the unknown functions of a member, in the order of the problem."""
@@ -43,7 +41,6 @@ def functions_found(
     for each, network, field in zip(placed, setup.network.others, fields, strict=True):
         end = first + sum(math.prod(v.shape) for v in network.trainable_variables)
         weights = Weights(outcome.best[first:end], outcome.last[first:end])
-        kept = weights.best if settings.keep == BEST else weights.last
         z, inside = _points(each, setup.problem.domain.names, prediction)
         exact = None
         if each.function.true is not None:
@@ -55,7 +52,7 @@ def functions_found(
         seen = Prediction(
             "prediction",
             z,
-            field.at(kept, z).astype(np.float64),
+            field.at(outcome.kept[first:end], z).astype(np.float64),
             exact,
             inside=inside,
             coordinates=each.names,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.training.arguments.settings import BEST, Settings
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loop.loop import NO_DECREASE, NO_PROGRESS, NOT_FINITE, RUNNING, TARGET_LOSS
 
@@ -31,6 +32,7 @@ class Outcome:
     Attributes
     ----------
     best, last : the weights with the least loss, and those after the last update, [p].
+    kept : those of the two that the result keeps.
     best_loss, loss : of these; they have had `best_step` and `steps` updates.
     ended : why there were no more: a text of `_REASONS`, or the reason that stopped all members.
     loss_steps : at which the loss was recorded, [s].
@@ -40,6 +42,7 @@ class Outcome:
 
     best: npt.NDArray[Any]
     last: npt.NDArray[Any]
+    kept: npt.NDArray[Any]
     best_loss: float
     loss: float
     best_step: int
@@ -56,7 +59,7 @@ class Outcome:
         return bool(np.isfinite(self.best_loss))
 
 
-def outcomes_of(course: Course) -> list[Outcome]:
+def outcomes_of(course: Course, settings: Settings) -> list[Outcome]:
     """Return the outcomes of the members of a course (collective in its group)."""
     state, last = course.state, course.final_parameters()
     best = state.best
@@ -81,6 +84,7 @@ def outcomes_of(course: Course) -> list[Outcome]:
             Outcome(
                 best=best[j],
                 last=last.numpy()[j],
+                kept=best[j] if settings.keep == BEST else last.numpy()[j],
                 best_loss=float(best_loss[j]),
                 loss=float(loss[j]),
                 best_step=int(best_step[j]),

@@ -8,6 +8,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.parallel.requests.request import even_rows
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
@@ -38,19 +39,13 @@ class Place:
     bootstrap: int | None
     block: int = 1
 
-    @property
-    def axis(self) -> int:
-        """The coordinate along which the ranks' points lie one after the other."""
-        return longest_axis(self.problem.domain)
-
     def piece(self, n: int) -> tuple[int, int]:
         """Return from where to where of n rows this rank has."""
         return piece(n, self.rank, self.size)
 
     def rows_of_ranks(self, n: int) -> tuple[int, ...]:
         """Return how many of n rows each rank has, [P]."""
-        pieces = (piece(n, rank, self.size) for rank in range(self.size))
-        return tuple(end - first for first, end in pieces)
+        return even_rows(n, self.size)
 
     def own_rows(self, x: FloatArray, *, along_axis: bool) -> IntArray:
         """Return the numbers of the rows of x: [n, d] that are this rank's."""
@@ -58,16 +53,17 @@ class Place:
         # One rank has the points in their given order, which captured arrays may rely on.
         if not along_axis or self.size == 1:
             return np.arange(first, end)
-        return np.argsort(x[:, self.axis], kind="stable")[first:end]
+        return np.argsort(x[:, longest_axis(self.problem.domain)], kind="stable")[first:end]
 
     def slab(self, x: FloatArray) -> Domain | None:
         """Return the part of the box around the domain between the points of neighbouring ranks.
 
         x: [n, d], all points. None where the part is empty or has no thickness.
         """
-        domain, axis = self.problem.domain, self.axis
+        domain = self.problem.domain
         if self.size == 1:
             return domain
+        axis = longest_axis(domain)
         sorted_x = np.sort(x[:, axis])
         first, end = self.piece(len(x))
         lower, upper = domain.lower.copy(), domain.upper.copy()

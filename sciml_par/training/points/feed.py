@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.terms.term import Term
-from sciml_par.training.points.sources.adaptive import Adaptive
+from sciml_par.training.points.sources.adaptive import Adaptive, stacked
 from sciml_par.training.points.sources.part import Part
 from sciml_par.training.points.sources.pool import Pool, TakeRows
 from sciml_par.training.points.sources.source import Arrays, Source
@@ -115,16 +115,10 @@ class Feed:
         """Return candidates of the interior points as rows of the equations, with weights w."""
         source = self.adaptive
         assert source is not None
-        joined = [np.stack(each) for each in zip(*arrays, strict=True)]
-        if len(arrays) == 1:
-            joined = [array[0] for array in joined]
-        tensors = [tf.constant(array, dtype) for array in joined]
+        tensors = [tf.constant(array, dtype) for array in stacked(arrays)]
         weights = [tf.constant(weight, dtype) for weight in source.term_weights]
-        return tuple(
-            Rows(weights[view.weight], tuple(tensors[i] for i in view.columns))
-            for view in self.batch.views
-            if view.source == 0
-        )
+        of_interior = tuple(view for view in self.batch.views if view.source == 0)
+        return replace(self.batch, views=of_interior).rows([(weights, tensors)])
 
     def longest_chunk(self, step: int) -> int:
         """Return how many steps a chunk may have at most that begins after `step` updates."""

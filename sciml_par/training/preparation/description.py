@@ -100,9 +100,9 @@ def describe_model(
     *,
     feed: RankFeed,
     network: Network,
-    traced: TracedTerms | None = None,
-    strategy: LossWeights | None = None,
-    ranks: int = 1,
+    traced: TracedTerms,
+    strategy: LossWeights | None,
+    ranks: int,
 ) -> Description:
     """Describe all that decides the result of a member, but the run and the optimizers."""
     found = {"mode": text_of(settings.mode)}
@@ -117,13 +117,11 @@ def describe_model(
     for name, other in zip(problem.unknown_functions, network.others, strict=True):
         of_function = _of_network(other.model, other.trainable_variables)
         found |= {f"{what} of {name!r}": text for what, text in of_function.items()}
-    if traced is not None:
-        # Behind all that they are made of, which says more of a difference.
-        found |= {
-            f"the computation of term {term.name!r}": f"a graph with the digest {text}"
-            for term, text in zip(problem.terms, traced.texts, strict=True)
-        }
-    return found
+    # Behind all that they are made of, which says more of a difference.
+    return found | {
+        f"the computation of term {term.name!r}": f"a graph with the digest {text}"
+        for term, text in zip(problem.terms, traced.texts, strict=True)
+    }
 
 
 def describe_equations(problem: Problem, rows: Sequence[Rows], precision: str) -> Description:

@@ -16,14 +16,13 @@ from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.results.growth import Growth
 from sciml_par.training.arguments.arguments import Arguments
-from sciml_par.training.arguments.ensemble import Division, Ensemble, as_mode, divide, problem_of
+from sciml_par.training.arguments.ensemble import Division, as_mode, divide, problem_of
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loop.divided_loop import DividedLoop, divide_loop
 from sciml_par.training.loop.loop import Loop
 from sciml_par.training.loop.loop_cache import loop_for
 from sciml_par.training.loop.stops import Stops, as_stops
-from sciml_par.training.loss.traced_terms import TermTracer
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
 from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
 from sciml_par.training.points.feed import DividedFeed
@@ -44,7 +43,7 @@ from sciml_par.training.preparation.description import (
     describe_run,
     joined,
 )
-from sciml_par.training.preparation.member_preparation import MemberPreparation
+from sciml_par.training.preparation.member_preparation import Asked, MemberPreparation
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.preparation.remarks import remarks_on_stack
 from sciml_par.training.preparation.sizes import for_sizes
@@ -151,19 +150,6 @@ class Preparation:
         return [loop for loop in loops if loop], DividedFeed([part.feed for part in parts])
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What `train` was asked for, checked on this rank."""
-
-    settings: Settings
-    phases: tuple[Phase, ...]
-    stops: Stops
-    ensemble: Ensemble | None
-    division: Division
-    changes: ProblemChanges
-    strategy: LossWeights | None
-
-
 def prepare(
     given: Arguments,
     world: World,
@@ -180,10 +166,8 @@ def prepare(
     everyone = world.communicator
     given, chosen = with_optimizer(given, everyone)
     if growths:
-        given, scattered = (
-            replace(given, points=grown(given.points, given.problem, len(growths))),
-            True,
-        )
+        given = replace(given, points=grown(given.points, given.problem, len(growths)))
+        scattered = True
     asked = everyone.attempt(lambda: _checked(given, everyone))
     settings, phases, division = asked.settings, asked.phases, asked.division
     domain = given.evaluation_domain
@@ -192,21 +176,10 @@ def prepare(
     group = world.alone if undivided else training_group(division, world)
     compared = everyone if undivided else group
     scattered = of_second_order(phases) if scattered is None else scattered
-    members = MemberPreparation(
-        given,
-        settings,
-        phases,
-        asked.ensemble,
-        group,
-        division.members,
-        asked.changes,
-        asked.strategy,
-        TermTracer(),
-        scattered,
-    )
+    members = MemberPreparation(given, asked, group, scattered)
     optimizers = describe_phases(phases)
     described = joined(optimizers)
-    setups, models, alike = _make_members(members, division, described, compared, everyone)
+    setups, models, alike = _make_members(members, described, compared, everyone)
     _tell(alike, everyone)
     stacks = make_stacks(setups, settings.precision)
     tried = everyone.attempt(lambda: _tried(stacks, members, chosen=chosen is not None))
@@ -233,7 +206,7 @@ def prepare(
     )
 
 
-def _checked(given: Arguments, everyone: Communicator) -> _Asked:
+def _checked(given: Arguments, everyone: Communicator) -> Asked:
     ensemble = as_mode(given.mode)
     settings = Settings(
         mode="data" if ensemble is None else "ensemble",
@@ -255,19 +228,20 @@ def _checked(given: Arguments, everyone: Communicator) -> _Asked:
     if strategy is None:
         of_rank = problem_of(division.numbers[0], given.problem, ensemble)
         strategy = data_first(changes.weigh(of_rank), of_rank, phases)
-    return _Asked(settings, phases, stops, ensemble, division, changes, strategy)
+    return Asked(settings, phases, stops, ensemble, division, changes, strategy)
 
 
 def _make_members(
     members: MemberPreparation,
-    division: Division,
     optimizers: Description,
     compared: Communicator,
     everyone: Communicator,
 ) -> tuple[list[MemberSetup], list[Description], list[str]]:
     """Make this rank's members, equal on the ranks `compared`, and remarks (collective)."""
-    group, ensemble = members.group, members.ensemble
-    made = everyone.attempt(lambda: [members.make(number) for number in division.numbers])
+    group, ensemble = members.group, members.asked.ensemble
+    made = everyone.attempt(
+        lambda: [members.make(number) for number in members.asked.division.numbers]
+    )
     for model, _ in made:
         check_consistency({**model, **optimizers}, compared)
     setups, models = [], []
@@ -294,13 +268,13 @@ def _make_members(
 def _tried(stacks: Sequence[Stack], members: MemberPreparation, *, chosen: bool) -> list[str]:
     """Return remarks on the stacks, whose residuals are tried at this rank's points."""
     remarks: list[str] = []
-    precision = members.settings.precision
+    asked, ranks = members.asked, members.group.size
+    precision = asked.settings.precision
     for stack in stacks:
-        if members.strategy is not None:
+        if asked.strategy is not None:
             check_names([setup.problem for setup in stack.setups])
         refuse_coupling_ansatz(stack.problem, stack.network.model, precision)
-        ranks = members.group.size
-        remarks += remarks_on_stack(stack, members.phases, precision, ranks, chosen=chosen)
+        remarks += remarks_on_stack(stack, asked.phases, precision, ranks, chosen=chosen)
     return remarks
 
 

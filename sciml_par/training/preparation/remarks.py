@@ -39,15 +39,14 @@ def remarks_on_stack(
     problem = stack.problem
     remarks = [*contradictions(problem, arrays), *remarks_on_data(problem), *jumps(problem)]
     remarks += [each for setup in stack.setups for each in setup.feed.remarks[:1]]
-    if setup.traced is not None:
-        trial = (setup.traced, setup.feed.arrays, stack.parameters[0])
-        remarks += setup.traced.remarks
-        # Windows find coupled points themselves. What `Keep` is given was tried before; networks of
-        # slabs together round otherwise where other points move, and the trial compares all bits.
-        kept = all(isinstance(phase.optimizer, Keep) for phase in phases)
-        if not (kept or solved_in_windows(stack, phases)):
-            remarks += remarks_on_coupled_points(stack.terms, *trial, ranks=ranks, batches=batches)
-        remarks += remarks_on_unread_outputs(stack.problem, setup.network, *trial)
+    trial = (setup.traced, setup.feed.arrays, stack.parameters[0])
+    remarks += setup.traced.remarks
+    # Windows find coupled points themselves. What `Keep` is given was tried before; networks of
+    # slabs together round otherwise where other points move, and the trial compares all bits.
+    kept = all(isinstance(phase.optimizer, Keep) for phase in phases)
+    if not (kept or solved_in_windows(stack, phases)):
+        remarks += remarks_on_coupled_points(stack.terms, *trial, ranks=ranks, batches=batches)
+    remarks += remarks_on_unread_outputs(problem, setup.network, *trial)
     return [*remarks, *_on_least_squares(phases, "" if chosen else precision, batches=batches)]
 
 

@@ -298,7 +298,7 @@ class CallbackWatcher(Watcher):
 def computes_something_else(course: Course) -> bool:
     """Return whether the terms of the loss, traced again, differ from those trained."""
     setup = course.stack.setups[0]
-    before = None if setup.traced is None else setup.traced.key
+    before = setup.traced.key
     if before is None:
         return False
     try:

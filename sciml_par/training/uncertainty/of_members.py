@@ -18,7 +18,6 @@ from sciml_par.errors import InputError, SciMLParError
 from sciml_par.problems.problem import Problem
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member
-from sciml_par.training.arguments.settings import BEST
 from sciml_par.training.loop.course import Course
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.objective import field_of, jacobians_of
@@ -67,8 +66,7 @@ def with_uncertainties(
     samples : whether each member has another sample of the data, of a bootstrap.
     """
     setups = [setup for course in courses for setup in course.stack.setups]
-    best = ready.settings.keep == BEST
-    kept = {s.number: o.best if best else o.last for s, o in zip(setups, outcomes, strict=True)}
+    kept = {s.number: o.kept for s, o in zip(setups, outcomes, strict=True)}
     stacks = {number: course.stack for course in courses for number in course.stack.numbers}
     problems = {setup.number: setup.problem for setup in setups}
     shared: dict[int, Jacobians] = {}
@@ -191,6 +189,5 @@ class Jacobians:
         )
 
     def _components(self, problem: Problem) -> tuple[int, ...]:
-        traced = self._stack.setups[0].traced
-        known = () if traced is None else traced.components[: len(problem.residuals)]
-        return known or (1,)
+        components = self._stack.setups[0].traced.components
+        return components[: len(problem.residuals)] or (1,)

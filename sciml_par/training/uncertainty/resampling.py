@@ -110,7 +110,6 @@ def _scale(problem: Problem, name: str, found: Linearized) -> float:
 def _shapes(retraining: Retraining) -> dict[str, tuple[int, int]]:
     """Return the shape of the residuals of each statistical term."""
     setup = retraining.ready.stacks[0].setups[0]
-    assert setup.traced is not None
     rows = statistical_terms(setup.problem)
     sizes = zip(setup.problem.terms, setup.traced.components, setup.feed.totals, strict=True)
     return {term.name: (n, k) for term, k, n in sizes if term.name in rows}

@@ -79,7 +79,9 @@ class Retraining:
         here = [
             (setup.number, _found(outcome, setup.problem))
             for course in courses
-            for setup, outcome in zip(course.stack.setups, outcomes_of(course), strict=True)
+            for setup, outcome in zip(
+                course.stack.setups, outcomes_of(course, ready.settings), strict=True
+            )
         ]
         numbered = dict(pair for part in everyone.allgather_object(here) for pair in part)
         found = [numbered[number] for number in range(len(problems))]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.known import Jacobian
-from sciml_par.training.loss.ranks import Ranks
+from sciml_par.training.loss.known import Jacobian, squared
 from sciml_par.training.optimizers.least_squares import lapack
-from sciml_par.training.optimizers.least_squares.linear_system import (
-    Linearization,
-    LinearSystem,
-    transposed,
-)
+from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
@@ -106,7 +102,6 @@ class BlockCholesky(LinearSystem):
     """
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         known = objective.evaluate(Jacobian, parameters, batch)
         ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         members, p = parameters.shape
@@ -115,15 +110,14 @@ class BlockCholesky(LinearSystem):
         owned: Owned = {}
         for k in range(panels.count):
             shape = (members, *panels.shape(k))
-            product = _Product(panels.first(k), panels.end(k))
+            product = partial(_product, panels.first(k), panels.end(k))
             here = algebra_on_host(product, rows, [shape], columns=p)[0]
             whole = ranks.sum_on_rank(tf.reshape(here, [-1]), panels.owner(k))
             if panels.owner(k) == ranks.rank:
                 owned[k] = tf.reshape(whole, shape)
         doubles = [tf.cast(r, tf.float64) for r in residuals]
-        terms = [tf.reduce_sum(r**2, axis=1) for r in doubles]
         gradient = tf.add_n([tf.linalg.matvec(j, r) for j, r in zip(rows, doubles, strict=True)])
-        both = ranks.sum(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
+        both = ranks.sum(tf.concat([gradient, squared(residuals)], axis=1))
         matrix = _Matrix(panels, owned)
         return Linearization(ranks, residuals, jacobian, matrix, both[:, :p], both[:, p:])
 
@@ -146,7 +140,7 @@ class BlockCholesky(LinearSystem):
             panel = at.ranks.from_rank(panel, panels.owner(k))
             if left:
                 reduced = algebra_on_host(
-                    _Subtract(tuple(panels.first(j) - panels.first(k) for j in left)),
+                    partial(_subtract, [panels.first(j) - panels.first(k) for j in left]),
                     [panel, *left.values()],
                     [tuple(other.shape) for other in left.values()],
                     columns=p,
@@ -154,44 +148,29 @@ class BlockCholesky(LinearSystem):
                 left = dict(zip(left, reduced, strict=True))
         return _Matrix(panels, factor)
 
-    def solve_gradient(self, at: Linearization, factor: _Matrix) -> Tensor:
-        """See `LinearSystem`."""
-        return _solution(at.ranks, factor, at.gradient)
-
-    def solve(self, at: Linearization, factor: _Matrix, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
-        return _solution(at.ranks, factor, at.ranks.sum(transposed(at, v)))
-
-
-def _solution(ranks: Ranks, factor: _Matrix, right: Tensor) -> Tensor:
-    """Return L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
-    panels, solution = factor.panels, right
-    order = range(panels.count)
-    for substitute, numbers in ((_forward, order), (_backward, reversed(order))):
-        for k in numbers:
-            first = panels.first(k)
-            if panels.owner(k) == ranks.rank:
-                rest = solution[:, first:]
-                given, shape = [factor.owned[k], rest], tuple(rest.shape)
-                found = algebra_on_host(substitute, given, [shape], columns=shape[1])[0]
-                solution = tf.concat([solution[:, :first], found], axis=1)
-            solution = ranks.from_rank(solution, panels.owner(k))
-    return solution
+    def solution(self, at: Linearization, factor: _Matrix, right: Tensor) -> Tensor:
+        """Return L⁻ᵀ L⁻¹ v, from owner to owner: [M, p]."""
+        ranks, panels, solution = at.ranks, factor.panels, right
+        order = range(panels.count)
+        for substitute, numbers in ((_forward, order), (_backward, reversed(order))):
+            for k in numbers:
+                first = panels.first(k)
+                if panels.owner(k) == ranks.rank:
+                    rest = solution[:, first:]
+                    given, shape = [factor.owned[k], rest], tuple(rest.shape)
+                    found = algebra_on_host(substitute, given, [shape], columns=shape[1])[0]
+                    solution = tf.concat([solution[:, :first], found], axis=1)
+                solution = ranks.from_rank(solution, panels.owner(k))
+        return solution
 
 
-@dataclass(frozen=True)
-class _Product:
-    """(Jᵀ_t, …) -> the rows from `first` and the columns from `first` to `end` of JᵀJ."""
-
-    first: int
-    end: int
-
-    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        (out,) = results
-        out[...] = 0.0
-        for jacobian in arguments:
-            for rows, panel in zip(jacobian, out, strict=True):
-                lapack.products(rows[self.first :], rows[self.first : self.end], panel, factor=1.0)
+def _product(first: int, end: int, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """Multiply: (Jᵀ_t, …) -> the rows from `first` and the columns from it to `end` of JᵀJ."""
+    (out,) = results
+    out[...] = 0.0
+    for jacobian in arguments:
+        for rows, panel in zip(jacobian, out, strict=True):
+            lapack.products(rows[first:], rows[first:end], panel, factor=1.0)
 
 
 def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
@@ -208,24 +187,17 @@ def _factorize(arguments: Sequence[Array], results: Sequence[Array]) -> None:
             factor[...] = np.nan
 
 
-@dataclass(frozen=True)
-class _Subtract:
-    """A panel of L, this rank's later panels -> these less the products of that.
+def _subtract(starts: Sequence[int], arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    """Subtract: a panel of L, later panels -> these less the products of their rows in that.
 
-    Attributes
-    ----------
     starts : where each of them starts among the rows of the panel of L.
     """
-
-    starts: tuple[int, ...]
-
-    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        factor, *others = arguments
-        for start, other, out in zip(self.starts, others, results, strict=True):
-            out[...] = other
-            for rows, panel in zip(factor, out, strict=True):
-                end = start + panel.shape[1]
-                lapack.products(rows[start:], rows[start:end], panel, factor=-1.0)
+    factor, *others = arguments
+    for start, other, out in zip(starts, others, results, strict=True):
+        out[...] = other
+        for rows, panel in zip(factor, out, strict=True):
+            end = start + panel.shape[1]
+            lapack.products(rows[start:], rows[start:end], panel, factor=-1.0)
 
 
 def _forward(arguments: Sequence[Array], results: Sequence[Array]) -> None:

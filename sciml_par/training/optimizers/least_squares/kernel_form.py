@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.execution.host_function import can_call_on_host
 from sciml_par.parallel.requests.request import even_rows
-from sciml_par.training.loss.known import Jacobian
+from sciml_par.training.loss.known import Jacobian, squared
 from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
@@ -57,15 +57,13 @@ class KernelForm(LinearSystem):
     scaled: bool
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         known = objective.evaluate(Jacobian, parameters, batch)
         ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         p, count = parameters.shape[1], len(residuals)
         here = [tf.cast(r, tf.float64) for r in residuals]
-        squares = tf.stack([tf.reduce_sum(r**2, axis=1) for r in here], axis=1)
         slopes = tf.concat([tf.cast(j, tf.float64) for j in jacobian], axis=2)
         gradient = _product(slopes, tf.concat(here, axis=1))
-        whole = ranks.sum(tf.concat([gradient, squares], axis=1))
+        whole = ranks.sum(tf.concat([gradient, squared(residuals)], axis=1))
         gradient, terms = tf.split(whole, [p, count], axis=1)
         columns = self._columns(ranks, slopes)
         matrix = columns if self.scaled else _kernel(ranks, columns)
@@ -83,15 +81,12 @@ class KernelForm(LinearSystem):
         return _Factor(NormalEquations().factorize(equations, damping, ones), scale)
 
     def solve_gradient(self, at: Linearization, factor: Tensor) -> Tensor:
-        """See `LinearSystem`."""
         return self.solve(at, factor, at.residuals)
 
     def solve(self, at: Linearization, factor: Tensor, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
         here = tf.concat([tf.cast(each, tf.float64) for each in v], axis=1)
         right = tf.transpose(at.ranks.gather(tf.transpose(here), self.residuals_of_ranks))
-        equations = at._replace(gradient=right)
-        whole = NormalEquations().solve_gradient(equations, factor.cholesky)
+        whole = NormalEquations().solution(at, factor.cholesky, right)
         own = tf.split(whole, self.residuals_of_ranks, axis=1)[at.ranks.rank]
         slopes = tf.concat([tf.cast(j, tf.float64) for j in at.jacobian], axis=2)
         found = at.ranks.sum(_product(slopes, own))

@@ -21,15 +21,28 @@ FloatArray = npt.NDArray[np.float64]
 _PANEL = 512  # columns of a panel of Cholesky's factor
 
 
-def gram(rows: FloatArray, out: FloatArray, *, add: bool) -> None:
+def gram(rows: FloatArray, out: FloatArray, *, add: bool, factor: float = 1.0) -> None:
     """Set the triangle i ≥ j of out[i, j] = Σ_n rows[i, n] rows[j, n], plus what is there if `add`.
 
     Parameters
     ----------
     rows : [p, n].
     out : [p, p]; what is above the diagonal stays.
+    factor : of the sum over n.
     """
-    _add_gram(rows, out, factor=1.0, old=1.0 if add else 0.0)
+    old = 1.0 if add else 0.0
+
+    def block(start: int, end: int) -> None:
+        upper, mine = rows[:start], rows[start:end]
+        _add_products(mine, upper, out[start:end], factor=factor, old=old)
+        # Column-major, `mine` is A: [n, p], and the lower triangle here is the upper one there.
+        p, n = mine.shape
+        _routine("dsyrk")(
+            *_characters("U", "T"), _i(p), _i(n), _d(factor), _a(mine), _step(rows),
+            _d(old), _a(out[start:end, start:end]), _step(out),
+        )  # fmt: skip
+
+    in_blocks(block, len(rows), triangle=True)
 
 
 def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -> None:
@@ -39,7 +52,7 @@ def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -
         if not add:
             out[...] = 0.0
         return
-    _blas("dgemv")(
+    _routine("dgemv")(
         *_characters("T"), _i(n), _i(p), _d(1.0), _a(rows), _i(n), _a(vector), _i(1),
         _d(1.0 if add else 0.0), _a(out), _i(1),
     )  # fmt: skip
@@ -48,13 +61,13 @@ def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -
 def pack(matrix: FloatArray, out: FloatArray) -> None:
     """Return the triangle i ≥ j of a matrix [p, p], row by row: [p (p + 1) / 2]."""
     p, info = len(matrix), ctypes.c_int()
-    _lapack("dtrttp")(*_characters("U"), _i(p), _a(matrix), _i(p), _a(out), ctypes.byref(info))
+    _routine("dtrttp")(*_characters("U"), _i(p), _a(matrix), _i(p), _a(out), ctypes.byref(info))
 
 
 def unpack(packed: FloatArray, out: FloatArray) -> None:
     """Invert `pack`; the numbers above the diagonal stay."""
     p, info = len(out), ctypes.c_int()
-    _lapack("dtpttr")(*_characters("U"), _i(p), _a(packed), _a(out), _i(p), ctypes.byref(info))
+    _routine("dtpttr")(*_characters("U"), _i(p), _a(packed), _a(out), _i(p), ctypes.byref(info))
 
 
 def cholesky(matrix: FloatArray) -> bool:
@@ -63,7 +76,7 @@ def cholesky(matrix: FloatArray) -> bool:
         end = start + _PANEL
         top = matrix[start:end, start:end]
         info = ctypes.c_int()
-        _lapack("dpotrf")(
+        _routine("dpotrf")(
             *_characters("U"), _i(len(top)), _a(top), _step(matrix), ctypes.byref(info)
         )
         if info.value != 0:
@@ -71,14 +84,14 @@ def cholesky(matrix: FloatArray) -> bool:
         below = matrix[end:, start:end]
         if len(below):
             divide_rows(top, below)
-            _add_gram(below, matrix[end:, end:], factor=-1.0, old=1.0)
+            gram(below, matrix[end:, end:], add=True, factor=-1.0)
     return True
 
 
 def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
     """Put A⁻¹ v in place of v: [p], for A = L Lᵀ, L in the triangle i ≥ j of `factor`: [p, p]."""
     p, info = len(factor), ctypes.c_int()
-    _lapack("dpotrs")(
+    _routine("dpotrs")(
         *_characters("U"), _i(p), _i(1), _a(factor), _i(p), _a(vector), _i(p), ctypes.byref(info)
     )
 
@@ -98,7 +111,7 @@ def divide_rows(factor: FloatArray, rows: FloatArray) -> None:
     def block(start: int, end: int) -> None:
         n, b = end - start, rows.shape[1]
         if n > 0:
-            _blas("dtrsm")(
+            _routine("dtrsm")(
                 *_characters("L", "U", "T", "N"), _i(b), _i(n), _d(1.0), _a(factor), _step(factor),
                 _a(rows[start:]), _step(rows),
             )  # fmt: skip
@@ -109,7 +122,7 @@ def divide_rows(factor: FloatArray, rows: FloatArray) -> None:
 def solve_lower(factor: FloatArray, vector: FloatArray, *, transposed: bool = False) -> None:
     """Put L⁻¹ v, or L⁻ᵀ v, in place of v: [b], L in the triangle i ≥ j of `factor`: [≥ b, ≥ b]."""
     # Column-major, L is the upper triangular Lᵀ.
-    _blas("dtrsv")(
+    _routine("dtrsv")(
         *_characters("U", "N" if transposed else "T", "N"), _i(len(vector)), _a(factor),
         _i(factor.shape[1]), _a(vector), _i(1),
     )  # fmt: skip
@@ -130,7 +143,7 @@ def triangular_factor(columns: FloatArray, out: FloatArray) -> None:
     # By default LAPACK's wrappers ask for a workspace with which it works column by column.
     few, info = min(n, k), ctypes.c_int()
     scales, work = np.empty(few), np.empty(64 * k)
-    _lapack("dgeqrf")(
+    _routine("dgeqrf")(
         _i(n), _i(k), _a(columns), _i(n), _a(scales), _a(work), _i(len(work)),
         ctypes.byref(info),
     )  # fmt: skip
@@ -145,26 +158,10 @@ def join_triangular_factors(factor: FloatArray, other: FloatArray) -> None:
     k, info = len(factor), ctypes.c_int()
     block = min(32, k)
     reflectors, work = np.empty(block * k), np.empty(block * k)
-    _lapack("dtpqrt")(
+    _routine("dtpqrt")(
         _i(k), _i(k), _i(k), _i(block), _a(factor), _i(k), _a(other), _i(k),
         _a(reflectors), _i(block), _a(work), ctypes.byref(info),
     )  # fmt: skip
-
-
-def _add_gram(rows: FloatArray, out: FloatArray, *, factor: float, old: float) -> None:
-    """Put the triangle i ≥ j of old · out + factor · rows rowsᵀ in place of that of `out`."""
-
-    def block(start: int, end: int) -> None:
-        upper, mine = rows[:start], rows[start:end]
-        _add_products(mine, upper, out[start:end], factor=factor, old=old)
-        # Column-major, `mine` is A: [n, p], and the lower triangle here is the upper one there.
-        p, n = mine.shape
-        _blas("dsyrk")(
-            *_characters("U", "T"), _i(p), _i(n), _d(factor), _a(mine), _step(rows),
-            _d(old), _a(out[start:end, start:end]), _step(out),
-        )  # fmt: skip
-
-    in_blocks(block, len(rows), triangle=True)
 
 
 def _add_products(
@@ -175,7 +172,7 @@ def _add_products(
     if a == 0 or b == 0:
         return
     # Column-major, out is its transpose: right · leftᵀ.
-    _blas("dgemm")(
+    _routine("dgemm")(
         *_characters("T", "N"), _i(b), _i(a), _i(n), _d(factor), _a(right), _step(right),
         _a(left), _step(left), _d(old), _a(out), _step(out),
     )  # fmt: skip
@@ -203,21 +200,11 @@ def _characters(*letters: str) -> list[Any]:
 
 
 @lru_cache
-def _blas(name: str) -> Any:
-    from scipy.linalg import cython_blas
+def _routine(name: str) -> Any:
+    """Return a routine of BLAS or LAPACK."""
+    from scipy.linalg import cython_blas, cython_lapack
 
-    return _routine(cython_blas, name)
-
-
-@lru_cache
-def _lapack(name: str) -> Any:
-    from scipy.linalg import cython_lapack
-
-    return _routine(cython_lapack, name)
-
-
-def _routine(module: Any, name: str) -> Any:
-    capsule = module.__pyx_capi__[name]
+    capsule = (cython_blas.__pyx_capi__ | cython_lapack.__pyx_capi__)[name]
     of_name, of_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     of_name.restype, of_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     of_pointer.restype = ctypes.c_void_p

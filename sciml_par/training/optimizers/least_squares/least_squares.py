@@ -16,6 +16,7 @@ from sciml_par.training.loss.known import Known, LinearJacobian
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
+    Search,
     loss_at,
     or_not_finite,
 )
@@ -45,15 +46,6 @@ class State(NamedTuple):
 
     step_length: Tensor
     stuck: Tensor
-
-
-class _Search(NamedTuple):
-    """How many step sizes were tried; the size, the loss there, and whether it is taken: [M]."""
-
-    tried: Tensor
-    size: Tensor
-    loss: Tensor
-    ended: Tensor
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,6 @@ class LeastSquares(Optimizer):
         return max(self.cutoff, float(np.finfo(dtype).eps) / 32)
 
     def check(self, layout: ParameterLayout, members: int, dtype: Any) -> None:
-        """See `Optimizer`."""
         if layout.linear is None:
             raise InputError(
                 "LeastSquares (also by start='least-squares'): the network is not known to be "
@@ -116,36 +107,33 @@ class LeastSquares(Optimizer):
             )
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         return State(tf.zeros([members], tf.float64), tf.zeros([members], tf.bool))
 
     def report(self, state: State) -> Report:
-        """See `Optimizer`."""
         return Report({"|step|": state.step_length}, state.stuck)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         line = OrthogonalFactors().linearize(objective, parameters, batch)
         solution = self._solution(line, parameters.dtype)
         direction = objective.layout.of_linear().spread(-solution)
         before = tf.reduce_sum(line.terms, axis=1)
 
-        def unfinished(search: _Search) -> Tensor:
+        def unfinished(search: Search) -> Tensor:
             return (search.tried < self.halvings) & tf.reduce_any(~search.ended)
 
-        def attempt(search: _Search) -> tuple[_Search]:
+        def attempt(search: Search) -> tuple[Search]:
             moved = parameters + tf.cast(search.size[:, None] * direction, parameters.dtype)
             loss = loss_at(objective, moved, batch)
             good = ~search.ended & (loss < before)
             size = tf.where(good | search.ended, search.size, search.size / 2)
             loss = tf.where(good, loss, search.loss)
-            return (_Search(search.tried + 1, size, loss, search.ended | good),)
+            return (Search(search.tried + 1, size, loss, search.ended | good),)
 
         idle = tf.zeros_like(state.stuck) if at.running is None else ~at.running
-        begin = _Search(tf.constant(0), tf.ones_like(before), before, idle)
+        begin = Search(tf.constant(0), tf.ones_like(before), before, idle)
         (end,) = tf.while_loop(unfinished, attempt, (begin,))
         change = tf.where(end.ended[:, None], end.size[:, None] * direction, 0.0)
         stuck = ~(end.loss < LEAST_GAIN * before) & at.same_points

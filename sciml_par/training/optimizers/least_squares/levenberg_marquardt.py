@@ -110,15 +110,12 @@ class LevenbergMarquardt(Optimizer):
         check_flag(name, "scale_columns", self.scale_columns)
         check_count(name, "trials", self.trials)
         check_solver(name, self.solver)
-        if not (
-            self.start is None or (isinstance(self.start, str) and self.start == LEAST_SQUARES)
-        ):
+        if not (isinstance(self.start, str | None) and self.start in (None, LEAST_SQUARES)):
             raise InputError(
                 f"{name}: expected start to be {LEAST_SQUARES!r} or None; got {self.start!r}."
             )
 
     def in_phases(self, steps: int) -> tuple[tuple[Optimizer, int], ...]:
-        """See `Optimizer`."""
         if self.start is None:
             return ((self, steps),)
         from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
@@ -152,13 +149,11 @@ class LevenbergMarquardt(Optimizer):
 
     @property
     def needs(self) -> type[Known]:  # type: ignore[override]
-        """See `Optimizer`."""
         if self.solver == WINDOWS:
             return WindowJacobian
         return LinearMap if self.solver == MATRIX_FREE else Jacobian
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         return State(
             tf.fill([members], tf.constant(self.damping, tf.float64)),
@@ -168,21 +163,19 @@ class LevenbergMarquardt(Optimizer):
         )
 
     def report(self, state: State) -> Report:
-        """See `Optimizer`."""
         return Report({"λ": state.damping, "|step|": state.step_length}, state.stuck)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         system = make_system(
             self.solver, objective, batch, parameters.shape[1], scaled=self.scale_columns
         )
         line = system.linearize(objective, parameters, batch)
-        norms = state.column_norms
+        norms, scale = state.column_norms, tf.ones_like(state.column_norms)
         if self.scale_columns:
             norms = tf.maximum(norms, tf.sqrt(system.squared_column_norms(line)))
-        scale = self._scale(norms)
+            scale = tf.maximum(norms, 1e-8 * tf.reduce_max(norms, axis=1, keepdims=True))
         trial = Trial(objective, batch, parameters, system, line, scale, self.geodesic)
 
         def unfinished(trials: Trials) -> Tensor:
@@ -207,11 +200,5 @@ class LevenbergMarquardt(Optimizer):
             # On other points the next step may succeed.
             ~end.accepted & at.same_points,
         )
-        change = or_not_finite(end.change, line)
-        changed = parameters + tf.cast(change, parameters.dtype)
+        changed = parameters + tf.cast(or_not_finite(end.change, line), parameters.dtype)
         return changed, after, tf.cast(line.terms, parameters.dtype)
-
-    def _scale(self, norms: Tensor) -> Tensor:
-        if not self.scale_columns:
-            return tf.ones_like(norms)
-        return tf.maximum(norms, 1e-8 * tf.reduce_max(norms, axis=1, keepdims=True))

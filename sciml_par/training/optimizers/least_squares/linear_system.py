@@ -36,6 +36,15 @@ class Linearization(NamedTuple):
     terms: Tensor
 
 
+class Search(NamedTuple):
+    """How many step sizes were tried; the size, the loss there, and whether it has ended: [M]."""
+
+    tried: Tensor
+    size: Tensor
+    loss: Tensor
+    ended: Tensor
+
+
 class LinearSystem(ABC):
     """Solves (JᵀJ + λ D²) d = Jᵀ v over the rows of all ranks, in double precision.
 
@@ -50,13 +59,23 @@ class LinearSystem(ABC):
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Any:
         """Return the factor for systems with λ: [M] and D: [M, p] (collective)."""
 
-    @abstractmethod
+    def solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
+        """Return d for the right side Jᵀ v over all ranks, [M, p]; not finite if there is none."""
+        raise NotImplementedError
+
     def solve_gradient(self, at: Linearization, factor: Any) -> Tensor:
         """Return d for v = r, [M, p]; not finite if no solution exists (collective)."""
+        return self.solution(at, factor, at.gradient)
 
-    @abstractmethod
     def solve(self, at: Linearization, factor: Any, v: list[Tensor]) -> Tensor:
         """Return d for v of each term on this rank, [M, K_t] (collective)."""
+        return self.solution(at, factor, at.ranks.sum(self.transposed_times(at, v)))
+
+    def transposed_times(self, at: Linearization, v: list[Tensor]) -> Tensor:
+        """Return Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
+        pairs = zip(at.jacobian, v, strict=True)
+        parts = [tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in pairs]
+        return tf.cast(tf.add_n(parts), tf.float64)
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
         """Return J d of each term on this rank: [M, p] -> [M, K_t]."""
@@ -67,14 +86,6 @@ class LinearSystem(ABC):
         """Return the diagonal of JᵀJ, or an estimate of it, [M, p] (collective)."""
         squares = [tf.reduce_sum(tf.cast(j, tf.float64) ** 2, axis=2) for j in at.jacobian]
         return at.ranks.sum(tf.add_n(squares))
-
-
-def transposed(at: Linearization, v: list[Tensor]) -> Tensor:
-    """Return Jᵀ v over this rank's rows: [M, K_t] -> [M, p], in double precision."""
-    parts = [
-        tf.matmul(j, each[:, :, None])[:, :, 0] for j, each in zip(at.jacobian, v, strict=True)
-    ]
-    return tf.cast(tf.add_n(parts), tf.float64)
 
 
 def loss_at(objective: Objective, parameters: Tensor, batch: Batch) -> Tensor:

@@ -73,7 +73,6 @@ class MatrixFree(LinearSystem):
     tolerance: float = 1e-3
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         ranks, jacobian = objective.ranks, objective.evaluate(LinearMap, parameters, batch)
         residuals = jacobian.residuals
         back = tf.cast(jacobian.transposed_times(residuals), tf.float64)
@@ -83,7 +82,6 @@ class MatrixFree(LinearSystem):
         return Linearization(ranks, residuals, [], matrix, whole[:, :p], whole[:, p:])
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
-        """See `LinearSystem`."""
         return at.matrix.jacobian.times(tf.cast(direction, at.matrix.dtype))
 
     def squared_column_norms(self, at: Linearization) -> Tensor:
@@ -91,7 +89,6 @@ class MatrixFree(LinearSystem):
         return tf.reduce_sum(at.matrix.root**2, axis=2)
 
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> _Factor:
-        """See `LinearSystem`."""
         root = at.matrix.root
         members, _, k = root.shape
         scaled = root / scale[:, :, None]
@@ -99,14 +96,8 @@ class MatrixFree(LinearSystem):
         vectors, values = algebra_on_host(_singular, [scaled], shapes, columns=k)
         return _Factor(vectors, values, damping, scale)
 
-    def solve_gradient(self, at: Linearization, factor: _Factor) -> Tensor:
-        """See `LinearSystem`."""
-        return self._solution(at, factor, at.gradient)
-
-    def solve(self, at: Linearization, factor: _Factor, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
-        right = at.ranks.sum(tf.cast(at.matrix.jacobian.transposed_times(v), tf.float64))
-        return self._solution(at, factor, right)
+    def transposed_times(self, at: Linearization, v: list[Tensor]) -> Tensor:
+        return tf.cast(at.matrix.jacobian.transposed_times(v), tf.float64)
 
     def _root(self, ranks: Ranks, jacobian: LinearMap, parameters: Tensor) -> Tensor:
         """Return B: [M, p, k] of JᵀJ ≈ B Bᵀ, the same on all ranks (collective)."""
@@ -128,7 +119,7 @@ class MatrixFree(LinearSystem):
             root = algebra_on_host(_nystrom, given, [(members, p, k)], columns=k)[0]
         return ranks.from_rank(root)
 
-    def _solution(self, at: Linearization, factor: _Factor, right: Tensor) -> Tensor:
+    def solution(self, at: Linearization, factor: _Factor, right: Tensor) -> Tensor:
         """Solve by preconditioned conjugate gradients: [M, p] (collective)."""
         matrix, scale = at.matrix, factor.scale
         first = 1.0 if at.ranks.rank == 0 else 0.0

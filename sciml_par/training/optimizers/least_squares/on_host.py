@@ -31,7 +31,7 @@ def algebra_on_host(
         with threads(count):
             function(arguments, results)
 
-    limited.__name__ = getattr(function, "__name__", type(function).__name__)
+    limited.__name__ = getattr(function, "func", function).__name__  # of a partial as well
     return call_on_host(limited, tensors, shapes)
 
 

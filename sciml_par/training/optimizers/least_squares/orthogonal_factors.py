@@ -10,13 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.known import Jacobian
+from sciml_par.training.loss.known import Jacobian, squared
 from sciml_par.training.optimizers.least_squares import lapack
-from sciml_par.training.optimizers.least_squares.linear_system import (
-    Linearization,
-    LinearSystem,
-    transposed,
-)
+from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
@@ -37,15 +33,12 @@ class OrthogonalFactors(LinearSystem):
     """
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         known = objective.evaluate(Jacobian, parameters, batch)
         ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
         members, p = parameters.shape[0], jacobian[0].shape[1]
         r = tf.cast(tf.concat(residuals, axis=1), tf.float64)
         rows = tf.cast(tf.concat(jacobian, axis=2), tf.float64)
-        terms = [tf.reduce_sum(tf.cast(each, tf.float64) ** 2, axis=1) for each in residuals]
-        gradient = tf.linalg.matvec(rows, r)
-        whole = ranks.sum(tf.concat([gradient, tf.stack(terms, axis=1)], axis=1))
+        whole = ranks.sum(tf.concat([tf.linalg.matvec(rows, r), squared(residuals)], axis=1))
         columns = tf.concat([rows, r[:, None]], axis=1)
         size = (p + 1) * (p + 2) // 2
         here = algebra_on_host(_factors, [columns], [(members, size)], columns=p)[0]
@@ -64,16 +57,13 @@ class OrthogonalFactors(LinearSystem):
         return algebra_on_host(_damped, [at.matrix, added], [shape], columns=p)[0]
 
     def solve_gradient(self, at: Linearization, factor: Tensor) -> Tensor:
-        """See `LinearSystem`."""
         solution = at.gradient
         if at.ranks.rank == 0:
             shape = tuple(solution.shape)
             solution = algebra_on_host(_solve_last, [factor], [shape], columns=shape[1])[0]
         return at.ranks.from_rank(solution)
 
-    def solve(self, at: Linearization, factor: Tensor, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
-        right = at.ranks.sum(transposed(at, v))
+    def solution(self, at: Linearization, factor: Tensor, right: Tensor) -> Tensor:
         solution = right
         if at.ranks.rank == 0:
             given, shape = [factor, right], tuple(right.shape)

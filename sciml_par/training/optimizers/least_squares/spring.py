@@ -11,6 +11,7 @@ from sciml_par.training.loss.known import Jacobian, Known
 from sciml_par.training.optimizers.least_squares.linear_system import (
     Linearization,
     LinearSystem,
+    Search,
     loss_at,
     or_not_finite,
 )
@@ -36,15 +37,6 @@ class State(NamedTuple):
     step_size: Tensor
     step_length: Tensor
     stuck: Tensor
-
-
-class _Search(NamedTuple):
-    """Where the search for η stands: the number of trials, and [M] each but for it."""
-
-    tried: Tensor
-    size: Tensor
-    loss: Tensor
-    ended: Tensor
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,6 @@ class SPRING(Optimizer):
         check_solver(name, self.solver, SMALLER)
 
     def init(self, objective: Objective, parameters: Tensor) -> State:
-        """See `Optimizer`."""
         members = parameters.shape[0]
         none = tf.zeros([members], tf.float64)
         return State(
@@ -122,13 +113,11 @@ class SPRING(Optimizer):
         )
 
     def report(self, state: State) -> Report:
-        """See `Optimizer`."""
         return Report({"η": state.step_size, "|step|": state.step_length}, state.stuck)
 
     def step(
         self, objective: Objective, parameters: Tensor, state: State, batch: Batch, at: At
     ) -> tuple[Tensor, State, Tensor]:
-        """See `Optimizer`."""
         system = make_system(self.solver, objective, batch, parameters.shape[1], scaled=False)
         line = system.linearize(objective, parameters, batch)
         direction = self._direction(system, line, state)
@@ -180,20 +169,20 @@ class SPRING(Optimizer):
 
     def _search(
         self, objective: Objective, parameters: Tensor, batch: Batch, step: Tensor, loss: Tensor
-    ) -> _Search:
+    ) -> Search:
         """Return the best η of θ − η d for d: [M, p], zero where none lowers the loss."""
 
-        def unfinished(search: _Search) -> Tensor:
+        def unfinished(search: Search) -> Tensor:
             return (search.tried < self.trials) & tf.reduce_any(~search.ended)
 
-        def try_once(search: _Search) -> tuple[_Search]:
+        def try_once(search: Search) -> tuple[Search]:
             size = 0.5 ** tf.cast(search.tried, tf.float64)
             moved = parameters - tf.cast(size * step, parameters.dtype)
             reached = loss_at(objective, moved, batch)
             # False where the loss is not a number.
             better = ~search.ended & (reached < search.loss)
             return (
-                _Search(
+                Search(
                     search.tried + 1,
                     tf.where(better, size, search.size),
                     tf.where(better, reached, search.loss),
@@ -202,6 +191,6 @@ class SPRING(Optimizer):
             )
 
         none = tf.zeros_like(loss)
-        begin = _Search(tf.constant(0), none, loss, tf.zeros(loss.shape, tf.bool))
+        begin = Search(tf.constant(0), none, loss, tf.zeros(loss.shape, tf.bool))
         (end,) = tf.while_loop(unfinished, try_once, (begin,))
         return end

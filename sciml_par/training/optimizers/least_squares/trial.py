@@ -66,10 +66,8 @@ class Trial:
         change = velocity
         if self.geodesic:
             change += self._acceleration(factor, velocity)
-        loss, reached = (
-            tf.reduce_sum(self.at.terms, axis=1),
-            loss_at(self.objective, self._moved(change), self.batch),
-        )
+        loss = tf.reduce_sum(self.at.terms, axis=1)
+        reached = loss_at(self.objective, self._moved(change), self.batch)
         # |r|² − |r + J v|², by the equation that v solves.
         foreseen = -tf.reduce_sum(self.at.gradient * velocity, axis=1)
         foreseen += trials.damping * tf.reduce_sum((self.scale * velocity) ** 2, axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,11 @@ class WindowEquations(LinearSystem):
     band: WindowBand
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
-        """See `LinearSystem`."""
         known = objective.evaluate(WindowJacobian, parameters, batch)
         ranks, p = objective.ranks, parameters.shape[1]
         numbers = [i for i, rows in enumerate(batch) if rows.arrays[0].shape[0]]
         sizes = [*self._sizes(), p, len(batch)]
-        made = _Products(self, numbers, sizes)
+        made = partial(self._products, numbers, sizes)
         given = [tf.cast(each, tf.float64) for each in _flat(known)]
         whole = tf.zeros([1, sum(sizes)], tf.float64)
         if given:
@@ -65,22 +65,21 @@ class WindowEquations(LinearSystem):
             self._factorize, given, [(1, n) for n in sizes], columns=self.band.width
         )
 
-    def solve_gradient(self, at: Linearization, factor: Any) -> Tensor:
-        """See `LinearSystem`."""
-        return self._solution(at, factor, at.gradient)
+    def solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
+        solution = right
+        if at.ranks.rank == 0:
+            solution = self._on_host(self._solve, [*factor, right], tuple(right.shape))
+        return at.ranks.from_rank(solution)
 
-    def solve(self, at: Linearization, factor: Any, v: list[Tensor]) -> Tensor:
-        """See `LinearSystem`."""
+    def transposed_times(self, at: Linearization, v: list[Tensor]) -> Tensor:
         p, known = at.gradient.shape[1], at.matrix[1]
-        right = tf.zeros([1, p], tf.float64)
-        if known.slopes:
-            made = _Transposed(self, len(known.slopes))
-            given = [tf.cast(each, tf.float64) for each in (*_flat(known), *_with_rows(v))]
-            right = self._on_host(made, given, (1, p))
-        return self._solution(at, factor, at.ranks.sum(right))
+        if not known.slopes:
+            return tf.zeros([1, p], tf.float64)
+        made = partial(self._transposed, len(known.slopes))
+        given = [tf.cast(each, tf.float64) for each in (*_flat(known), *_with_rows(v))]
+        return self._on_host(made, given, (1, p))
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
-        """See `LinearSystem`."""
         known, found = at.matrix[1], []
         terms = iter(zip(*_lists(known), strict=True))
         for r in at.residuals:
@@ -92,7 +91,6 @@ class WindowEquations(LinearSystem):
         return found
 
     def squared_column_norms(self, at: Linearization) -> Tensor:
-        """See `LinearSystem`."""
         (a, _, c), p = at.matrix[0], at.gradient.shape[1]
         return self._on_host(self._diagonal, [a, c, at.gradient], (1, p))
 
@@ -123,11 +121,65 @@ class WindowEquations(LinearSystem):
         rows, q = self.band.size, self.band.unknowns
         return [rows * (self.band.width + 1), rows * q, q * q]
 
-    def _solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
-        solution = right
-        if at.ranks.rank == 0:
-            solution = self._on_host(self._solve, [*factor, right], tuple(right.shape))
-        return at.ranks.from_rank(solution)
+    def _products(
+        self,
+        given: Sequence[int],
+        sizes: Sequence[int],
+        arguments: Sequence[Array],
+        results: Sequence[Array],
+    ) -> None:
+        """Add A, B, C, Jᵀr and the terms of the loss over the points of this rank.
+
+        given : the numbers of the terms that have points here.
+        """
+        out = results[0][0]
+        out[:] = 0.0
+        a, b, c, gradient, terms = np.split(out, np.cumsum(sizes)[:-1])
+        band = self.band
+        q = band.unknowns
+        b, c = b.reshape(band.size, q), c.reshape(q, q)
+        for number, (r, slopes, numbers, by_unknowns) in zip(given, _terms(arguments), strict=True):
+            terms[number] = r @ r
+            gradient[len(gradient) - q :] += by_unknowns @ r
+            c += by_unknowns @ by_unknowns.T
+            blocks = self.blocks(numbers, slopes, len(r))
+            for window, block in blocks.items():
+                start, columns = band.start(window), block.columns
+                gradient[band.places[window]] += columns @ r[block.rows]
+                b[start : start + len(columns)] += columns @ by_unknowns[:, block.rows].T
+                square = columns @ columns.T
+                for row in range(len(square)):
+                    begin = (start + row) * (band.width + 1)
+                    a[begin : begin + len(square) - row] += square[row:, row]
+            windows = sorted(blocks, key=lambda window: band.position[window])
+            common = common_rows([blocks[window].rows for window in windows])
+            for (k, other), (i, j) in common.items():
+                first, last = windows[k], windows[other]
+                product = blocks[last].columns[:, j] @ blocks[first].columns[:, i].T
+                self._add(a, last, first, product)
+
+    def _add(self, a: Array, one: int, other: int, block: Array) -> None:
+        """Add the product of two windows; `one` is behind the other."""
+        band = self.band
+        if not band.coupled[one, other]:
+            raise InputError(
+                "LevenbergMarquardt: solver='windows' needs residuals of windows that overlap, and "
+                "one couples others. Take solver='normal equations'."
+            )
+        row, column = band.start(one), band.start(other)
+        # The entry (r, c) is at c (b + 1) + r − c.
+        first, step = column * band.width + row, a.strides[0]
+        as_strided(a[first:], block.T.shape, (band.width * step, step))[:] += block.T
+
+    def _transposed(self, terms: int, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        """Compute Jᵀ v over the points of this rank."""
+        found = results[0][0]
+        found[:] = 0.0
+        pairs = zip(_terms(arguments[: 4 * terms]), arguments[4 * terms :], strict=True)
+        for (_, slopes, numbers, by_unknowns), v in pairs:
+            found[len(found) - len(by_unknowns) :] += by_unknowns @ v[0]
+            for window, block in self.blocks(numbers, slopes, v.shape[1]).items():
+                found[self.band.places[window]] += block.columns @ v[0, block.rows]
 
     def _factorize(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
         a, b, c, damping = (each[0] for each in arguments)
@@ -177,77 +229,6 @@ class WindowEquations(LinearSystem):
         found[:] = 0.0
         found[self.band.in_order] = a.reshape(self.band.size, -1)[:, 0]
         found[len(found) - q :] = np.diag(c.reshape(q, q))
-
-
-@dataclass(frozen=True)
-class _Products:
-    """Adds A, B, C, Jᵀr and the terms of the loss over the points of this rank.
-
-    `numbers` are those of the terms that have points here.
-    """
-
-    system: WindowEquations
-    numbers: Sequence[int]
-    sizes: Sequence[int]
-
-    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        out = results[0][0]
-        out[:] = 0.0
-        a, b, c, gradient, terms = np.split(out, np.cumsum(self.sizes)[:-1])
-        band = self.system.band
-        q = band.unknowns
-        b, c = b.reshape(band.size, q), c.reshape(q, q)
-        for number, given in zip(self.numbers, _terms(arguments), strict=True):
-            r, slopes, numbers, by_unknowns = given
-            terms[number] = r @ r
-            gradient[len(gradient) - q :] += by_unknowns @ r
-            c += by_unknowns @ by_unknowns.T
-            blocks = self.system.blocks(numbers, slopes, len(r))
-            for window, block in blocks.items():
-                start, columns = band.start(window), block.columns
-                gradient[band.places[window]] += columns @ r[block.rows]
-                b[start : start + len(columns)] += columns @ by_unknowns[:, block.rows].T
-                square = columns @ columns.T
-                for row in range(len(square)):
-                    begin = (start + row) * (band.width + 1)
-                    a[begin : begin + len(square) - row] += square[row:, row]
-            windows = sorted(blocks, key=lambda window: band.position[window])
-            common = common_rows([blocks[window].rows for window in windows])
-            for (k, other), (i, j) in common.items():
-                first, last = windows[k], windows[other]
-                product = blocks[last].columns[:, j] @ blocks[first].columns[:, i].T
-                self._add(a, last, first, product)
-
-    def _add(self, a: Array, one: int, other: int, block: Array) -> None:
-        """Add the product of two windows; `one` is behind the other."""
-        band = self.system.band
-        if not band.coupled[one, other]:
-            raise InputError(
-                "LevenbergMarquardt: solver='windows' needs residuals of windows that overlap, and "
-                "one couples others. Take solver='normal equations'."
-            )
-        row, column = band.start(one), band.start(other)
-        # The entry (r, c) is at c (b + 1) + r − c.
-        first, step = column * band.width + row, a.strides[0]
-        as_strided(a[first:], block.T.shape, (band.width * step, step))[:] += block.T
-
-
-@dataclass(frozen=True)
-class _Transposed:
-    """Jᵀ v over the points of this rank."""
-
-    system: WindowEquations
-    terms: int
-
-    def __call__(self, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        found = results[0][0]
-        found[:] = 0.0
-        vectors = arguments[4 * self.terms :]
-        for given, v in zip(_terms(arguments[: 4 * self.terms]), vectors, strict=True):
-            _, slopes, numbers, by_unknowns = given
-            found[len(found) - len(by_unknowns) :] += by_unknowns @ v[0]
-            for window, block in self.system.blocks(numbers, slopes, v.shape[1]).items():
-                found[self.system.band.places[window]] += block.columns @ v[0, block.rows]
 
 
 def _lists(known: WindowJacobian) -> tuple[list[Tensor], ...]:

@@ -20,6 +20,11 @@ Squares = Callable[[Sequence[tuple[FloatArray, ...]]], FloatArray]
 """The arrays of the candidates of this rank, for each member -> |r|² at those of all: [M, C]."""
 
 
+def stacked(members: Sequence[Sequence[FloatArray]]) -> list[FloatArray]:
+    """Return the arrays of one member as they are, and those of several with an axis for them."""
+    return [np.stack(each) if len(each) > 1 else each[0] for each in zip(*members, strict=True)]
+
+
 class Adaptive(Source):
     """Points of all ranks that are chosen by the residual between chunks; this rank has its share.
 
@@ -121,10 +126,7 @@ class Adaptive(Source):
             each.complete((self._filled(x)[begin:end],))
             for each, x in zip(self.sets, self._points, strict=True)
         ]
-        arrays = [np.stack(each) for each in zip(*members, strict=True)]
-        if len(members) == 1:
-            arrays = [array[0] for array in arrays]
-        return [self._weights(w, begin, end) for w in self.term_weights], arrays
+        return [self._weights(w, begin, end) for w in self.term_weights], stacked(members)
 
     def _filled(self, x: FloatArray) -> FloatArray:
         """Return points [n, d] as [capacity, d], of which those that fill up have the weight 0."""

@@ -69,10 +69,8 @@ def make_part(
                 "resample_every and adapt replace by others. Leave out one of the two."
             )
         check_pointwise(point_set)
-    digests, remarks = (
-        tuple(map(of_array, every_row)),
-        remarks_on_rounding(every_row[0], terms, place),
-    )
+    digests = tuple(map(of_array, every_row))
+    remarks = remarks_on_rounding(every_row[0], terms, place)
     if adapting is not None:
         source = Adaptive([point_set], adapting, [[term.weight for term in terms]], place)
         total, own = source.capacity, tuple(source.rows()[1])
