@@ -201,6 +201,7 @@ class _Climb:
         self.least: Stage | None = None
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
+        self._untried, self._others, self._proved = False, True, self.solver.points
         self._tested, self.evolves = 0, march_suits(self.problem)
 
     @property
@@ -239,7 +240,7 @@ class _Climb:
             if best is not None:
                 fall, enough = _fall(best, stage), (degree / best.degree) ** _ORDER
                 slow = ladder.decided(fall < (degree / best.degree) ** _SMOOTH)
-                more = slow and self.solver.use_corners(linear=linear)
+                more = self._other_functions(slow, linear)
             exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             if self._met(stage, best, certain=exact):
                 return stage
@@ -254,6 +255,19 @@ class _Climb:
         elif best is not None and self._tested:
             self._finds_open(best, _RICHER)
         return best
+
+    def _other_functions(self, slow: bool, linear: bool) -> bool:
+        """Use further functions where the residual falls slowly; return whether there are any.
+
+        Those with which it falls fast have proved themselves, and no others follow ones that have
+        not.
+        """
+        if self._untried:
+            self._untried, self._others = False, not slow
+            self._proved = self._proved if slow else self.solver.points
+        more = slow and self._others and self.solver.use_corners(linear=linear)
+        self._untried = more and self.solver.points.layered
+        return more
 
     def _finds_open(self, stage: Stage, times: float = 1.0) -> bool:
         """Keep which functions can be added to u; whether that can be told (collective).
@@ -355,8 +369,7 @@ class _Climb:
     def _march(self, before: Stage, target: float) -> March:
         start, orders = before.solution.network_values, time_order(before.unseen)
         of = self.problem, self.ladder.drawn, target, self.ladder.left_here, orders, start
-        points = self.solver.points
-        layers = {"in_layers": points.layered, "products": points.products}
+        layers = {"in_layers": self._proved.layered, "products": self._proved.products}
         return March(*of, self.points.asked, [*self.solver.open_names], layers)
 
     def _grown(self, stage: Stage, error: ErrorEstimate) -> ErrorEstimate:

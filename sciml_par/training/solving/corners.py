@@ -138,7 +138,7 @@ def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
     others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(found), 1))
     of = principal(np.hstack([found + _RADIUS * (inward - found), others]))
     pairs = zip(found, of[0][0][:, :2, :2], strict=True) if of else ()
-    corners = [_corner(plane, at, a) for at, a in pairs]
+    corners = [_corner(plane, at, a) for at, a in pairs if np.isfinite(a).all()]
     return [corner for corner in corners if corner is not None]
 
 

@@ -26,9 +26,9 @@ Array = npt.NDArray[np.float64]
 Principal = Callable[[Array], list[tuple[Array, Array]]]
 """x: [n, d] -> `principal_of` the equations there."""
 
-_FAR = math.log(1e-5)
-"""Of the distance of the points that are closest to the corner, relative to the domain."""
-
+_FAR, _THICK = math.log(1e-5), 6.0
+"""Of the distance of the points that are closest to the corner, relative to the domain or to so
+many times the width that a layer has at the end."""
 _PER_DEGREE, _MOST = 0.5, 8
 """Powers of s and √τ by which functions of a layer are multiplied, for each degree; at most."""
 
@@ -66,13 +66,18 @@ class InitialLayer:
         at, powers = tuple(self.at.tolist()), min(round(_PER_DEGREE * degree), _MOST)
         return [LayerFunction(at, across, self.duration, powers, self.until, self.products)]
 
+    def _distances(self, domain: Any, unit: Array) -> Array:
+        """Return distances r of points from the corner, of s and √τ, by numbers of [0, 1]."""
+        end = (domain.upper[-1] - self.at[-1]) / self.duration
+        return np.asarray(min(_THICK * math.sqrt(end), 1.0) * np.exp(_FAR * unit[:, 0]))
+
     def inside(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return interior points, [n, d], and shares of the volume (local).
 
         They are denser near to the side and to the initial time.
         """
         unit = self._unit(domain, count, seed)
-        r, angle = np.exp(_FAR * unit[:, 0]), np.pi / 2 * unit[:, -1]
+        r, angle = self._distances(domain, unit), np.pi / 2 * unit[:, -1]
         sin, size = np.sin(angle), domain.upper - domain.lower
         x = self._at(domain, unit, r * np.cos(angle), r * sin)
         # ds dτ = 2 √τ ds d√τ = 2 √τ r dr dφ
@@ -84,7 +89,7 @@ class InitialLayer:
     def on_sides(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array, Array]:
         """Return points on the side and at the initial time, [n, d], normals, and rough shares."""
         unit = self._unit(domain, count, seed)
-        r, at_begin = np.exp(_FAR * unit[:, 0]), np.arange(count) % 2 == 0
+        r, at_begin = self._distances(domain, unit), np.arange(count) % 2 == 0
         x = self._at(domain, unit, np.where(at_begin, r, 0.0), np.where(at_begin, 0.0, r))
         time = np.zeros(len(self.at))
         time[-1] = -1.0
@@ -123,8 +128,8 @@ def initial_layers_of(
     for second, first in principal(at):
         for x, (axis, end), of_second, of_first in zip(at, sides, second, first, strict=True):
             a, b, width = of_second[axis, axis], of_first[-1], float(upper[axis] - lower[axis])
-            # Not ∂²/∂t², nor waves, nor what is anti-diffusive.
-            if of_second[-1].any() or not a * b < 0:
+            # Not of waves or what is anti-diffusive, nor where terms are infinite, as on an axis.
+            if of_second[-1].any() or not 0 < -a * b < math.inf:
                 continue
             normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
             duration = float(-(width**2) * b / a)
@@ -157,6 +162,5 @@ def principal_of(equations: Equations) -> list[tuple[Array, Array]]:
                 for operator, slope in zip(request.operators, slopes[j, 1 + d :], strict=True):
                     if order_of(operator) == 2:
                         second += matrix_of(operator, d) * slope[component][:, None, None]
-            if second.any() and np.isfinite(second).all() and np.isfinite(first).all():
-                found.append((second, first))
+            found += [(second, first)] if second.any() else []
     return found
