@@ -23,14 +23,14 @@ LINES = {
     "problems": 12_756,
     "programs": 808,
     "results": 5_176,
-    "training": 24_560,
+    "training": 24_587,
     "other modules": 1_589,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (47, 8_790),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_741),
-    "training/solving/by_polynomials.py": (225, 38_631),
+    "training/solving/by_polynomials.py": (225, 38_658),
 }
 """Files and lines that the import of a method runs."""
 

@@ -201,7 +201,8 @@ class _Climb:
         self.least: Stage | None = None
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
-        self._untried, self._others, self._proved = False, True, self.solver.points
+        self._untried: PointsOfTerms | None = None
+        self._others = True
         self._tested, self.evolves = 0, march_suits(self.problem)
 
     @property
@@ -236,12 +237,17 @@ class _Climb:
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
             linear = linear and stage.steps.steps < _LEAST_STEPS
+            exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             fall, enough, more = math.inf, _FALL, False
             if best is not None:
                 fall, enough = _fall(best, stage), (degree / best.degree) ** _ORDER
-                slow = ladder.decided(fall < (degree / best.degree) ** _SMOOTH)
-                more = self._other_functions(slow, linear)
-            exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
+                slow = ladder.decided(fall < (degree / best.degree) ** _SMOOTH and not exact)
+                if slow and self._untried is not None:  # they do not help
+                    self.solver.use(self._untried)
+                    self._untried, self._others = None, False
+                    continue
+                self._untried = None
+                more = slow and self._others and self._other_functions(linear)
             if self._met(stage, best, certain=exact):
                 return stage
             best = stage if best is None or fall > 1.0 else best
@@ -256,17 +262,14 @@ class _Climb:
             self._finds_open(best, _RICHER)
         return best
 
-    def _other_functions(self, slow: bool, linear: bool) -> bool:
-        """Use further functions where the residual falls slowly; return whether there are any.
+    def _other_functions(self, linear: bool) -> bool:
+        """Use further functions, since the residual falls slowly; return whether there are any.
 
-        Those with which it falls fast have proved themselves, and no others follow ones that have
-        not.
+        Those of layers are left out again if it falls as slowly with them.
         """
-        if self._untried:
-            self._untried, self._others = False, not slow
-            self._proved = self._proved if slow else self.solver.points
-        more = slow and self._others and self.solver.use_corners(linear=linear)
-        self._untried = more and self.solver.points.layered
+        former = self.solver.points
+        more = self.solver.use_corners(linear=linear)
+        self._untried = former if more and self.solver.points.layered else None
         return more
 
     def _finds_open(self, stage: Stage, times: float = 1.0) -> bool:
@@ -369,7 +372,8 @@ class _Climb:
     def _march(self, before: Stage, target: float) -> March:
         start, orders = before.solution.network_values, time_order(before.unseen)
         of = self.problem, self.ladder.drawn, target, self.ladder.left_here, orders, start
-        layers = {"in_layers": self._proved.layered, "products": self._proved.products}
+        points = self._untried or self.solver.points
+        layers = {"in_layers": points.layered, "products": points.products}
         return March(*of, self.points.asked, [*self.solver.open_names], layers)
 
     def _grown(self, stage: Stage, error: ErrorEstimate) -> ErrorEstimate:

@@ -29,8 +29,9 @@ Principal = Callable[[Array], list[tuple[Array, Array]]]
 _FAR, _THICK = math.log(1e-5), 6.0
 """Of the distance of the points that are closest to the corner, relative to the domain or to so
 many times the width that a layer has at the end."""
-_PER_DEGREE, _MOST = 0.5, 8
-"""Powers of s and √τ by which functions of a layer are multiplied, for each degree; at most."""
+_PER_DEGREE, _MOST = (0.4, 0.2), 8
+"""Powers of s and √τ but the first by which functions of a layer are multiplied, for each degree on
+a line and in a plane, where they are also multiplied by all powers along the side; and at most."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class InitialLayer:
     def functions(self, degree: int, *, mixed: bool) -> list[LayerFunction]:
         """Return those beside polynomials of a degree (local)."""
         across = tuple((self.normal / self.width).tolist())
-        at, powers = tuple(self.at.tolist()), min(round(_PER_DEGREE * degree), _MOST)
+        each = _PER_DEGREE[len(self.normal) > 1]
+        at, powers = tuple(self.at.tolist()), min(1 + int(each * degree), _MOST)
         return [LayerFunction(at, across, self.duration, powers, self.until, self.products)]
 
     def _distances(self, domain: Any, unit: Array) -> Array:

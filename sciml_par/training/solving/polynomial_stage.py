@@ -190,10 +190,14 @@ class PolynomialSolver:
         products = [] if linear else [replace(layers, products=True)]
         for points in (corners, layers, *products):
             if len(points.corners) > len(former.corners) or points.products > former.products:
-                self.points = points
-                vars(self).pop("everywhere", None)
+                self.use(points)
                 return True
         return False
+
+    def use(self, points: PointsOfTerms) -> None:
+        """Use the functions of these points from now on."""
+        self.points = points
+        vars(self).pop("everywhere", None)
 
     @property
     def _in_windows(self) -> PointsOfTerms:
