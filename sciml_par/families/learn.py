@@ -24,6 +24,7 @@ from sciml_par.families.operator import Operator, Unseen
 from sciml_par.families.pairs import Pairs
 from sciml_par.families.space import Space, bound_problem
 from sciml_par.parallel.groups.world import World, current_world
+from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN
@@ -195,22 +196,24 @@ class _Learning:
         errors = np.full(_CANDIDATES, math.inf)
         degrees = _DEGREES[self.problem.domain.dimension]
         # Layers are tried once: if inputs change their widths, or are rough, they do not help.
-        for degree in (degrees[0], *degrees):
-            tried = chosen is not None and degree == degrees[0]
+        stages = [(degree, False) for degree in degrees]
+        if has_time(self.problem.domain):
+            stages.insert(1, (degrees[0], True))
+        for degree, tried in stages:
             layers = tried or chosen is not None and chosen.layers
             space = self.world.communicator.attempt(
                 partial(Space, self._bound, self.inputs, degree, layers=layers)
             )
-            if tried and not space.layers:
+            if tried and not space.layers:  # as of waves
                 continue
             everyone = self.world.communicator.allgather_object(space.described)
             if wrong := first_difference(everyone):
                 raise InputError(f"learn: the ranks differ in {wrong}.")
             # Few that failed before tell that a space does not do; that it does, only all.
             order = np.argsort(-errors, kind="stable")
-            first, rest = np.split(order, [_CANDIDATES if chosen is None else _FEW])
-            errors[first] = self._errors(space, candidates[first])
-            worst = float(errors[first].max())
+            asked, rest = np.split(order, [_CANDIDATES if chosen is None else _FEW])
+            errors[asked] = self._errors(space, candidates[asked])
+            worst = float(errors[asked].max())
             if len(rest) and worst <= _SHARE * self.tolerance:
                 errors[rest] = self._errors(space, candidates[rest])
                 worst = float(errors.max())

@@ -175,6 +175,14 @@ def test_columns_are_those_of_the_network(dropped) -> None:
     np.testing.assert_array_equal(again(x), model(x))
 
 
+def test_what_a_layer_is_made_of() -> None:
+    for across, duration in (((1.0, 2.0), 1.0), ((1.0,), 0.0), ((0.0,), 1.0)):
+        with pytest.raises(
+            InputError, match="one number more than across=, which is not zero, and"
+        ):
+            LayerFunction((0.0, 0.0), across, duration, 3)
+
+
 @pytest.mark.parametrize("wrong", [(0.0, 0.0), {"at": (0.0, 0.0)}])
 def test_what_a_corner_is_made_of(wrong) -> None:
     with pytest.raises(InputError, match="corners= to be a CornerFunction or a LayerFunction"):

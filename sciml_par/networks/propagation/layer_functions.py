@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._partial_operators import Axes, splits
+from sciml_par.errors import InputError
 from sciml_par.networks.propagation.singular_function import (
     Arithmetic,
     Derivative,
@@ -49,6 +50,14 @@ class LayerFunction(SingularFunction):
     degree: int
     until: float = math.inf
     products: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.across) != len(self.at) - 1 or not any(self.across) or not self.duration > 0:
+            raise InputError(
+                f"LayerFunction: expected at= to have one number more than across=, which is not "
+                f"zero, and duration > 0; got at={self.at}, across={self.across} and duration="
+                f"{self.duration}."
+            )
 
     @property
     def count(self) -> int:

@@ -90,25 +90,25 @@ class SingularFunction(ABC):
 
 
 _NUMPY = Arithmetic(
-    np.exp,
-    np.log,
-    special.erfc,
-    np.where,
-    lambda a, b: np.stack([a, b]),
-    lambda a, b: a + 1j * b,
-    lambda z: np.stack([z.real, z.imag]),
-    np.concatenate,
+    exp=np.exp,
+    log=np.log,
+    erfc=special.erfc,
+    where=np.where,
+    pair=lambda a, b: np.stack([a, b]),
+    of_parts=lambda a, b: a + 1j * b,
+    parts_of=lambda z: np.stack([z.real, z.imag]),
+    joined=np.concatenate,
 )
 
 
 def _tensorflow() -> Arithmetic:
     return Arithmetic(
-        tf.exp,
-        tf.math.log,
-        tf.math.erfc,
-        lambda where, value, other: tf.where(where, tf.cast(value, other.dtype), other),
-        lambda a, b: tf.stack([a, b]),
-        tf.complex,
-        lambda z: tf.stack([tf.math.real(z), tf.math.imag(z)]),
-        lambda parts: tf.concat(parts, 0),
+        exp=tf.exp,
+        log=tf.math.log,
+        erfc=tf.math.erfc,
+        where=lambda where, value, other: tf.where(where, tf.cast(value, other.dtype), other),
+        pair=lambda a, b: tf.stack([a, b]),
+        of_parts=tf.complex,
+        parts_of=lambda z: tf.stack([tf.math.real(z), tf.math.imag(z)]),
+        joined=lambda parts: tf.concat(parts, 0),
     )

@@ -57,13 +57,6 @@ class Adam(FirstOrder):
         rate: Tensor,
         number: Tensor,
     ) -> tuple[Tensor, Moments]:
-        change, state = self._change(gradient, state, rate, number)
-        return parameters - change, state
-
-    def _change(
-        self, gradient: Tensor, state: Moments, rate: Tensor, number: Tensor
-    ) -> tuple[Tensor, Moments]:
-        """Return the change to subtract from θ, and the new moments."""
         m, v = state
         m = self.beta_1 * m + (1 - self.beta_1) * gradient
         v = self.beta_2 * v + (1 - self.beta_2) * gradient * gradient
@@ -71,8 +64,13 @@ class Adam(FirstOrder):
         # expm1 keeps 1 − βᵗ exact where β is close to 1 and the type is narrow.
         unbias_1 = -tf.math.expm1(t * _log(self.beta_1))
         unbias_2 = -tf.math.expm1(t * _log(self.beta_2))
-        rate = rate * tf.sqrt(unbias_2) / unbias_1
-        return rate * m / (tf.sqrt(v) + self.epsilon), (m, v)
+        unbiased = rate * tf.sqrt(unbias_2) / unbias_1
+        change = unbiased * m / (tf.sqrt(v) + self.epsilon)
+        return self._decayed(layout, parameters, rate) - change, (m, v)
+
+    def _decayed(self, layout: ParameterLayout, parameters: Tensor, rate: Tensor) -> Tensor:
+        """Return the parameters from which the change is subtracted."""
+        return parameters
 
 
 @dataclass(frozen=True)
@@ -98,21 +96,12 @@ class AdamW(Adam):
         super().__post_init__()
         check_not_negative(type(self).__name__, weight_decay=self.weight_decay)
 
-    def update(
-        self,
-        layout: ParameterLayout,
-        parameters: Tensor,
-        gradient: Tensor,
-        state: Moments,
-        rate: Tensor,
-        number: Tensor,
-    ) -> tuple[Tensor, Moments]:
-        change, state = self._change(gradient, state, rate, number)
+    def _decayed(self, layout: ParameterLayout, parameters: Tensor, rate: Tensor) -> Tensor:
         decayed = parameters
         if layout.size_of_unknowns:  # values of the problem's unknowns must not decay
             of_network = [1.0] * layout.size_of_network + [0.0] * layout.size_of_unknowns
             decayed = tf.constant(of_network, parameters.dtype) * parameters
-        return parameters - rate * self.weight_decay * decayed - change, state
+        return parameters - rate * self.weight_decay * decayed
 
 
 def _log(beta: float) -> float:

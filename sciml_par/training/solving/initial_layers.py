@@ -16,6 +16,7 @@ from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import zero_jets
 from sciml_par.networks.propagation.layer_functions import LayerFunction
 from sciml_par.problems.conditions.drawing import has_time
+from sciml_par.problems.conditions.in_time import on_initial_face
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
@@ -117,8 +118,9 @@ def initial_layers_of(
 ) -> list[InitialLayer]:
     """Return those beside the sides of a box over time where the equation is parabolic (local)."""
     domain, plain = problem.domain, has_plain_sides(problem)
-    begins = any(isinstance(each, Initial) for each in problem.conditions)
-    if not (isinstance(domain, Box) and has_time(domain) and begins and plain):
+    if not (isinstance(domain, Box) and has_time(domain) and plain):
+        return []
+    if not any(isinstance(c, Initial) or on_initial_face(c, domain) for c in problem.conditions):
         return []
     lower, upper, d = domain.lower, domain.upper, domain.dimension
     sides = [(axis, end) for axis in range(d - 1) for end in (lower[axis], upper[axis])]
