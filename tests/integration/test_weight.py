@@ -23,14 +23,14 @@ LINES = {
     "problems": 12_756,
     "programs": 808,
     "results": 5_176,
-    "training": 24_578,
+    "training": 24_590,
     "other modules": 1_589,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (47, 8_790),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_741),
-    "training/solving/by_polynomials.py": (225, 38_669),
+    "training/solving/by_polynomials.py": (226, 38_681),
 }
 """Files and lines that the import of a method runs."""
 

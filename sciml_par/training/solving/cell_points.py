@@ -18,7 +18,8 @@ from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.problem import Problem
 from sciml_par.training.solving.corners import Corner, corners_of
-from sciml_par.training.solving.initial_layers import InitialLayer, initial_layers_of, principal_of
+from sciml_par.training.solving.initial_layers import InitialLayer, initial_layers_of
+from sciml_par.training.solving.principal_part import principal_of
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

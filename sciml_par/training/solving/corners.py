@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import bisect
-from scipy.stats import qmc
 
 from sciml_par.networks.propagation.corner_functions import CornerFunction
 from sciml_par.networks.propagation.singular_function import SingularFunction
@@ -21,7 +20,8 @@ from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.product import Product
 from sciml_par.problems.problem import Problem
-from sciml_par.training.solving.initial_layers import InitialLayer, Principal, has_plain_sides
+from sciml_par.training.solving.initial_layers import FAR, InitialLayer, unit_points
+from sciml_par.training.solving.principal_part import Principal, has_plain_sides
 
 Array = npt.NDArray[np.float64]
 
@@ -35,8 +35,6 @@ _SAME, _MOST = 1e-4, 64
 _LEAST, _PER_DEGREE, _HIGHEST = 1.0, 0.2, 5.0
 """The highest power of r of the functions of corners: with polynomials of degree 0, more of it for
 each degree, and at most."""
-_FAR = math.log(1e-5)
-"""Of the distance of the points that are closest to a corner, relative to the domain."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,10 @@ class Corner:
         They are denser near to the corner as 1/r².
         """
         unit, others = self._unit(domain, count, seed)
-        r = np.exp(_FAR * unit[:, 0])
+        r = np.exp(FAR * unit[:, 0])
         x, _ = self._at(r, self.angle * (unit[:, 1] - 0.5))
         x, sides = np.hstack([x, others]), (domain.upper - domain.lower)[:2]
-        areas = -(r**2) * _FAR * self.angle / count / abs(np.linalg.det(self.matrix))
+        areas = -(r**2) * FAR * self.angle / count / abs(np.linalg.det(self.matrix))
         inside = domain._within(x)
         return x[inside], areas[inside] / np.prod(sides)
 
@@ -99,16 +97,15 @@ class Corner:
         They are denser near to the corner as 1/r.
         """
         unit, others = self._unit(domain, count, seed)
-        r = np.exp(_FAR * unit[:, 0])
+        r = np.exp(FAR * unit[:, 0])
         sign = np.where(np.arange(count) % 2, 1.0, -1.0)
         x, normals = self._at(r, sign * self.angle / 2)
         normals = np.hstack([sign[:, None] * normals, np.zeros_like(others)])
-        return np.hstack([x, others]), normals, -r * _FAR / 2 / count
+        return np.hstack([x, others]), normals, -r * FAR / 2 / count
 
     def _unit(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return points of the unit cube, and their places along axes beside the plane."""
-        rng = np.random.default_rng(seed)
-        unit = qmc.Sobol(domain.dimension, rng=rng).random_base2((count - 1).bit_length())[:count]
+        unit = unit_points(domain, count, seed)
         return unit, (domain.lower + (domain.upper - domain.lower) * unit)[:, 2:]
 
     def _at(self, r: Array, turned: Array) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,23 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
-from sciml_par._partial_operators import matrix_of, order_of
-from sciml_par.assembly.equations import Equations
-from sciml_par.assembly.solution import zero_jets
 from sciml_par.networks.propagation.layer_functions import LayerFunction
 from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.conditions.in_time import on_initial_face
 from sciml_par.problems.conditions.initial import Initial
-from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.problem import Problem
-from sciml_par.problems.unknowns.unknowns import initial_unknowns
+from sciml_par.training.solving.principal_part import Principal, has_plain_sides
 
 Array = npt.NDArray[np.float64]
-Principal = Callable[[Array], list[tuple[Array, Array]]]
-"""x: [n, d] -> `principal_of` the equations there."""
-
-_FAR, _THICK = math.log(1e-5), 6.0
+FAR, _THICK = math.log(1e-5), 6.0
 """Of the distance of the points that are closest to the corner, relative to the domain or to so
 many times the width that a layer has at the end."""
 _PER_DEGREE, _MOST = (0.4, 0.2), 8
@@ -72,36 +65,32 @@ class InitialLayer:
     def _distances(self, domain: Any, unit: Array) -> Array:
         """Return distances r of points from the corner, of s and √τ, by numbers of [0, 1]."""
         end = (domain.upper[-1] - self.at[-1]) / self.duration
-        return np.asarray(min(_THICK * math.sqrt(end), 1.0) * np.exp(_FAR * unit[:, 0]))
+        return np.asarray(min(_THICK * math.sqrt(end), 1.0) * np.exp(FAR * unit[:, 0]))
 
     def inside(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return interior points, [n, d], and shares of the volume (local).
 
         They are denser near to the side and to the initial time.
         """
-        unit = self._unit(domain, count, seed)
+        unit = unit_points(domain, count, seed)
         r, angle = self._distances(domain, unit), np.pi / 2 * unit[:, -1]
         sin, size = np.sin(angle), domain.upper - domain.lower
         x = self._at(domain, unit, r * np.cos(angle), r * sin)
         # ds dτ = 2 √τ ds d√τ = 2 √τ r dr dφ
-        areas = -np.pi * _FAR * r**3 * sin / count
+        areas = -np.pi * FAR * r**3 * sin / count
         shares = areas * self.duration / size[-1] * self.width / (np.abs(self.normal) @ size[:-1])
         inside = domain._within(x)
         return x[inside], shares[inside]
 
     def on_sides(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array, Array]:
         """Return points on the side and at the initial time, [n, d], normals, and rough shares."""
-        unit = self._unit(domain, count, seed)
+        unit = unit_points(domain, count, seed)
         r, at_begin = self._distances(domain, unit), np.arange(count) % 2 == 0
         x = self._at(domain, unit, np.where(at_begin, r, 0.0), np.where(at_begin, 0.0, r))
         time = np.zeros(len(self.at))
         time[-1] = -1.0
         normals = np.where(at_begin[:, None], time, np.append(-self.normal, 0.0))
-        return x, normals, np.where(at_begin, 0.5, r) * r * -_FAR / count
-
-    def _unit(self, domain: Any, count: int, seed: Sequence[int]) -> Array:
-        sobol = qmc.Sobol(domain.dimension, rng=np.random.default_rng(seed))
-        return np.asarray(sobol.random_base2((count - 1).bit_length())[:count])
+        return x, normals, np.where(at_begin, 0.5, r) * r * -FAR / count
 
     def _at(self, domain: Any, unit: Array, s: Array, root: Array) -> Array:
         """Return points by s and √τ, along the side by numbers of the unit cube."""
@@ -111,6 +100,12 @@ class InitialLayer:
         x[:, :-1] += across[:, None] * self.normal
         x[:, -1] = self.at[-1] + self.duration * root**2
         return x
+
+
+def unit_points(domain: Any, count: int, seed: Sequence[int]) -> Array:
+    """Return Sobol's points of the unit cube, [count, d] (local)."""
+    sobol = qmc.Sobol(domain.dimension, rng=np.random.default_rng(seed))
+    return np.asarray(sobol.random_base2((count - 1).bit_length())[:count])
 
 
 def initial_layers_of(
@@ -139,32 +134,4 @@ def initial_layers_of(
             duration = float(-(width**2) * b / a)
             layer = InitialLayer(x, normal, width, duration, upper[-1], products)
             found += [] if any(layer.equals(other) for other in found) else [layer]
-    return found
-
-
-def has_plain_sides(problem: Problem) -> bool:
-    """Return whether the domain ends at its sides, and points are in its coordinates (local)."""
-    # Where it is periodic, the domain continues behind what seems to be a corner.
-    periodic = any(isinstance(each, Periodic) for each in problem.conditions)
-    return not periodic and problem.ansatz is None and problem.scaled_box is None
-
-
-def principal_of(equations: Equations) -> list[tuple[Array, Array]]:
-    """Return the coefficients of second and of first derivatives, [n, d, d] and [n, d], at u = 0.
-
-    Those of each component in each equation that has second ones (local).
-    """
-    n, d = len(equations.rows[0].factors), equations.problem.domain.dimension
-    p, found = initial_unknowns(equations.problem.unknowns, 0), []
-    terms = equations.linearized(zero_jets(equations), p)
-    for rows, term in zip(equations.rows, terms, strict=True):
-        shape = term.by_jets[0].shape if term.by_jets else (0, 0, 0)
-        for j, component in np.ndindex(shape[0], shape[2]):
-            second, first = np.zeros((n, d, d)), np.zeros((n, d))
-            for request, slopes in zip(rows.requests, term.by_jets, strict=True):
-                first += slopes[j, 1 : 1 + d, component].T
-                for operator, slope in zip(request.operators, slopes[j, 1 + d :], strict=True):
-                    if order_of(operator) == 2:
-                        second += matrix_of(operator, d) * slope[component][:, None, None]
-            found += [(second, first)] if second.any() else []
     return found
