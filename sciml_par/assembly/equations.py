@@ -91,12 +91,13 @@ class Rows:
 
     Attributes
     ----------
-    term : whose function gives the residuals.
+    term : whose function gives the residuals f at points.
     arrays : the points, and what the term has besides.
-    factors : √w of each point, [n].
+    factors : √w of each row, [N]; there are as many rows as points but for `sums`.
     requests : the points and derivatives that it asks for, equal points together.
     calls : for each call of the field, the number of the request, and places of the operators.
     asked : what it asks for at any points.
+    sums : S: [N, n] and v: [N, k] of rows S f − v, which couple points; or None.
     """
 
     term: Term
@@ -105,21 +106,40 @@ class Rows:
     requests: tuple[Request, ...]
     calls: tuple[tuple[int, tuple[int, ...]], ...]
     asked: Asked
+    sums: tuple[Any, Array] | None = None
 
     @property
     def points(self) -> int:
         """The number n of points."""
+        return len(self.arrays[0])
+
+    @property
+    def count(self) -> int:
+        """The number N of rows."""
         return len(self.factors)
+
+    def residuals(self, f: Array) -> Array:
+        """Return √w r of the rows, [k, N], for what the term's function returns, [n, k]."""
+        if self.sums is None:
+            return f.T * self.factors
+        return self.of_points(f.T) - self.sums[1].T * self.factors
+
+    def of_points(self, slopes: Array, points: Any = slice(None)) -> Array:
+        """Return those of rows for slopes at some points, [..., n'] -> [..., N] or as they are."""
+        if self.sums is None:
+            return slopes
+        flat = self.sums[0][:, points] @ slopes.reshape(-1, slopes.shape[-1]).T
+        return np.asarray(flat.T).reshape(*slopes.shape[:-1], self.count) * self.factors
 
 
 @dataclass(frozen=True)
 class Linearized:
-    """A term of the loss at jets z and unknowns p: √w r: [k, n], and its derivatives.
+    """A term of the loss at jets z and unknowns p: √w r: [k, N], and its derivatives.
 
     Attributes
     ----------
-    by_jets : √w ∂r/∂z for each request, [k, Q, m, n].
-    by_unknowns : √w ∂r/∂p, [q, k, n].
+    by_jets : √w ∂r/∂z for each request, [k, Q, m, n]; of rows S f − v, ∂f/∂z.
+    by_unknowns : √w ∂r/∂p, [q, k, N].
     """
 
     residuals: Array
@@ -134,10 +154,11 @@ class Equations:
     ----------
     problem : whose unknowns, if any, are numbers and not functions.
     arrays : of each term, as `Term.function` takes them behind u; tensors keep their precision.
-    factors : the root of the weight of each of their points, [n] each.
+    factors : the root of the weight of each of their rows, [N] each.
     asked : what residuals ask for, by the names of terms, where it is known; what is found is
         added. Where a residual asks for something else after all, it is refused.
     terms, probed : by default all of the problem; and at how many points each is tried, few.
+    sums : whether rows may be sums over points, as of integrals.
 
     Raises
     ------
@@ -154,19 +175,25 @@ class Equations:
         *,
         terms: Sequence[Term] | None = None,
         probed: int | None = _PROBED,
+        sums: bool = False,
     ) -> None:
         self.problem, self.outputs, self.rows = problem, problem.network_outputs, list[Rows]()
         terms = problem.terms if terms is None else terms
         for term, of_term, weights in zip(terms, arrays, factors, strict=True):
             if not len(weights):
                 raise NotByJetsError(f"the term {term.name!r} has no points")
+            of_rows = None
+            if sums and term.sums is not None:
+                of_term, *of_rows = term.sums.arrays(*of_term)
+                term = replace(term, function=term.sums.function)  # noqa: PLW2901
             tensors = tuple(
                 each if tf.is_tensor(each) else tf.constant(np.asarray(each, np.float64))
                 for each in of_term
             )
             if term.name not in asked:
                 asked[term.name] = trace(problem, term, tuple(t[:probed] for t in tensors))
-            self.rows.append(_rows(problem, term, tensors, weights, asked[term.name]))
+            rows = _rows(problem, term, tensors, weights, asked[term.name])
+            self.rows.append(rows if of_rows is None else replace(rows, sums=tuple(of_rows)))
 
     @property
     def order(self) -> int:
@@ -187,7 +214,7 @@ class Equations:
         return other
 
     def residuals(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Array]:
-        """Return √w r of each term, [k, n], for jets of u at its requests, [Q, m, n] (local).
+        """Return √w r of each term, [k, N], for jets of u at its requests, [Q, m, n] (local).
 
         p : the parameters of the unknowns, [q].
         """
@@ -198,7 +225,7 @@ class Equations:
                 r, *_ = graph(z, p, rows.arrays)
             else:
                 r = residual_of_rows(self.problem, rows, z, p)
-            values.append(r.numpy().T * rows.factors)
+            values.append(rows.residuals(r.numpy()))
         return values
 
     def linearized(self, jets: Sequence[Sequence[Array]], p: Array = NONE) -> list[Linearized]:
@@ -208,9 +235,11 @@ class Equations:
 
     def _linearized(self, rows: Rows, given: Sequence[Array], p: Any) -> Linearized:
         r, of_totals, by_unknowns = self._evaluated(rows, [tf.constant(each) for each in given], p)
-        by_jets = [np.stack(parts) * rows.factors for parts in zip(*of_totals, strict=True)]
-        by_p = np.moveaxis(by_unknowns.numpy(), 2, 1) * rows.factors
-        return Linearized(r.numpy().T * rows.factors, by_jets, by_p)
+        by_jets = [np.stack(parts) for parts in zip(*of_totals, strict=True)]
+        by_p = np.moveaxis(by_unknowns.numpy(), 2, 1)
+        if rows.sums is None:
+            by_jets, by_p = [each * rows.factors for each in by_jets], by_p * rows.factors
+        return Linearized(rows.residuals(r.numpy()), by_jets, rows.of_points(by_p))
 
     def _evaluated(self, rows: Rows, z: list[Any], p: Any) -> Any:
         """Return `slopes_of_rows`, after some evaluations by a graph."""

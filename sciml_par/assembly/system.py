@@ -185,9 +185,11 @@ class System:
                 points = of_term[0][window].rows if of_term else np.zeros(0, np.int64)
                 for columns in of_term[1:]:
                     points = np.union1d(points, columns[window].rows)
-                numbers = [first + j * rows.points + points for j in range(rows.asked.components)]
+                coupled = rows.sums is not None and len(points)
+                places = np.arange(rows.count) if coupled else points
+                numbers = [first + j * rows.count + places for j in range(rows.asked.components)]
                 of_window.append((points, np.concatenate(numbers)))
-                first += rows.asked.components * rows.points
+                first += rows.asked.components * rows.count
             found.append(of_window)
         return found
 
@@ -197,16 +199,19 @@ class System:
 
     def _block(self, window: int, terms: Sequence[Linearized]) -> Block:
         parts, m, width = [], self.outputs, int(self.model.used[window].sum())
-        for of_term, term, (points, _) in zip(self.columns, terms, self._rows[window], strict=True):
+        of = self.equations.rows, self.columns, terms, self._rows[window]
+        for rows, of_term, term, (points, _) in zip(*of, strict=True):
             block = np.zeros((width, m, len(term.residuals), len(points)))
             for columns, slope in zip((c[window] for c in of_term), term.by_jets, strict=True):
                 # Those of one request are in no order, the union of several is sorted.
                 same = columns.rows is points
                 at = slice(None) if same else np.searchsorted(points, columns.rows)
                 add_products(block, at, slope[..., columns.rows], columns.jets)
+            if len(points):
+                block = rows.of_points(block, points)
             parts.append(block.reshape(width * m, -1))
-        rows = np.concatenate([numbers for _, numbers in self._rows[window]])
-        return Block(rows, np.concatenate(parts, axis=1))
+        numbers = np.concatenate([numbers for _, numbers in self._rows[window]])
+        return Block(numbers, np.concatenate(parts, axis=1))
 
 
 def add_products(block: Array, at: Any, slopes: Array, jets: Any) -> None:

@@ -169,7 +169,11 @@ class Space:
         """
         cells, d = self.model.cells, self.problem.domain.dimension
         try:
-            return self._of_family(self._points.in_cells(cells, (along,) * d))
+            found = self._points.in_cells(cells, (along,) * d)
+            for rows in found.rows:
+                if rows.sums is not None:
+                    raise NotByJetsError(f"the term {rows.term.name!r} couples points")
+            return self._of_family(found)
         except NotByJetsError as error:
             raise InputError(f"learn: {error}.") from None
 

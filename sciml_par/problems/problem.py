@@ -45,13 +45,14 @@ from sciml_par.problems.fields.transformed import (
 )
 from sciml_par.problems.problem_check import check_problem
 from sciml_par.problems.terms.residual import Residual
-from sciml_par.problems.terms.term import Arrays, Term, as_field
+from sciml_par.problems.terms.term import Arrays, Sums, Term, as_field
 from sciml_par.problems.unknowns.placed_function import PlacedFunction, place
 from sciml_par.problems.unknowns.prior_conditions import PriorCondition, prior_conditions
 from sciml_par.problems.unknowns.unknown_arguments import (
     check_all_named,
     refuse_in_ansatz,
     residual_of,
+    with_part,
 )
 from sciml_par.problems.unknowns.unknown_functions import UnknownFunction
 from sciml_par.problems.unknowns.unknowns import Unknown
@@ -694,7 +695,9 @@ class Problem(OtherAttributes, ByName):
 
     def _term(self, name: str, part: Residual | Condition, weight: float) -> Term:
         points = partial(part.points, self._domain)
-        return Term(name, weight, points, residual_of(part, self._starts(), name), self._name)
+        function, single = residual_of(part, self._starts(), name), part.single
+        sums = single and Sums(with_part(function, single), part.sums)
+        return Term(name, weight, points, function, self._name, sums)
 
     def _starts(self) -> dict[str, Any]:
         """Return the values at which all unknowns start, and those of `with_values`."""

@@ -93,6 +93,8 @@ class Condition(ByName):
     """The values that are not trained on, by which `train` chooses the weights that it keeps."""
     coupled: bool = False
     """Whether all points are one row of the loss, since their errors are correlated."""
+    single: Any = None
+    """A condition f at single points, if residuals are sums S f − v; see `sums`."""
     selects: ClassVar[tuple[str, ...]] = ()
     """The attributes that select components of u."""
     known_functions: ClassVar[tuple[str, ...]] = ("on", "where")
@@ -345,6 +347,10 @@ class Condition(ByName):
                 f"{type(self).__name__} has no residual: override residual(self, u, *arrays)"
             )
         return self.function(u, *arrays)
+
+    def sums(self, *arrays: FloatArray) -> tuple[Arrays, Any, FloatArray]:
+        """Return the arrays of `single`, S and v: see `Sums` (local)."""
+        raise NotImplementedError
 
     def quantity(self, u: Any, x: tf.Tensor, domain: Domain) -> tf.Tensor | None:
         """Return the quantity whose values the condition gives, or None if it is unknown (local).

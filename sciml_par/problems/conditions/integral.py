@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -131,6 +132,20 @@ class IntegralCondition(Condition):
         x, weights = self._rules(domain)
         return x, weights, self._values(len(x))
 
+    @property
+    def single(self) -> _Integrand:  # type: ignore[override]
+        """See `Condition`."""
+        return _Integrand(self.integrand)
+
+    def sums(self, *arrays: FloatArray) -> tuple[Arrays, Any, FloatArray]:
+        """See `Condition`; the quadrature points of all integrals, one after another."""
+        from scipy.sparse import csr_matrix
+
+        x, weights, values = arrays
+        ends = np.arange(0, weights.size + 1, weights.shape[1])
+        matrix = csr_matrix((weights.ravel(), np.arange(weights.size), ends))
+        return (x.reshape(-1, x.shape[2]),), matrix, values
+
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Compute Σ_j w_j f(u, x_j) − value: [I, c] (local)."""
         x, weights, values = arrays
@@ -213,6 +228,16 @@ class IntegralCondition(Condition):
         if np.isscalar(value):
             return np.asarray(checked_number(value, "IntegralCondition: value"))
         return finite_array(value, "IntegralCondition: value")
+
+
+@dataclass(frozen=True)
+class _Integrand(Condition):
+    """An integrand at single points."""
+
+    integrand: Callable[..., tf.Tensor]
+
+    def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
+        return self.integrand(u, *arrays)
 
 
 def _checked_at(at: Any) -> tuple[int | str, FloatArray]:

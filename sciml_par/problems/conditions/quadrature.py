@@ -9,6 +9,7 @@ import numpy as np
 from sciml_par._checks import checked_integer, is_integer
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
+from sciml_par.problems.conditions.plane_quadrature import over_plane
 from sciml_par.problems.domains.box import Box, gauss_legendre
 from sciml_par.problems.domains.domain import Domain
 
@@ -25,11 +26,13 @@ def on_box(lower: FloatArray, upper: FloatArray, n: int | Sequence[int]) -> Rule
 def over_domain(domain: Domain, n: int | Sequence[int]) -> Rule:
     """Return x: [q, d] and weights [q] of ∫ f dx over a domain.
 
-    Gauss–Legendre on a box; elsewhere equal weights at about n points of a Sobol' sequence, whose
-    error decreases about like 1/n.
+    Gauss–Legendre on a box, and in the plane between lines and ellipses; elsewhere equal weights at
+    about n points of a Sobol' sequence, whose error decreases about like 1/n.
     """
     if isinstance(domain, Box):
         return on_box(domain.lower, domain.upper, n)
+    if is_integer(n) and (found := over_plane(domain, int(n))) is not None:  # type: ignore[arg-type]
+        return found
     if not np.isfinite(domain.volume):
         raise InputError(
             f"the volume of {domain} is not known, and with it the weights of an integral over it; "

@@ -22,6 +22,7 @@ from sciml_par.problems.domains.surfaces.surface import Surface
 
 INITIAL = "initial"
 _SHOWN = 16  # names of faces in a message
+_TURN = 1e-9  # sine of the angle between sides of which the second goes on from the first
 
 
 class BoundedRegion(Region):
@@ -219,17 +220,21 @@ class BoundedRegion(Region):
 
         If all edges are straight, these are all corners, otherwise those of the operands.
         """
-        shapes = [self._polygon] if self._polygon is not None else []
-        shapes = shapes or [leaf._polygon for leaf in self._leaves if leaf._polygon is not None]
+        shapes = [leaf._polygon for leaf in self._leaves if leaf._polygon is not None]
         if self.dimension != 2 or not shapes:
             return np.empty((0, self.dimension))
-        import shapely
-
-        x = np.unique(np.concatenate([shapely.get_coordinates(s) for s in shapes]), axis=0)
+        if self._polygon is not None:
+            return _vertices(self._polygon)
+        x = np.unique(np.concatenate(list(map(_vertices, shapes))), axis=0)
         return x[self.on_edges(x)]
 
     def on_edges(self, x: npt.ArrayLike) -> BoolArray:
         """Return which points of the boundary have several normals: x: [n, d] -> [n] (local)."""
+        if self._polygon is not None:  # at an end of a side that is cut, rounding leaves one normal
+            from scipy.spatial import KDTree
+
+            away, _ = KDTree(self.corners()).query(self._as_points(x, "on_edges"))
+            return np.asarray(away <= self._rounding)
         length = np.linalg.norm(self._mean_normals(x), axis=1)
         return np.asarray((length > 0) & (length < 1 - 1e-6))
 
@@ -255,6 +260,20 @@ class BoundedRegion(Region):
                 f"got {list(points.shape)}"
             )
         return points
+
+
+def _vertices(polygon: Any) -> FloatArray:
+    """Return the points of a geometry of shapely at which its boundary turns, [k, 2]."""
+    import shapely
+
+    found = []
+    for ring in shapely.get_parts(shapely.get_rings(polygon)):
+        x = shapely.get_coordinates(ring)[:-1]
+        before, behind = x - np.roll(x, 1, axis=0), np.roll(x, -1, axis=0) - x
+        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(behind, axis=1)
+        turns = before[:, 0] * behind[:, 1] - before[:, 1] * behind[:, 0]
+        found.append(x[np.abs(turns) > _TURN * lengths])
+    return np.unique(np.concatenate(found), axis=0)
 
 
 def _listed(names: Sequence[str]) -> str:

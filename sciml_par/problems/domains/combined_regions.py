@@ -13,7 +13,11 @@ import numpy as np
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.sampling import kept_share
+from sciml_par.problems.domains.surfaces.spheres import spread
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
+
+_AROUND = 32
+"""Points around one at a boundary, of which some lie in the region unless it ends in a tip."""
 
 
 class CombinedRegion(Region):
@@ -202,7 +206,14 @@ class DifferenceRegion(CombinedRegion):
         return self._first.lower, self._first.upper
 
     def _within(self, x: FloatArray, margin: float = 0.0) -> BoolArray:
-        return self._first._within(x, margin) & ~self._second._within(x, -margin)
+        found = self._first._within(x, margin) & ~self._second._within(x, -margin)
+        if margin > 0:
+            # What both boundaries share belongs to it only where it bounds some of it.
+            rows = np.flatnonzero(found & ~self._within(x))
+            around = x[rows, None] + 2 * margin * spread(_AROUND, x.shape[1])
+            inside = self._within(around.reshape(-1, x.shape[1]))
+            found[rows] = inside.reshape(around.shape[:2]).any(axis=1)
+        return found
 
     def _surely_contains(self, other: Region) -> bool:
         apart = self._second._surely_apart(other) or other._surely_apart(self._second)

@@ -20,6 +20,20 @@ Arrays = tuple[FloatArray, ...]
 # A residual with as many components as points, and more than these, is a mistake, not a system.
 MANY_EQUATIONS = 16
 
+@dataclass(frozen=True)
+class Sums:
+    """Residuals r = S f − v that couple points, by what single points have.
+
+    Attributes
+    ----------
+    function : f: (u, *arrays) -> [n, c], row by row.
+    arrays : of all arrays of r, those of f, the matrix S: [k, n], also a sparse one, and v: [k, c].
+    """
+
+    function: Callable[..., tf.Tensor]
+    arrays: Callable[..., tuple[Arrays, Any, FloatArray]]
+
+
 _REMEDY = (
     "return a row for each point: keep both axes, as x[:, 0:1] in place of x[:, 0] and "
     "keepdims=True in sums (tf.ensure_shape states an unknown shape); compute with TensorFlow in "
@@ -62,6 +76,8 @@ class Term:
         (u, *arrays) -> r: [N, k], the arrays as tensors.
     problem : str
         Name of the problem, for messages.
+    sums : Sums, optional
+        The same residuals, if they couple points.
     """
 
     name: str
@@ -69,6 +85,7 @@ class Term:
     points: Callable[[int | tuple[int, ...]], Arrays]
     function: Callable[..., tf.Tensor]
     problem: str = ""
+    sums: Sums | None = None
     _known: dict[tuple[Any, ...], tuple[Plan, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -177,7 +177,9 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, E
 
 def _suits_windows(problem: Problem) -> bool:
     """Return whether windows are few enough, and cells have the coordinates of the domain."""
-    return problem.domain.dimension <= MOST_DIMENSIONS and problem.scaled_box is None
+    coupled = any(term.sums is not None for term in problem.terms)  # all windows with each other
+    few = problem.domain.dimension <= MOST_DIMENSIONS
+    return few and problem.scaled_box is None and not coupled
 
 
 @dataclass

@@ -87,7 +87,7 @@ class PointsOfTerms:
             rows = arrays, self._even(arrays[0], term)
             found.append(self._near_corners(rows, condition, term, draw))
         arrays, factors = zip(*found, strict=True)
-        return Equations(self.problem, arrays, factors, self.asked)
+        return Equations(self.problem, arrays, factors, self.asked, sums=True)
 
     def in_cells(
         self, cells: Cells, along: tuple[int, ...], *, draw: int = 0, even: bool = True
@@ -126,7 +126,7 @@ class PointsOfTerms:
                 rows = self._near_corners((arrays, factors), condition, term, draw, (cells, size))
             found.append(rows)
         arrays, factors = zip(*found, strict=True)
-        return Equations(self.problem, arrays, factors, self.asked)
+        return Equations(self.problem, arrays, factors, self.asked, sums=True)
 
     def _denser(self, n: int, draw: int) -> tuple[Array, Array] | None:
         """Return n points of the density Π 1/√(z − z²) on the unit cube, and their shares.

@@ -49,7 +49,7 @@ MISSED = 1e4
 _FREE_POINTS, _NUMBERS_OPEN = 150, 4_000_000
 """Where it is asked what is open, the fewest points, and the most numbers in a matrix of values."""
 _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 500, 64, 0.1
-_FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
+_FACTORS, _STEPS_OF_FACTOR, _SEED = (1e-8, 1e-3), 8, 7
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 _ENTER = (
     "the equation carries values into the domain at {}, where fewer conditions are given than it "
@@ -329,7 +329,7 @@ class PolynomialSolver:
         """Return the loss of any solution at many points (local)."""
         u = member.field.with_weights(tf.constant(kept_weights(member)))
         rows = self.everywhere.rows
-        r = [each.term.function(u, *each.arrays).numpy().T * each.factors for each in rows]
+        r = [each.residuals(each.term.function(u, *each.arrays).numpy()) for each in rows]
         return float(squares_of(r).sum())
 
     @cached_property
@@ -342,8 +342,10 @@ class PolynomialSolver:
         return (max(degree + 2, math.ceil((_OF_CELL * columns) ** (1 / self._d))),) * self._d
 
     def _begin(self, system: System, like: Stage | None) -> Array:
-        if like is None:
-            c = self._constant(system) if self._start is None else system.fitted(self._start)
+        if like is None and self._start is None:
+            c = self._leaving_zero(system, self._constant(system))
+        elif like is None:
+            c = system.fitted(self._start)
         elif math.prod(system.model.cells.shape) == 1:
             c = _padded(like.model, like.steps.c, system.model)
         else:
@@ -355,14 +357,30 @@ class PolynomialSolver:
         begin = np.zeros((1, system.width, system.outputs))
         conditions = system.equations.behind(len(self.problem.residuals))
         at = zero_jets(conditions), self._unknowns
-        terms = [term for term in conditions.linearized(*at) if term.by_jets]
+        pairs = list(zip(conditions.rows, conditions.linearized(*at), strict=True))
         # A constant has the same value at all points that a condition asks for, as a periodic one.
-        by_value = [np.sum([s[:, 0] for s in term.by_jets], axis=0) for term in terms]
+        by_value = [
+            of.of_points(np.sum([s[:, 0] for s in term.by_jets], axis=0))
+            for of, term in pairs
+            if term.by_jets
+        ]
         rows = [slope.transpose(0, 2, 1).reshape(-1, system.outputs) for slope in by_value]
-        values = [term.residuals.ravel() for term in terms]
+        values = [term.residuals.ravel() for _, term in pairs if term.by_jets]
         if rows and np.isfinite(np.concatenate(values)).all():
             found = np.linalg.lstsq(np.concatenate(rows), -np.concatenate(values), 1e-10)[0]
             begin[0, 0] = np.nan_to_num(found)
+        return begin
+
+    def _leaving_zero(self, system: System, begin: Array) -> Array:
+        """Return coefficients from which integrals can change, as that of u² cannot from u = 0."""
+        terms = system.linearized(np.concatenate([begin.ravel(), self._unknowns]))
+        for rows, term in zip(system.equations.rows, terms, strict=True):
+            slopes = [np.abs(each).max(initial=0.0) for each in term.by_jets]
+            if rows.sums is not None and not any(slopes) and term.residuals.any():
+                total = 1.0 + system.model.exponents.sum(axis=1)[:, None]
+                c = np.random.default_rng(_SEED).normal(size=(len(total), system.outputs))
+                begin[0, : len(total)] += c / total**2
+                break
         return begin
 
     def open_functions(
