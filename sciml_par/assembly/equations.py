@@ -185,6 +185,7 @@ class Equations:
             of_rows = None
             if sums and term.sums is not None:
                 of_term, *of_rows = term.sums.arrays(*of_term)
+                weights = np.broadcast_to(weights, len(of_rows[1]))  # noqa: PLW2901
                 term = replace(term, function=term.sums.function)  # noqa: PLW2901
             tensors = tuple(
                 each if tf.is_tensor(each) else tf.constant(np.asarray(each, np.float64))

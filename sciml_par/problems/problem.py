@@ -484,6 +484,16 @@ class Problem(OtherAttributes, ByName):
         other._domain = self.domain._between(*map(float, ends))  # type: ignore[attr-defined]
         return other
 
+    def with_finer_integrals(self) -> Self:
+        """Return the problem with more points in integrals whose points nobody chose (local)."""
+        finer = tuple(each.finer() for each in self._conditions)
+        if finer == self._conditions:
+            return self
+        other = copy.copy(self)
+        other._conditions = finer
+        other._terms = other._with_weights(other._make_terms())
+        return other
+
     def on_slab(
         self, slab: Domain, *, scaled_box: tuple[FloatArray, FloatArray] | None = None
     ) -> Self:

@@ -348,6 +348,10 @@ class Condition(ByName):
             )
         return self.function(u, *arrays)
 
+    def finer(self) -> Self:
+        """Return the condition with more points where it sums over points that it chose."""
+        return self
+
     def sums(self, *arrays: FloatArray) -> tuple[Arrays, Any, FloatArray]:
         """Return the arrays of `single`, S and v: see `Sums` (local)."""
         raise NotImplementedError

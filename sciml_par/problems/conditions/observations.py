@@ -279,6 +279,16 @@ class Observations(Condition):
             return x[None], self.u[:, 0][None], self.factor[None]
         return (x, self.u) if self.noise is None else (x, self.u, self.noise)
 
+    @property
+    def single(self) -> Self | None:  # type: ignore[override]
+        """See `Condition`; the errors before L⁻¹."""
+        return self._with(factor=None) if self.coupled else None
+
+    def sums(self, *arrays: FloatArray) -> tuple[Arrays, Any, FloatArray]:
+        """See `Condition`."""
+        (x,), (measured,), (factor,) = arrays
+        return (x, measured[:, None]), factor, np.zeros((len(x), 1))
+
     def residual(self, u: FieldLike, *arrays: tf.Tensor) -> tf.Tensor:
         """Compute the errors, or what a robust loss makes of them: [k, c], or [1, n] (local)."""
         return LOSSES[self.loss](self.errors(u, *arrays))

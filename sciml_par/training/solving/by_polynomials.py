@@ -177,9 +177,7 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, E
 
 def _suits_windows(problem: Problem) -> bool:
     """Return whether windows are few enough, and cells have the coordinates of the domain."""
-    coupled = any(term.sums is not None for term in problem.terms)  # all windows with each other
-    few = problem.domain.dimension <= MOST_DIMENSIONS
-    return few and problem.scaled_box is None and not coupled
+    return problem.domain.dimension <= MOST_DIMENSIONS and problem.scaled_box is None
 
 
 @dataclass
@@ -312,7 +310,7 @@ class _Climb:
             many = model.used.sum() * model.output_size > _MOST_OF_WINDOWS
             left = ladder.left()
             proved = degree == lowest or best is not before and best.degree > lowest
-            many = many or operations(model) > (_MOST_OPERATIONS if proved else _TRIED)
+            many = many or operations(model, self.problem) > (_MOST_OPERATIONS if proved else _TRIED)
             # Where the error is known or the residual falls fast, other methods come no nearer.
             fast = fall > _FALL_FOR_ERROR
             kept = 0.0 if self.known or fast else (1 - _SHARE) * at_begin
@@ -487,7 +485,7 @@ class _Climb:
         if stage.windows == 1 and self._tested:
             self._finds_open(stage, _RICHER)
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
-        in_time = operations(stage.model) * ladder.left() / ladder.longest(stage.seconds)
+        in_time = operations(stage.model, self.problem) * ladder.left() / ladder.longest(stage.seconds)
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
         error = self._alike(lambda: self._grown(stage, estimate(most_operations=most)))
         self._as_long = _GROWS * (1 + ladder.longest(error.seconds / stage.seconds))

@@ -131,7 +131,9 @@ def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
     if not flat or not has_plain_sides(problem) or problem.network_outputs > 1:
         return []
     found = plane.corners() if hasattr(plane, "corners") else _of_box(plane)
-    inward = np.array([plane.sample(1, seed=0)[0]] * len(found))
+    if not len(found):  # as of a disc
+        return []
+    inward = np.tile(plane.sample(1, seed=0), (len(found), 1))
     others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(found), 1))
     of = principal(np.hstack([found + _RADIUS * (inward - found), others]))
     pairs = zip(found, of[0][0][:, :2, :2], strict=True) if of else ()

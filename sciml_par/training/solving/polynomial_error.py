@@ -181,6 +181,6 @@ def _richer(solver: PolynomialSolver, stage: Stage, most_operations: float) -> t
     choices = [(breaks, few), (former, few)] if divided else [(former, many), (former, few)]
     for breaks, degree in choices:
         richer = solver.in_windows(breaks, degree)
-        if operations(richer) <= most_operations:
+        if operations(richer, solver.problem) <= most_operations:
             break
     return richer, degree

@@ -272,7 +272,7 @@ class March:
             for degrees in (self._degrees, higher)
         )
         many = model.coefficients.shape.num_elements() > _MOST_COLUMNS[self._d]
-        if many or operations(richer) > _MOST_OPERATIONS:
+        if many or operations(richer, self.problem) > _MOST_OPERATIONS:
             return None
         system = System(at, model, singular=bool(self.free))
         step = newton if self._d == 1 else gauss_newton

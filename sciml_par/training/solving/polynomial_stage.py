@@ -55,6 +55,8 @@ _ENTER = (
     "the equation carries values into the domain at {}, where fewer conditions are given than it "
     "takes; add a condition there."
 )
+_ROUGH = 0.01
+"""Of the residual of u = 0, more than which tells that polynomials are too few."""
 OF_SOLUTION, OF_ERROR = (0, 1), (2, 3)
 """Draws of points at which solutions and their errors are found, and judged."""
 
@@ -101,6 +103,11 @@ class Stage:
     def misses(self) -> bool:
         """Whether residuals are far larger between the points of the solution than there."""
         return self.judged.validation_loss > MISSED * self.steps.loss
+
+    @property
+    def rough(self) -> bool:
+        """Whether residuals at unseen points are not far smaller than those of u = 0."""
+        return not self.judged.validation_loss < _ROUGH**2 * self.judged.zero_loss
 
     @property
     def theta(self) -> Array:
@@ -242,8 +249,10 @@ class PolynomialSolver:
         if like is not None and like is self.ahead[0] and self.ahead[1:3] == (model.cells, degree):
             c, first = _padded(like.model, like.steps.c, model), self.ahead[3]
             begins = [np.concatenate([c.ravel(), like.steps.p])]
+        observed = any(isinstance(each, Observations) for each in self.problem.conditions)
+        if like is not None and system.unknowns and not observed and like.rough:
+            like, begin = None, self._begin(system, None)  # with too few polynomials p may go astray
         if like is None and system.unknowns:
-            observed = any(isinstance(each, Observations) for each in self.problem.conditions)
             # Without data there may be many solutions; the start says which one is sought.
             of_start = gauss_newton(system, begin, steps=_MOST_STEPS, fixed=True)
             begins = [np.concatenate([of_start.c.ravel(), of_start.p])]
@@ -440,8 +449,10 @@ def _padded(model: Any, c: Array, larger: Any) -> Array:
     return padded
 
 
-def operations(model: Any) -> float:
+def operations(model: Any, problem: Problem) -> float:
     """Return about how many operations the factor of the band of windows takes: n b²."""
+    if any(term.sums is not None for term in problem.terms):  # all windows with each other
+        return float(model.used.sum() * model.output_size) ** 3
     strides = [math.prod(model.cells.shape[axis + 1 :]) for axis in range(len(model.cells.shape))]
     columns = int(model.used.sum(axis=1).max()) * model.output_size
     return float(len(model.cells.kept) * columns * ((1 + sum(strides)) * columns) ** 2)

@@ -79,8 +79,8 @@ def _divided(
 def _squares_at_points(
     equations: Equations, residuals: Sequence[Array], noisy: Collection[str]
 ) -> tuple[Array, Array]:
-    """Return the points of all terms but noisy ones, and the squares of residuals there."""
-    pairs = zip(equations.rows, residuals, strict=True)
+    """Return the points of all terms but noisy ones and sums, and squares of residuals there."""
+    pairs = [(rows, r) for rows, r in zip(equations.rows, residuals, strict=True) if not rows.sums]
     kept = [(rows.arrays[0].numpy(), r) for rows, r in pairs if rows.term.name not in noisy]
     squares = [np.sum(np.square(r), axis=0) for _, r in kept]
     return np.concatenate([x for x, _ in kept]), np.concatenate(squares)

@@ -116,7 +116,7 @@ def solve(
     compare_checkpoints(checkpoint, resume, world.communicator)
     world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
     ladder = Ladder(
-        problem.without_slabs(),
+        problem.without_slabs().with_finer_integrals(),
         tolerance,
         seconds,
         precision,
