@@ -327,6 +327,18 @@ def test_what_operands_share_is_no_boundary_and_counts_once() -> None:
     assert len(shape.corners()) == 6
 
 
+def test_what_is_cut_off_takes_its_part_of_the_boundary_with_it() -> None:
+    shape = Box([-1, -1], [1, 1]) - Box([0, -1], [1, 0])
+    gone, kept = [[0.5, -1], [1, -0.5]], [[0, -1], [0, -0.5], [0, 0], [1, 0], [-1, -1], [0.5, 0]]
+    assert not shape.contains(np.array(gone)).any() and shape.contains(np.array(kept)).all()
+    corners = {(-1, -1), (-1, 1), (0, -1), (0, 0), (1, 0), (1, 1)}
+    assert set(map(tuple, shape.corners())) == corners
+    assert shape.on_edges(np.array(list(corners))).all()
+    notched = Box([0, 0, 0], [1, 1, 1]) - Box([0.5, 0.5, 0], [1, 1, 1])
+    x = np.array([[0.75, 0.75, 0], [1, 0.75, 0.5], [0.5, 0.75, 0.5], [0.5, 0.5, 1]])
+    assert notched.contains(x).tolist() == [False, False, True, True]
+
+
 def test_faces_of_boxes_have_ordinary_names() -> None:
     cube = Box([0, 0, 0], [1, 1, 1])
     x, normals = cube.boundary(600)

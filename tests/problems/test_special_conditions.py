@@ -8,12 +8,14 @@ from sciml_par.errors import InputError
 from sciml_par.problems import (
     Ball,
     Box,
+    Ellipse,
     Initial,
     IntegralCondition,
     Interface,
     Interval,
     Observations,
     Periodic,
+    Polygon,
     Problem,
     derivative,
 )
@@ -216,6 +218,32 @@ def test_integrals_of_one_are_volumes_and_areas(options, measure):
     one = IntegralCondition(lambda u, x: tf.ones_like(u(x)), points=27, **options)
     r, *_ = evaluated(one, wave, cuboid)
     np.testing.assert_allclose(r, [[measure]])
+
+
+@pytest.mark.parametrize(
+    ("domain", "area"),
+    [
+        (Box([-1, -1], [1, 1]) - Box([0, -1], [1, 0]), 3.0),
+        (Ball([0.3, 0.2], 1.5), 2.25 * np.pi),
+        (Box([-1, -1], [1, 1]) - Ball([1, 1], 0.7), 4 - 0.49 * np.pi / 4),
+        (Box([-1, -1], [1, 1]) | Ball([1, 0], 1.0), 4 + np.pi / 2),
+        (Ellipse([0, 0], [2.0, 1.0], angle=0.3), 2 * np.pi),
+        (Ball([0, 0], 1.0) & Ball([1, 0], 1.0), 2 * np.pi / 3 - np.sqrt(3) / 2),
+        (Polygon([(0, 0), (4, 0), (0, 3)], holes=[[(1, 1), (1.5, 1), (1, 1.5)]]), 5.875),
+    ],
+    ids=str,
+)
+def test_integrals_between_lines_and_ellipses(domain, area):
+    one = IntegralCondition(lambda u, x: u(x), area, points=4000)
+    r, x, _, _ = evaluated(one, lambda x: 1 + 0 * x[:, :1], domain)
+    np.testing.assert_allclose(r, 0, atol=1e-12)
+    assert domain.contains(x[0]).all()
+    growing = IntegralCondition(lambda u, x: u(x))
+    values = [
+        evaluated(each, lambda x: tf.exp(x[:, :1] - x[:, 1:]), domain)[0]
+        for each in (growing, growing.finer())
+    ]
+    np.testing.assert_allclose(*values, rtol=1e-6)
 
 
 def test_integrals_at_times():

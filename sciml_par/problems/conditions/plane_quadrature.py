@@ -18,7 +18,7 @@ _FEWEST, _SAME = 8, 1e-9
 
 
 def over_plane(domain: Domain, n: int) -> tuple[FloatArray, FloatArray] | None:
-    """Return about n or more points x: [q, 2] and weights [q], or None for other boundaries (local).
+    """Return about n or more points x: [q, 2] and weights [q]; None for other boundaries (local).
 
     Gauss' points along y between the corners, and along x between the sides, so that the error
     falls exponentially with √n for a smooth integrand.
@@ -63,7 +63,7 @@ def _inside(domain: Domain, levels: Sequence[Level], y: float) -> list[tuple[flo
 
 
 def _heights(domain: Domain, levels: Sequence[Level]) -> FloatArray:
-    """Return y of the corners, of the ends of curves and where these meet others, in their order."""
+    """Return y of corners, of the ends of curves and where these meet others, in their order."""
     low, high = float(domain.lower[1]), float(domain.upper[1])
     corners = domain.corners() if hasattr(domain, "corners") else np.empty((0, 2))
     found = [np.array([low, high]), corners[:, 1]]

@@ -236,7 +236,7 @@ class _Climb:
             if best is None and not (determined or self._finds_open(stage)):
                 return None
             ladder.say("polynomials", _text(stage), stage.loss, "")
-            linear = linear and stage.steps.steps < _LEAST_STEPS
+            linear = ladder.linear = linear and stage.steps.steps < _LEAST_STEPS
             exact = stage.loss <= ROUNDING**2 * stage.judged.zero_loss
             fall, enough, more = math.inf, _FALL, False
             if best is not None:
@@ -310,7 +310,8 @@ class _Climb:
             many = model.used.sum() * model.output_size > _MOST_OF_WINDOWS
             left = ladder.left()
             proved = degree == lowest or best is not before and best.degree > lowest
-            many = many or operations(model, self.problem) > (_MOST_OPERATIONS if proved else _TRIED)
+            most = _MOST_OPERATIONS if proved else _TRIED
+            many = many or operations(model, self.problem) > most
             # Where the error is known or the residual falls fast, other methods come no nearer.
             fast = fall > _FALL_FOR_ERROR
             kept = 0.0 if self.known or fast else (1 - _SHARE) * at_begin
@@ -485,7 +486,8 @@ class _Climb:
         if stage.windows == 1 and self._tested:
             self._finds_open(stage, _RICHER)
         estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
-        in_time = operations(stage.model, self.problem) * ladder.left() / ladder.longest(stage.seconds)
+        left = ladder.left() / ladder.longest(stage.seconds)
+        in_time = operations(stage.model, self.problem) * left
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
         error = self._alike(lambda: self._grown(stage, estimate(most_operations=most)))
         self._as_long = _GROWS * (1 + ladder.longest(error.seconds / stage.seconds))

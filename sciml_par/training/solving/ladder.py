@@ -69,6 +69,8 @@ class Ladder:
     start: Callable[[Array], Array] | None = None
     best: Result | None = None
     useful: bool = False
+    linear: bool = False
+    """Whether the equations are seen to be linear, together with their unknowns."""
     """Whether a method has ended with more than a residual that is too large for an estimate."""
     everywhere: Callable[[Member], float] | None = None
     """Gives the loss of a solution at so many points that little is hidden between them."""
@@ -309,7 +311,8 @@ class Ladder:
     def _say_moved(self) -> None:
         """Warn of unknowns that have left their start, where no data choose a solution (local)."""
         assert self.best is not None
-        if any(isinstance(each, Observations) for each in self.problem.conditions):
+        observed = any(isinstance(each, Observations) for each in self.problem.conditions)
+        if observed or self.linear:  # as there is one solution
             return
         values = self.best.members[0].unknown_values
         for name, value in values.by_name(values.best).items():

@@ -250,8 +250,10 @@ class PolynomialSolver:
             c, first = _padded(like.model, like.steps.c, model), self.ahead[3]
             begins = [np.concatenate([c.ravel(), like.steps.p])]
         observed = any(isinstance(each, Observations) for each in self.problem.conditions)
-        if like is not None and system.unknowns and not observed and like.rough:
-            like, begin = None, self._begin(system, None)  # with too few polynomials p may go astray
+        sought = system.unknowns and system.windows == 1 and not observed
+        if like is not None and sought and like.rough:
+            # With too few polynomials, unknowns may have left the start.
+            like, begin = None, self._begin(system, None)
         if like is None and system.unknowns:
             # Without data there may be many solutions; the start says which one is sought.
             of_start = gauss_newton(system, begin, steps=_MOST_STEPS, fixed=True)
