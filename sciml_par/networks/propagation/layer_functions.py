@@ -34,6 +34,7 @@ class LayerFunction(SingularFunction):
     the functions iⁿerfc of such layers are sums of both times powers of s and τ (Carslaw, Jaeger,
     Conduction of Heat in Solids, 1959, §2.5 and appendix II). Where u is multiplied with
     itself, E², E G and G² are so, too: E² = ∂²w/∂s² − ∂w/∂τ of w = s²E²/2 − 2 s E G/√π + 2 G²/π.
+    Where T is another one, they change by H = s exp(−s²/4τ)/√τ: T ∂E/∂T = H/(2√π).
 
     Attributes
     ----------
@@ -43,6 +44,7 @@ class LayerFunction(SingularFunction):
     degree : of polynomials in s and √τ that the functions are multiplied by.
     until : the time from which on the functions are not used.
     products : whether there are E², E G and G².
+    changes : whether there is H.
     """
 
     across: tuple[float, ...]
@@ -50,6 +52,7 @@ class LayerFunction(SingularFunction):
     degree: int
     until: float = math.inf
     products: bool = False
+    changes: bool = False
 
     def __post_init__(self) -> None:
         if len(self.across) != len(self.at) - 1 or not any(self.across) or not self.duration > 0:
@@ -61,7 +64,7 @@ class LayerFunction(SingularFunction):
 
     @property
     def count(self) -> int:
-        return 5 if self.products else 2
+        return 2 + self.changes + 3 * self.products
 
     @property
     def label(self) -> tuple[Any, ...]:
@@ -96,14 +99,18 @@ class LayerFunction(SingularFunction):
             factor = math.prod(slopes, start=self.duration**-by_time)
             n = len(axes) + by_time
             product = tau * g[n] + (by_time * g[n - 2] if by_time else 0.0)
-            return factor * of.pair(erfc[n], product) if factor else None
+            found = [erfc[n], product]
+            if self.changes:
+                by_s = n - 2 * by_time
+                found.append(s * g[n] + (by_s * g[n - 1] if by_s else 0.0))
+            return factor * of.stack(found) if factor else None
 
         def with_products(axes: Axes) -> Any:
             single, products = derivative(axes), []
             for part, rest in splits(axes):
                 a, b = derivative(part), derivative(rest)
                 if a is not None and b is not None:
-                    products.append(of.joined([a[:1] * b, a[1:] * b[1:]]))
+                    products.append(of.joined([a[:1] * b[:2], a[1:2] * b[1:2]]))
             return None if single is None else of.joined([single, sum(products)])
 
         return with_products if self.products else derivative

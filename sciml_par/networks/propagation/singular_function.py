@@ -28,7 +28,7 @@ class Arithmetic:
     log: Callable[..., Any]
     erfc: Callable[..., Any]
     where: Callable[..., Any]
-    pair: Callable[[Any, Any], Any]
+    stack: Callable[[Any], Any]
     of_parts: Callable[[Any, Any], Any]
     parts_of: Callable[[Any], Any]
     joined: Callable[[Any], Any]
@@ -94,7 +94,7 @@ _NUMPY = Arithmetic(
     log=np.log,
     erfc=special.erfc,
     where=np.where,
-    pair=lambda a, b: np.stack([a, b]),
+    stack=np.stack,
     of_parts=lambda a, b: a + 1j * b,
     parts_of=lambda z: np.stack([z.real, z.imag]),
     joined=np.concatenate,
@@ -107,7 +107,7 @@ def _tensorflow() -> Arithmetic:
         log=tf.math.log,
         erfc=tf.math.erfc,
         where=lambda where, value, other: tf.where(where, tf.cast(value, other.dtype), other),
-        pair=lambda a, b: tf.stack([a, b]),
+        stack=tf.stack,
         of_parts=tf.complex,
         parts_of=lambda z: tf.stack([tf.math.real(z), tf.math.imag(z)]),
         joined=lambda parts: tf.concat(parts, 0),

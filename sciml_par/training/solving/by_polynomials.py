@@ -248,6 +248,12 @@ class _Climb:
                     continue
                 self._untried = None
                 more = slow and self._others and self._other_functions(linear)
+                if more and self.solver.follows:
+                    ladder.doing("fitting the observations")
+                    p = self._alike(partial(self.solver.by_data, degree))
+                    self.solver.begin_at(ladder.world.communicator.broadcast_object(p))
+                    best, self._untried, self._others = None, None, False
+                    continue
             if self._met(stage, best, certain=exact):
                 return stage
             best = stage if best is None or fall > 1.0 else best

@@ -52,6 +52,7 @@ class PointsOfTerms:
     at_corners, in_layers : whether points are denser near corners of the domain, and of space and
         time, from which layers grow.
     products : whether functions of layers are multiplied with each other.
+    unknowns : their parameters with which layers grow; by default those of the start.
     """
 
     problem: Problem
@@ -60,6 +61,7 @@ class PointsOfTerms:
     at_corners: bool = False
     in_layers: bool = False
     products: bool = False
+    unknowns: tuple[float, ...] | None = None
 
     def scattered(self, interior: int, draw: int, *, dense: bool = False) -> Equations:
         """Use Sobol's points, and half as many for each condition (local).
@@ -209,7 +211,8 @@ class PointsOfTerms:
         pairs = self._equations
         arrays = [residual.payload(x) for residual, _ in pairs]
         of = self.problem, arrays, [np.ones(len(x))] * len(pairs), self.asked
-        return principal_of(Equations(*of, terms=[term for _, term in pairs]))
+        equations = Equations(*of, terms=[term for _, term in pairs])
+        return principal_of(equations, None if self.unknowns is None else np.array(self.unknowns))
 
     def given(self, condition: Any) -> bool:
         """Return whether points of a condition are given, as of observations."""

@@ -40,6 +40,7 @@ class InitialLayer:
     duration : T = width²/κ, the time in which a layer of the diffusivity κ is as wide.
     until : the last time.
     products : whether functions of layers are multiplied with each other, too.
+    changes : whether T may be another one, as by an unknown diffusivity.
     """
 
     at: Array
@@ -48,6 +49,7 @@ class InitialLayer:
     duration: float
     until: float
     products: bool
+    changes: bool
     inward, reach = False, math.inf
 
     def equals(self, other: InitialLayer) -> bool:
@@ -60,7 +62,8 @@ class InitialLayer:
         across = tuple((self.normal / self.width).tolist())
         each = _PER_DEGREE[len(self.normal) > 1]
         at, powers = tuple(self.at.tolist()), min(1 + int(each * degree), _MOST)
-        return [LayerFunction(at, across, self.duration, powers, self.until, self.products)]
+        of = self.until, self.products, self.changes
+        return [LayerFunction(at, across, self.duration, powers, *of)]
 
     def _distances(self, domain: Any, unit: Array) -> Array:
         """Return distances r of points from the corner, of s and √τ, by numbers of [0, 1]."""
@@ -132,6 +135,7 @@ def initial_layers_of(
                 continue
             normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
             duration = float(-(width**2) * b / a)
-            layer = InitialLayer(x, normal, width, duration, upper[-1], products)
+            of = width, duration, upper[-1], products, bool(problem.unknowns)
+            layer = InitialLayer(x, normal, *of)
             found += [] if any(layer.equals(other) for other in found) else [layer]
     return found

@@ -50,6 +50,7 @@ _FREE_POINTS, _NUMBERS_OPEN = 150, 4_000_000
 """Where it is asked what is open, the fewest points, and the most numbers in a matrix of values."""
 _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 500, 64, 0.1
 _FACTORS, _STEPS_OF_FACTOR, _SEED = (1e-8, 1e-3), 8, 7
+_STEP, _MOST_FITS = 1e-4, 30
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 _ENTER = (
     "the equation carries values into the domain at {}, where fewer conditions are given than it "
@@ -201,6 +202,12 @@ class PolynomialSolver:
                 return True
         return False
 
+    @property
+    def follows(self) -> bool:
+        """Whether layers grow with unknowns that are fitted to observations."""
+        observed = any(isinstance(each, Observations) for each in self.problem.conditions)
+        return self.points.layered and observed and self._unknowns.size > 0
+
     def use(self, points: PointsOfTerms) -> None:
         """Use the functions of these points from now on."""
         self.points = points
@@ -269,6 +276,34 @@ class PolynomialSolver:
             seen = replace(seen, zero_loss=float(squares_of(steps.before).sum()))
         seconds = time.perf_counter() - began
         return Stage(model, degree, system, steps, unseen, seen, r, loss, self.x, seconds)
+
+    def by_data(self, degree: int) -> Array:
+        """Return the unknowns for whose solution of the equations the data fit best, [q] (local).
+
+        Layers grow with the unknowns, so that no step is right in which they stay as they are.
+        """
+        from scipy.optimize import least_squares
+
+        observed = [isinstance(each, Observations) for each in self.problem.conditions]
+        weights = [1.0] * len(self.problem.residuals) + [1.0 - each for each in observed]
+
+        def misfit(p: Array) -> Array:
+            self.begin_at(p)
+            model = self.on_box(degree)
+            at = self.points.scattered(int(self._per_column * model.width), draw=0, dense=True)
+            system = System(at, model)
+            theta = np.concatenate([self._constant(system).ravel(), p])
+            of = gauss_newton(system.weighted(weights), theta, steps=_MOST_STEPS, fixed=True)
+            r = at.residuals(system.jets(np.concatenate([of.c.ravel(), p])), p)[-len(observed) :]
+            return np.concatenate([each[0] for each, given in zip(r, observed, strict=True) if given])
+
+        found = least_squares(misfit, self._unknowns, diff_step=_STEP, max_nfev=_MOST_FITS)
+        return np.asarray(found.x, np.float64)
+
+    def begin_at(self, p: Array) -> None:
+        """Begin with these unknowns, and use the layers that grow with them."""
+        self._unknowns = p
+        self.use(replace(self.points, unknowns=tuple(p)))
 
     def _data_first(self, system: System, theta: Array) -> Array:
         """Return θ after steps in which equations weigh little, then more and more.

@@ -19,13 +19,15 @@ Principal = Callable[[Array], list[tuple[Array, Array]]]
 """x: [n, d] -> `principal_of` the equations there."""
 
 
-def principal_of(equations: Equations) -> list[tuple[Array, Array]]:
+def principal_of(equations: Equations, p: Array | None = None) -> list[tuple[Array, Array]]:
     """Return the coefficients of second and of first derivatives, [n, d, d] and [n, d], at u = 0.
 
     Those of each component in each equation that has second ones (local).
+
+    p : of unknowns, [q]; by default at their start.
     """
     n, d = len(equations.rows[0].factors), equations.problem.domain.dimension
-    p, found = initial_unknowns(equations.problem.unknowns, 0), []
+    p, found = initial_unknowns(equations.problem.unknowns, 0) if p is None else p, []
     terms = equations.linearized(zero_jets(equations), p)
     for rows, term in zip(equations.rows, terms, strict=True):
         shape = term.by_jets[0].shape if term.by_jets else (0, 0, 0)
