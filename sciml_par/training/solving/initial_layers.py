@@ -23,6 +23,8 @@ Array = npt.NDArray[np.float64]
 FAR, _THICK = math.log(1e-5), 6.0
 """Of the distance of the points that are closest to the corner, relative to the domain or to so
 many times the width that a layer has at the end."""
+_OTHERS = 8
+"""Points at which it is seen whether the diffusivity varies."""
 _PER_DEGREE, _MOST = (0.4, 0.2), 8
 """Powers of s and √τ but the first by which functions of a layer are multiplied, for each degree on
 a line and in a plane, where they are also multiplied by all powers along the side; and at most."""
@@ -40,7 +42,7 @@ class InitialLayer:
     duration : T = width²/κ, the time in which a layer of the diffusivity κ is as wide.
     until : the last time.
     products : whether functions of layers are multiplied with each other, too.
-    changes : whether T may be another one, as by an unknown diffusivity.
+    changes : whether T is not the same everywhere, or may be another one, as of an unknown.
     """
 
     at: Array
@@ -127,15 +129,18 @@ def initial_layers_of(
     for row, (axis, end) in zip(at, sides, strict=True):
         row[axis] = end
     found: list[InitialLayer] = []
-    for second, first in principal(at):
-        for x, (axis, end), of_second, of_first in zip(at, sides, second, first, strict=True):
-            a, b, width = of_second[axis, axis], of_first[-1], float(upper[axis] - lower[axis])
+    other = domain.sample(_OTHERS, seed=0)
+    for second, first in principal(np.concatenate([at, other])):
+        ratios = second[:, range(d - 1), range(d - 1)] / first[:, -1:]
+        for k, (x, (axis, end)) in enumerate(zip(at, sides, strict=True)):
+            a, b, width = second[k, axis, axis], first[k, -1], float(upper[axis] - lower[axis])
+            varies = not np.allclose(ratios[len(at) :, axis], ratios[k, axis])
             # Not of waves or what is anti-diffusive, nor where terms are infinite, as on an axis.
-            if of_second[-1].any() or not 0 < -a * b < math.inf:
+            if second[k, -1].any() or not 0 < -a * b < math.inf:
                 continue
             normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
             duration = float(-(width**2) * b / a)
-            of = width, duration, upper[-1], products, bool(problem.unknowns)
+            of = width, duration, upper[-1], products, varies or bool(problem.unknowns)
             layer = InitialLayer(x, normal, *of)
             found += [] if any(layer.equals(other) for other in found) else [layer]
     return found

@@ -294,8 +294,9 @@ class PolynomialSolver:
             system = System(at, model)
             theta = np.concatenate([self._constant(system).ravel(), p])
             of = gauss_newton(system.weighted(weights), theta, steps=_MOST_STEPS, fixed=True)
-            r = at.residuals(system.jets(np.concatenate([of.c.ravel(), p])), p)[-len(observed) :]
-            return np.concatenate([each[0] for each, given in zip(r, observed, strict=True) if given])
+            r = at.residuals(system.jets(np.concatenate([of.c.ravel(), p])), p)
+            of_data = zip(r[-len(observed) :], observed, strict=True)
+            return np.concatenate([each.ravel() for each, given in of_data if given])
 
         found = least_squares(misfit, self._unknowns, diff_step=_STEP, max_nfev=_MOST_FITS)
         return np.asarray(found.x, np.float64)
