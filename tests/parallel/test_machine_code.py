@@ -11,7 +11,7 @@ from ranks import numpy_type
 from sciml_par.parallel import Adasum, Average, Max, Min, Product, Sum
 from sciml_par.parallel.native import machine_code
 from sciml_par.parallel.native.combination import can_combine, combination
-from sciml_par.parallel.native.machine_code import MachineCode, compiled, function_at
+from sciml_par.parallel.native.machine_code import MachineCode, function_at
 from sciml_par.parallel.native.primitives import load, store
 from sciml_par.parallel.native.translation import translated
 
@@ -58,7 +58,7 @@ def with_a_stranger(n: int) -> int:
 
 
 def test_a_function_does_what_it_says():
-    code = compiled((steps_to_one, twice, swap), {"STEP": 1})
+    code = MachineCode(translated((steps_to_one, twice, swap), {"STEP": 1}))
     steps = function_at(code.address("steps_to_one"), 2, keeps_lock=True)
     assert [steps(n, 1000) for n in (1, 2, 6, 27)] == [0, 2, 16, 222]
     assert steps(27, 10) == -1

@@ -130,16 +130,6 @@ def test_a_rank_is_named_although_others_have_left(make_host):
     assert host.ranks[1].hears() == "end\n"
 
 
-def test_what_has_been_said_is_not_said_again(make_host):
-    """A rank has told its error and ends the job; the launcher kills the others."""
-    host = make_host(range(SIZE))
-    host.ranks[3].tell("said")
-    for rank in host.ranks.values():
-        rank.connection.close()
-    host.watch.run()
-    assert host.written == []
-
-
 def test_a_rank_that_only_closes_its_files_is_not_lost(make_host):
     host = make_host(range(SIZE), pid=os.getpid())
     host.ranks[1].connection.close()

@@ -125,13 +125,6 @@ def test_a_rank_that_has_left_by_another_way_ends_the_job():
     assert job.run(3).ended[1].startswith("Rank 2 ended the program while rank 0 waits in allre")
 
 
-def test_a_contradiction_that_comes_late():
-    job = waiting_job(3, [0, 1])
-    job.run(40)
-    job.wait(2, OTHER)
-    assert "rank 2: barrier()" in job.run(3).ended[1]
-
-
 def test_a_rank_that_has_left_ends_the_job():
     job = waiting_job(3, [0, 1])
     job.groups[2][0].progress.sequence = 4

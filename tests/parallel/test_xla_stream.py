@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from inside import FAILED_PRECONDITION, c_function, foreign_calls, one_tensor
+from inside import FAILED_PRECONDITION, c_function, one_tensor
 
-from sciml_par.parallel.execution import xla_module
 from sciml_par.parallel.native.interrupts import take
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
@@ -133,21 +132,6 @@ def test_the_interface_is_laid_out_as_in_xlas_header():
     body = re.search(r"struct XLA_FFI_Stream_Get_Args \{(.*?)\};", header, re.DOTALL)[1]
     fields = re.findall(r"(\w+);", body)
     assert fields == ["struct_size", "extension_start", "ctx", "stream"]
-
-
-def test_xla_is_asked_for_the_stream():
-    """On the CPU it has none; so the program gets this error, and not a wrong stream."""
-    name = "sciml_par_test_stream"
-    handler = one_tensor(lambda send, receive, stream: None, with_stream=True)
-    foreign_calls().register(name, "Host", handler)
-    vector = xla_module.ArrayType("float32", (2,))
-
-    @tf.function(jit_compile=True)
-    def run(x):
-        return xla_module.custom_call([x], [vector], [vector], 1, ["CPU"], target=name)
-
-    with pytest.raises(tf.errors.FailedPreconditionError, match="XLA has no stream for this call"):
-        run(tf.ones(2))
 
 
 class WithoutText(Exception):

@@ -194,7 +194,6 @@ def _join(everyone: Communicator, threads: int | None) -> World:
     atexit.register(mailbox.settle)  # before MPI is finalized, and after `shutdown`
     job_end = JobEnd(everyone)
     failures = FailureReporter(everyone, mailbox, job_end)
-    failures.install()
     threads = threads or requested_threads(os.environ)
     if not threads:
         mine = cores_of_this_process()

@@ -189,7 +189,7 @@ def load_gpu(index: int = 0) -> Gpu:
     try:
         from cupy.cuda import runtime
     except ImportError as error:
-        raise MissingBindingError(_not_importable("CuPy", error)) from None
+        raise _without_cupy(error) from None
     try:
         count = runtime.getDeviceCount()
     except Exception as error:
@@ -206,7 +206,7 @@ def load_nccl() -> Nccl:
     try:
         from cupy.cuda import nccl
     except ImportError as error:
-        raise MissingBindingError(_not_importable("CuPy", error)) from None
+        raise _without_cupy(error) from None
     if not nccl.available:
         raise MissingBindingError("CuPy finds no NCCL: pip install 'sciml-par[gpu]'")
     library = Nccl(nccl)
@@ -216,6 +216,6 @@ def load_nccl() -> Nccl:
     return library
 
 
-def _not_importable(name: str, error: ImportError) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
-    return f"{name} cannot be imported ({reason}): pip install 'sciml-par[gpu]'"
+def _without_cupy(error: ImportError) -> MissingBindingError:
+    reason = (str(error).strip() or "no reason given").splitlines()[0]
+    return MissingBindingError(f"CuPy cannot be imported ({reason}): pip install 'sciml-par[gpu]'")
