@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from ranks import numpy_type
 
-from sciml_par.parallel import Adasum, Average, Max, Min, Product, Sum
+from sciml_par.parallel import Average, Max, Min, Product, Sum
 from sciml_par.parallel.native import machine_code
-from sciml_par.parallel.native.combination import can_combine, combination
+from sciml_par.parallel.native.combination import combination
 from sciml_par.parallel.native.machine_code import MachineCode, function_at
 from sciml_par.parallel.native.primitives import load, store
 from sciml_par.parallel.native.translation import translated
@@ -140,12 +140,6 @@ def test_a_reduction_is_that_of_numpy_in_the_documented_order(op, dtype, size, c
         expected = expected / np.asarray(size, wide.dtype)
     expected = expected.astype(values.dtype)
     assert result[:-1].tobytes() == expected.tobytes() and result[-1] == 0
-
-
-def test_which_reductions_there_are():
-    assert can_combine(Sum, "float32") and can_combine(Product, "uint8")
-    assert not can_combine(Average, "int32") and not can_combine(Adasum, "float32")
-    assert can_combine(Average, "bfloat16") and not can_combine(Max, "bool")
 
 
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16"))

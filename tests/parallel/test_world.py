@@ -43,17 +43,6 @@ def test_a_second_init_does_nothing():
     sp.barrier()
 
 
-def test_the_communicator_is_a_duplicate():
-    """So that its messages cannot meet those of the program or of another library."""
-    from mpi4py import MPI
-
-    communicator = sp.current_world().communicator
-    ours = (communicator.mpi, communicator.control)
-    for each in ours:
-        assert MPI.Comm.Compare(each, MPI.COMM_WORLD) == MPI.CONGRUENT
-    assert MPI.Comm.Compare(*ours) == MPI.CONGRUENT
-
-
 def test_barrier_waits_for_everyone(tmp_path_factory):
     folder = sp.current_world().communicator.broadcast_object(str(tmp_path_factory.mktemp("b")))
     open(os.path.join(folder, str(sp.rank())), "w").close()
