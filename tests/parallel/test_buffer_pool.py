@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import tensor_on, view
 
 from sciml_par.parallel.tensors.buffer_pool import ResultMemory
+from sciml_par.parallel.tensors.memory import tensor_on, view
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 

@@ -258,30 +258,19 @@ def test_pinning_sets_what_the_user_has_not(pinned, gpu, hide, before, expected)
     assert pinned(gpu and VisibleGpu(gpu, "x"), hide, **before) == expected
 
 
-class FakeConfig:
-    """A fake of `tf.config` on a host with three GPUs.
-
-    Attributes
-    ----------
-    chosen : the calls of `set_visible_devices`.
-    """
-
-    def __init__(self, *, started=False):
-        self.started = started
-        self.chosen = []
-
-    def list_physical_devices(self, kind):
-        return [f"{kind}:{i}" for i in range(3)]
-
-    def set_visible_devices(self, devices, kind):
-        if self.started:
-            raise RuntimeError("Visible devices cannot be modified after being initialized")
-        self.chosen.append((devices, kind))
-
-
 @pytest.mark.parametrize("started", (False, True))
 def test_tensorflow_is_limited_unless_it_has_started(monkeypatch, started):
-    config = FakeConfig(started=started)
+    chosen = []
+
+    def set_visible_devices(devices, kind):
+        if started:
+            raise RuntimeError("Visible devices cannot be modified after being initialized")
+        chosen.append((devices, kind))
+
+    config = SimpleNamespace(
+        list_physical_devices=lambda kind: [f"{kind}:{i}" for i in range(3)],
+        set_visible_devices=set_visible_devices,
+    )
     monkeypatch.setattr(device, "tf", SimpleNamespace(config=config))
     choose_in_tensorflow(2)
-    assert config.chosen == ([] if started else [(["GPU:2"], "GPU")])
+    assert chosen == ([] if started else [(["GPU:2"], "GPU")])

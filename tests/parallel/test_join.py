@@ -9,13 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import Alltoall, Announcement, Broadcast, Kind, Left, Signature
 from ranks import values
 from reductions import WITHOUT_MEANING
 
 import sciml_par.parallel as sp
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.collectives.join import _Join
+from sciml_par.parallel.groups.mailbox import Left
+from sciml_par.parallel.requests.request import Alltoall, Announcement, Broadcast, Kind
+from sciml_par.parallel.requests.signature import Signature
 
 pytestmark = pytest.mark.ranks(
     least=2, most=3, reason="one rank waits for nobody; a fourth does what the third does"

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fake_cupy import ILLEGAL_ADDRESS
-from inside import Allreduce, BindingError, CallSite, Mailbox, Present, Waiting
 from ranks import eager, graph, odd_one_out
 from transports import with_fake_gpus
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
+from sciml_par.parallel.groups.call_site import CallSite
+from sciml_par.parallel.groups.mailbox import Mailbox, Present, Waiting
+from sciml_par.parallel.requests.request import Allreduce
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
+from sciml_par.parallel.transports.cupy_binding import BindingError
 
 pytestmark = pytest.mark.ranks(
     least=2, most=3, reason="one rank has nobody to exchange anything with"

@@ -7,11 +7,18 @@ import threading
 
 import numpy as np
 import pytest
-from inside import Allgather, Allreduce, Alltoall, BindingError, Broadcast, Reducescatter
 from ranks import COMPLEX, MOVED
 from transports import driver_of_nccl
 
 import sciml_par.parallel as sp
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+)
+from sciml_par.parallel.transports.cupy_binding import BindingError
 
 NOT_OF_NCCL = ("bool", "int16", "uint16")
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from inside import Signature
 
+from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.timeline.recorder import Recorder
 from sciml_par.parallel.timeline.trace_file import merge
 
