@@ -94,26 +94,6 @@ def test_complex_values():
     np.testing.assert_array_equal(y[:, 0] * sp.size(), 1 + 1j * np.arange(sp.size()))
 
 
-def test_the_gradient_of_an_embedding_in_a_graph():
-    """Where the graph leaves open how many rows there are."""
-    table = tf.Variable(tf.ones([LENGTH, 2], tf.float64))
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
-    def run(where):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.gather(table, where)) * (sp.rank() + 1.0)
-        slope = tape.gradient(loss, table)
-        assert isinstance(slope, tf.IndexedSlices)
-        return tf.convert_to_tensor(sp.fused_allreduce([slope], sp.Sum)[0])
-
-    for more in (0, 1):
-        _, where = slices(sp.rank(), more=more)
-        expected = np.zeros((LENGTH, 2))
-        for rank in range(sp.size()):
-            np.add.at(expected, slices(rank, more=more)[1], rank + 1.0)
-        np.testing.assert_array_equal(run(tf.constant(where, tf.int32)), expected)
-
-
 @pytest.mark.ranks(most=1, reason="refused before anything travels")
 def test_other_operations_are_refused():
     for op in (sp.Max, sp.Product, sp.Adasum):

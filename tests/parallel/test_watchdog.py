@@ -259,7 +259,7 @@ def test_a_name_that_is_used_again_does_not_meet_old_messages():
         if number == 1:
             job.wait(2, OTHER, sequence=1, group=1)
             job.run(1)
-            job.groups[2][1].progress.in_progress = None
+            job.groups[2][1].progress._current = None
     job.wait(1, MINE, sequence=1, group=1)
     assert job.run(50).ended is None
     for mailbox in job.mailboxes:

@@ -218,7 +218,7 @@ def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
     from mpi4py import MPI
 
     job_end, everyone = world.job_end, world.communicator
-    watch_for_forks(present_world)
+    watch_for_forks()
     if everyone.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
         groups = lambda: list(everyone.all_groups)  # noqa: E731
         world.watchdog = Watchdog(world.mailbox, groups, job_end.with_message, patience)
