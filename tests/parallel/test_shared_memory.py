@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from mpi4py import MPI
-from ranks import generator, same_on_all_ranks
+from ranks import MISMATCHES, generator, same_on_all_ranks
 
 import sciml_par.parallel as sp
-from sciml_par.errors import CollectiveMismatchError, InputError, TransferError
+from sciml_par.errors import InputError, TransferError
 from sciml_par.parallel.native import shared_memory
 from sciml_par.parallel.native.job import VARIABLE, settle_native
 from sciml_par.parallel.native.layout import Group
@@ -23,7 +23,7 @@ from sciml_par.parallel.requests.request import Allgather, Allreduce
 pytestmark = pytest.mark.ranks(least=2, reason="one rank shares memory with nobody")
 up_to_three = pytest.mark.ranks(least=2, most=3, reason="a fourth rank does what the third does")
 
-FAILURES = (TransferError, CollectiveMismatchError, tf.errors.FailedPreconditionError)
+FAILURES = (TransferError, *MISMATCHES)
 
 
 @pytest.fixture
