@@ -76,7 +76,6 @@ ERRORS_OF = {
     "cudaStreamCreate": ("streamCreateWithFlags", lambda gpu, _: gpu.new_stream()),
     "cudaEventRecord": ("eventRecord", lambda gpu, _: gpu.record(1, 0)),
     "cudaEventQuery": ("eventQuery", lambda gpu, _: gpu.has_passed(1)),
-    "cudaMalloc": ("malloc", lambda gpu, _: gpu.allocate(4)),
     "cudaMemcpyAsync": ("memcpyAsync", lambda gpu, _: gpu.copy_to_host(0, 0, 0, 0)),
     "ncclGetUniqueId": ("get_unique_id", lambda _, nccl: nccl.new_id()),
     "ncclCommInitRank": ("NcclCommunicator", lambda _, nccl: nccl.connect(1, bytes(128), 0)),
@@ -109,7 +108,7 @@ def test_a_gpu_that_is_not_the_first_is_told_to_each_thread(installed, runtime):
     gpu = load_gpu(2)
     # NCCL connects the GPU of the calling thread, and what is made belongs to it.
     assert runtime.calls[-1] == ("setDevice", (2,))
-    for make in (gpu.new_stream, gpu.new_event, lambda: gpu.allocate(8)):
+    for make in (gpu.new_stream, gpu.new_event):
         make()
         assert runtime.calls[-2] == ("setDevice", (2,))
     assert gpu.name() == "Fake GPU" and runtime.calls[-1] == ("getDeviceProperties", (2,))

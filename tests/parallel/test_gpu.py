@@ -210,7 +210,7 @@ def test_the_gpu_copies_and_waits(group):
     assert group.gpu.name()
     stream, event = group.gpu.new_stream(), group.gpu.new_event()
     x, y = np.arange(1000.0), np.zeros(1000)
-    address = group.gpu.allocate(x.nbytes)
+    address = group.gpu._cuda.malloc(x.nbytes)
     group.gpu.copy_from_host(address, x.ctypes.data, x.nbytes, stream)
     group.gpu.copy_to_host(y.ctypes.data, address, x.nbytes, stream)
     group.gpu.record(event, stream)

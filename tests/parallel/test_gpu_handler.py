@@ -50,7 +50,7 @@ class Fakes:
         return self.from_gpu(receive, request.receive_shape, x.dtype), calls
 
     def on_gpu(self, x):
-        address = self.group.gpu.allocate(x.nbytes)
+        address = self.runtime.malloc(x.nbytes)
         ctypes.memmove(address, x.ctypes.data, x.nbytes)
         return address
 

@@ -78,11 +78,6 @@ class Gpu:
             _called("cudaEventQuery", self._cuda.check_status, code)
         return code == 0
 
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of `nbytes` of the GPU's memory, for the life of the process."""
-        self.use()
-        return int(_called("cudaMalloc", self._cuda.malloc, nbytes))
-
     def copy_to_host(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """Copy from the GPU."""
         copy, kind = self._cuda.memcpyAsync, self._cuda.memcpyDeviceToHost
