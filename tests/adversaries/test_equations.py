@@ -11,20 +11,16 @@ from outcomes import Table, on_two
 from scipy.integrate import solve_bvp, solve_ivp
 from setups import wider as solve
 
-import sciml_par as sp
 from sciml_par.problems import (
-    Ball,
     Box,
     Condition,
     Dirichlet,
     Initial,
     IntegralCondition,
-    Interface,
     Interval,
     Neumann,
     Periodic,
     Problem,
-    Residual,
     Robin,
     Time,
     derivative,
@@ -33,7 +29,7 @@ from sciml_par.problems import (
     hessian,
     laplacian,
 )
-from sciml_par.training import LBFGS, Adam, Points
+from sciml_par.training import Points
 
 pytestmark = pytest.mark.long
 table = Table()
@@ -103,14 +99,6 @@ def plucked_string() -> Any:
     x = np.array([[0.5, 1.0], [0.25, 0.5], [0.5, 0.25]])
     found = solve(problem, points=300, steps=100).predict(x).mean
     return found, np.sin(np.pi * x[:, :1]) * np.cos(np.pi * x[:, 1:])
-
-
-@table.gives(1e-4)
-def disk_under_load() -> Any:
-    disk = Ball([1.0, -2.0], 0.5)
-    problem = Problem(disk, lambda u, x: laplacian(u, x) + 4, conditions=[Dirichlet(0.0)])
-    found = solve(problem, points=200, steps=60).predict([[1.0, -2.0], [1.2, -2.1]]).mean
-    return found, np.array([[0.25], [0.20]])
 
 
 @table.gives(1e-3)
@@ -189,28 +177,6 @@ def delay_with_a_history() -> Any:
     return found, np.where(t < 1, 1 - t, 1 - t + (t - 1) ** 2 / 2)
 
 
-@table.gives(1e-3, on_two)
-def two_metals() -> Any:
-    def left(u: Any, x: Any) -> Any:
-        return derivative(u["a"], x, 0, 0)
-
-    def right(u: Any, x: Any) -> Any:
-        return derivative(u["b"], x, 0, 0)
-
-    problem = Problem(
-        Interval(0, 1),
-        [left, right],
-        conditions=[
-            Dirichlet(0.0, component="a", on="left"),
-            Dirichlet(1.0, component="b", on="right"),
-            Interface("a", "b", at=("x", 0.5), k_left=1.0, k_right=3.0),
-        ],
-        outputs=("a", "b"),
-    )
-    found = solve(problem, points=40, steps=60).predict([[0.5]]).mean
-    return found, np.array([[0.75, 0.75]])
-
-
 @table.gives(1e-3)
 def neumann_alone_up_to_a_constant() -> Any:
     problem = Problem(
@@ -250,21 +216,6 @@ def condition_that_couples_both_ends() -> Any:
     problem = Problem(Interval(0, 1), laplacian, conditions=[closed, slope])
     x = np.array([[0.0], [0.5], [1.0]])
     return solve(problem, points=20, steps=40).predict(x).mean, x
-
-
-@table.gives(2e-2, on_two)
-def helmholtz_of_deepxde_by_adam_and_lbfgs() -> Any:
-    k = np.pi
-    problem = Problem(
-        Interval(-1, 1),
-        Residual(lambda u, x, f: laplacian(u, x) + f, data=lambda x: k**2 * np.sin(k * x)),
-        conditions=[Dirichlet(0.0, weight=20.0)],
-    )
-    x = np.linspace(-1, 1, 7)[:, None]
-    result = sp.train(
-        problem, phases=[(Adam(1e-2), 600), (LBFGS(), 300)], points=32, progress=False
-    )
-    return result.predict(x).mean, np.sin(k * x)
 
 
 test_programs = table.as_test()

@@ -87,12 +87,6 @@ table.add(
         says="precision.*float64",
     ),
     Row(
-        "precision by the type of numpy",
-        lambda: solved(rod(), precision=np.float64),
-        gives=1e-4,
-        says="precision.*float64",
-    ),
-    Row(
         "data of integers",
         lambda: solved(
             rod(Residual(lambda u, x, f: laplacian(u, x) + f, data=lambda x: 2 + 0 * x.astype(int)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from selection import covering
 
 import sciml_par as sp
 from sciml_par.errors import InputError
@@ -205,7 +206,6 @@ def as_a_member_alone(case: tuple[str, ...], folder: Path) -> tuple[Any, Any, fl
 
 
 RELATIONS = [as_it_was_saved, as_a_member_alone, as_if_uninterrupted, as_on_one_rank]
-"""The first take the least time; they are chosen where several add as many pairs."""
 COLUMNS: list[list[Any]] = [
     list(PROBLEMS),
     list(OPTIMIZERS),
@@ -217,58 +217,21 @@ COLUMNS: list[list[Any]] = [
 ]
 
 
-def cases() -> list[tuple[Any, ...]]:
-    """Return a few cases with every pair of values that can be combined.
-
-    Each begins with the first pair that is still missing; every other column then gets the value
-    that adds most.
-    """
-    columns = [(i, value) for i, column in enumerate(COLUMNS) for value in column]
-    pairs = (pair for pair in itertools.combinations(columns, 2) if pair[0][0] != pair[1][0])
-    missing = dict.fromkeys(pair for pair in pairs if refusal([value for _, value in pair]) is None)
-    found = []
-    while missing:
-        case = dict(next(iter(missing)))
-        for i, column in enumerate(COLUMNS):
-            if i not in case:
-                fit = [v for v in column if refusal([*case.values(), v]) is None]
-                case[i] = max(fit, key=lambda v: len(_added(case | {i: v}, missing)))
-        for pair in _added(case, missing):
-            del missing[pair]
-        found.append(tuple(case[i] for i in range(len(COLUMNS))))
-    return found
-
-
-def _added(case: dict[int, Any], missing: Any) -> list[Any]:
-    """Return the missing pairs that this part of a case has."""
-    return [
-        pair
-        for pair in itertools.combinations(sorted(case.items(), key=_place), 2)
-        if pair in missing
-    ]
-
-
-def _place(entry: tuple[int, Any]) -> int:
-    return entry[0]
-
-
-def refusal(case: Sequence[Any]) -> str | None:
-    """Return the words by which the case must be refused; None if it is valid."""
-    return next((words for pair, words in REFUSED.items() if pair <= set(case)), None)
-
-
-def _name(case: tuple[Any, ...]) -> str:
-    return ", ".join([*case[:-1], case[-1].__name__])
+def cases() -> list[Any]:
+    """Return a few cases with every pair of values that can be combined."""
+    product = itertools.product(*COLUMNS)
+    valid = [case for case in product if not any(pair <= set(case) for pair in REFUSED)]
+    return [_case(valid[i]) for i in sorted(covering(valid))]
 
 
 def _case(case: tuple[Any, ...]) -> Any:
     """Return the case with the number of ranks that shows its relation."""
     ranks = 2 if case[-1] in (as_on_one_rank, as_if_uninterrupted) else 1
     marks = pytest.mark.ranks(least=ranks, most=ranks, reason="another number shows the same")
-    return pytest.param(case, id=_name(case), marks=marks)
+    return pytest.param(case, id=", ".join([*case[:-1], case[-1].__name__]), marks=marks)
 
 
-@pytest.mark.parametrize("case", list(map(_case, cases())))
+@pytest.mark.parametrize("case", cases())
 def test_pairs(case: tuple[Any, ...], folder: Path) -> None:
     found, wanted, rounding = case[-1](case[:-1], folder)
     for value, other in zip(found, wanted, strict=True):

@@ -262,14 +262,3 @@ def test_rates_that_callbacks_set():
     ]
     model.fit(rows(40, 3), rows(40, 1), batch_size=4, epochs=8, verbose=0, callbacks=callbacks)
     check_equal(model.weights)
-
-
-def test_parts_that_stay_on_each_rank():
-    keras.utils.set_random_seed(hvd.rank())
-    model = network(3, 4)
-    optimizer = hvd_keras.PartialDistributedOptimizer(
-        keras.optimizers.Adam(1e-3), local_layers=[model.layers[0]]
-    )
-    hvd.broadcast_variables(model.layers[1].weights, root_rank=0)
-    train(model, optimizer)
-    check_equal(model.layers[1].weights)

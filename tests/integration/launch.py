@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sciml_par.parallel.startup.launcher_environment import PREFIXES
-
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 900.0
 """How long a program may run: longer is a hang. On a slow and busy machine minutes are usual."""
@@ -35,7 +33,17 @@ _SET_BY_INIT = (
     "TF_CPP_MIN_LOG_LEVEL",
     "MPIR_CVAR_SUPPRESS_ABORT_MESSAGE",
 )
-_PREFIXES = ("SCIML_PAR_", *PREFIXES)
+_PREFIXES = (
+    "SCIML_PAR_",
+    "PMI_",
+    "PMIX_",
+    "OMPI_COMM_",
+    "HYDI_",
+    "MPI_LOCAL",
+    "HOROVOD_",
+    "SLURM_STEP_",
+    "SLURM_PROCID",
+)
 
 # Elsewhere a fork may not be safe, or there is no way to wait for several processes at once.
 CAN_FORK = sys.platform == "linux"

@@ -12,6 +12,10 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
+from sciml_par.errors import CollectiveMismatchError
+
+MISMATCHES = (CollectiveMismatchError, tf.errors.FailedPreconditionError)
+"""What ranks that differ raise in eager code, and in graphs."""
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))

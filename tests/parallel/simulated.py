@@ -102,7 +102,7 @@ class Job:
         """The rank stands in a collective."""
         self.groups[rank][group].progress.comparing = comparing
         self.groups[rank][group].progress.sequence = sequence
-        self.groups[rank][group].progress.in_progress = signature
+        self.groups[rank][group].progress._current = signature
 
     def leave(self, rank):
         """The rank ends its program after the collectives that it has begun."""

@@ -62,12 +62,6 @@ def test_shorter_types(dtype):
         assert error < {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6}[dtype]
 
 
-def test_parallel_vectors_are_averaged_and_orthogonal_ones_added():
-    x = tf.constant([3.0, 4.0])
-    np.testing.assert_allclose(reduce(x), [3.0, 4.0], 1e-6)
-    np.testing.assert_allclose(reduce(tf.one_hot(sp.rank(), sp.size())), np.ones(sp.size()), 1e-6)
-
-
 def test_zeros():
     """On all ranks, on all but one, and where two ranks cancel."""
     np.testing.assert_array_equal(reduce(tf.zeros(5)), np.zeros(5))

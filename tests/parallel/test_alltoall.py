@@ -57,14 +57,6 @@ def test_every_bit_arrives(dtype):
     np.testing.assert_array_equal(result.numpy().view(np.uint8), np.concatenate(mine))
 
 
-def test_twice_is_where_it_came_from():
-    x = input_of(sp.rank())
-    there, received = sp.alltoall(x, splits_of(sp.rank()))
-    back, returned = sp.alltoall(there, received)
-    np.testing.assert_array_equal(back, x)
-    assert list(returned) == splits_of(sp.rank())
-
-
 @pytest.mark.parametrize("odd", ("first", "last"))
 def test_the_rows_between_two_ranks_may_change_without_the_others(odd):
     """The other ranks repeat what they did, and must meet the one that does something new."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import tensor_on, view
 
 from sciml_par.parallel.tensors.buffer_pool import ResultMemory
+from sciml_par.parallel.tensors.memory import tensor_on, view
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 
@@ -25,20 +23,6 @@ def tensor_of(memory, value, n=N):
     array, _ = floats(memory, n)
     array[:] = value
     return tensor_on(array)
-
-
-@pytest.mark.parametrize(("shape", "dtype"), [((), "int8"), ((0, 3), "float64"), ((5, 2), "bool")])
-def test_an_array_is_what_was_asked_for(shape, dtype):
-    array, address = ResultMemory().array(shape, np.dtype(dtype), 16)
-    assert array.shape == shape
-    assert array.dtype == dtype
-    assert address == array.ctypes.data
-    assert address % 64 == 0
-
-
-def test_a_tensor_lies_on_the_arrays_memory():
-    array, address = floats(ResultMemory())
-    assert view(tensor_on(array)).address == address
 
 
 @pytest.mark.parametrize(
@@ -89,21 +73,3 @@ def test_sizes_that_do_not_come_again_are_forgotten():
     array, address = floats(memory, 999)
     del array
     assert floats(memory, 999)[1] == address
-
-
-def test_threads_get_memory_of_their_own():
-    memory = ResultMemory()
-    wrong = []
-
-    def take(value):
-        for i in range(300):
-            tensor = tensor_of(memory, value + i)
-            if not (tensor._numpy() == value + i).all():
-                wrong.append(value + i)
-
-    threads = [threading.Thread(target=take, args=(1000 * t,)) for t in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong

@@ -8,7 +8,6 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from sciml_par.parallel.startup.cpu_threads import (
-    cores_of_this_process,
     let_waiting_ranks_yield,
     limit_threads,
     requested_threads,
@@ -74,14 +73,7 @@ def test_a_rank_bound_to_one_core_counts_those_of_its_launcher(monkeypatch):
 )
 def test_requested_threads(text, threads):
     assert requested_threads({"OMP_NUM_THREADS": text}) == threads
-
-
-def test_no_request():
     assert requested_threads({}) is None
-
-
-def test_this_process_has_cores():
-    assert cores_of_this_process()
 
 
 @pytest.fixture

@@ -12,24 +12,23 @@ import contextlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import (
-    CUDA_MEMORY,
-    HOST_MEMORY,
+from mpi4py import MPI
+from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, values
+from real_gpus import Busy, group_of_this_rank, nccl_of_this_rank, require_gpu
+from transports import device_of, fake_nccl_communicator
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.execution.dispatch import Placement, perform
+from sciml_par.parallel.execution.vectorized import AllPasses
+from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
     Alltoall,
     Broadcast,
     Reducescatter,
-    kind_of_memory,
 )
-from mpi4py import MPI
-from ranks import COMPLEX, MOVED, compiled, compiled_loop, eager, graph, values
-from real_gpus import Busy, group_of_this_rank, nccl_of_this_rank, require_gpu
-from transports import fake_nccl_communicator
-
-import sciml_par.parallel as sp
-from sciml_par.parallel.execution.dispatch import Placement, perform
-from sciml_par.parallel.execution.vectorized import AllPasses
+from sciml_par.parallel.tensors.memory import HOST_MEMORY, kind_of_memory
+from sciml_par.parallel.transports.nccl import CUDA_MEMORY
 
 CONTEXTS = (eager, graph, compiled)
 SOME_TYPES = ("float16", "int64", "uint32")
@@ -66,13 +65,9 @@ def has_streams(group):
     return group.nccl_transport.memory == CUDA_MEMORY
 
 
-def device(group):
-    return tf.device("/GPU:0" if has_streams(group) else "/CPU:0")
-
-
 def tensor(group, x):
     """In the memory that the group's NCCL reads."""
-    with device(group):
+    with device_of(group):
         return tf.identity(tf.constant(x))
 
 
@@ -113,7 +108,7 @@ def check_values_and_types(group, carried, context, kind):
     shapes += [(t, shape) for t in SOME_TYPES for shape in ((0, 2), (300_000, 2))]
     xs = [tensor(group, values(sp.rank(), shape, dtype)) for dtype, shape in shapes]
     run = context(lambda *xs: [carry(group, request_for(kind, x), x) for x in xs])
-    with device(group) if is_compiled else contextlib.nullcontext():
+    with device_of(group) if is_compiled else contextlib.nullcontext():
         ys = run(*xs)
     for x, y in zip(xs, ys, strict=True):
         assert y.dtype == x.dtype
@@ -175,7 +170,7 @@ def test_computations_and_collectives_in_turns(group, carried, context):
 
     run = context(lambda x: [tf.while_loop(lambda i, _: i < rounds, body, (0, x))[1]])
     for seed in (0, 1):  # no memory that was not overwritten fits both
-        with device(group):
+        with device_of(group):
             (y,) = run(tensor(group, start_values(seed)))
         np.testing.assert_array_equal(y.numpy(), after(5 * rounds, start_values(seed)))
     assert carried == [in_context(group, context)] * (10 * rounds)
@@ -188,7 +183,7 @@ def test_eager_code_reads_the_result_at_once(group):
     n, constant = 512, 2.0**-9  # all products are exact, and n · constant² is the constant
     request = Allreduce("float32", (n, n), sp.Sum)
     x = tensor(group, np.full((n, n), constant, np.float32))
-    with device(group):
+    with device_of(group):
         for _ in range(20):
             x = tf.matmul(carry(group, request, tf.matmul(x, x)), x)
     np.testing.assert_array_equal(x.numpy(), np.full((n, n), constant))
@@ -215,7 +210,7 @@ def test_the_gpu_copies_and_waits(group):
     assert group.gpu.name()
     stream, event = group.gpu.new_stream(), group.gpu.new_event()
     x, y = np.arange(1000.0), np.zeros(1000)
-    address = group.gpu.allocate(x.nbytes)
+    address = group.gpu._cuda.malloc(x.nbytes)
     group.gpu.copy_from_host(address, x.ctypes.data, x.nbytes, stream)
     group.gpu.copy_to_host(y.ctypes.data, address, x.nbytes, stream)
     group.gpu.record(event, stream)
@@ -278,7 +273,7 @@ def test_a_refused_call_is_an_error_of_the_program(group, monkeypatch, context):
 
     monkeypatch.setattr(group.nccl_transport._link, "allreduce", refusing)
     run = context(lambda x: [carry(group, Allreduce("float32", (2,), sp.Sum), x)])
-    with device(group):
+    with device_of(group):
         x = tensor(group, np.array([1.0, 2.0], np.float32))
         with pytest.raises(Exception, match="NCCL refused .*: the furnace is cold"):
             run(x)[0].numpy()

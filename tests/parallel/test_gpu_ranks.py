@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import HOST_MEMORY
 from ranks import compiled, eager, graph, normal
 from transports import device_of
 
 import sciml_par.parallel as sp
+from sciml_par.parallel.tensors.memory import HOST_MEMORY
 
 pytestmark = [
     pytest.mark.ranks(least=2, reason="one rank has nobody to exchange anything with"),

@@ -216,24 +216,6 @@ def test_the_gradient_is_that_of_one_process(context, dtype, group):
         np.testing.assert_allclose(gradient, expected, 1e-11, 1e-11, err_msg=name)
 
 
-def test_the_gradient_is_that_of_finite_differences():
-    """∂L/∂Re x + i ∂L/∂Im x, TensorFlow's convention, for one element of rank 0."""
-    everyone, step = data("product", COMPLEX), 1e-6
-
-    def total(change):
-        xs = everyone.copy()
-        xs[0, 1, 1] += change
-        y = xs.prod(axis=0)
-        return sum(float(loss_of(tf.constant(y), r)) for r in range(sp.size()))
-
-    real, imaginary = ((total(s * step) - total(-s * step)) / (2 * step) for s in (1, 1j))
-    table = {"product": COLLECTIVES["product"]}
-    (gradient,) = gradients(table, tf.constant(everyone[sp.rank()]))
-    mine = complex(gradient.numpy()[1, 1])
-    at_rank_0 = sp.current_world().communicator.broadcast_object(mine)
-    assert at_rank_0 == pytest.approx(real + 1j * imaginary, rel=1e-5)
-
-
 @pytest.mark.parametrize("context", EAGER_FIRST)
 def test_second_derivatives(context):
     """The gradient of Σ_s <w_s, ∂L/∂x_s>."""

@@ -6,9 +6,9 @@ import gc
 
 import pytest
 import tensorflow as tf
-from inside import bridge
 
 import sciml_par.parallel as sp
+from sciml_par.parallel.execution.xla_custom_call import bridge
 
 pytestmark = pytest.mark.ranks(
     least=2, most=2, reason="call sites live on one rank, which needs another to have them"

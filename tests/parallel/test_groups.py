@@ -92,10 +92,14 @@ def test_what_only_the_root_gives_counts():
     assert WORLD.broadcast_object(unused) == 0
 
 
-def test_allgather_of_what_pickle_cannot_write():
+def test_other_exchanges_of_what_pickle_cannot_write():
     value = threading.Lock() if sp.rank() == 0 else sp.rank()
     with pytest.raises(InputError, match="expected objects that pickle can write; got an object o"):
         WORLD.allgather_object(value)
+    with pytest.raises(InputError, match="objects that pickle can write"):
+        WORLD.exchange_objects([threading.Lock() if sp.rank() == 0 else None] * sp.size())
+    with pytest.raises(InputError, match="got an object of type tuple"):
+        WORLD.on_root(threading.Lock)
     assert WORLD.allgather_object(sp.rank()) == list(range(sp.size()))
 
 
@@ -108,16 +112,6 @@ def test_objects_go_from_rank_to_rank():
             np.testing.assert_array_equal(found, np.full(1000 * rank, source))
         else:
             assert found is None
-
-
-def test_an_exchange_of_what_pickle_cannot_write():
-    with pytest.raises(InputError, match="objects that pickle can write"):
-        WORLD.exchange_objects([threading.Lock() if sp.rank() == 0 else None] * sp.size())
-
-
-def test_on_root_with_a_result_that_pickle_cannot_write():
-    with pytest.raises(InputError, match="got an object of type tuple"):
-        WORLD.on_root(threading.Lock)
 
 
 @pytest.mark.ranks(most=2, reason="it is about the source of functions")

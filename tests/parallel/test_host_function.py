@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import bridge
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.host_function import call_on_host
@@ -96,14 +94,3 @@ def test_several_threads_at_a_time() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_it_goes_with_its_graph() -> None:
-    gc.collect()
-    before = len(bridge().sites)
-    run = tf.function(both, jit_compile=True, autograph=False)
-    run(tf.constant([1.0]), tf.constant([2.0]))
-    assert len(bridge().sites) > before
-    del run
-    gc.collect()
-    assert len(bridge().sites) == before

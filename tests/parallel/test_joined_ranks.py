@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from inside import Announcement, Kind, Signature
 from simulated import Job
 
 from sciml_par.parallel.groups.joined_ranks import (
@@ -15,6 +14,8 @@ from sciml_par.parallel.groups.joined_ranks import (
     observer_of,
     tell_who_joined,
 )
+from sciml_par.parallel.requests.request import Announcement, Kind
+from sciml_par.parallel.requests.signature import Signature
 
 pytestmark = pytest.mark.ranks(most=1, reason="the ranks are made up")
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from ranks import numpy_type
 
-from sciml_par.parallel import Adasum, Average, Max, Min, Product, Sum
+from sciml_par.parallel import Average, Max, Min, Product, Sum
 from sciml_par.parallel.native import machine_code
-from sciml_par.parallel.native.combination import can_combine, combination
-from sciml_par.parallel.native.machine_code import MachineCode, compiled, function_at
+from sciml_par.parallel.native.combination import combination
+from sciml_par.parallel.native.machine_code import MachineCode, function_at
 from sciml_par.parallel.native.primitives import load, store
 from sciml_par.parallel.native.translation import translated
 
@@ -58,7 +58,7 @@ def with_a_stranger(n: int) -> int:
 
 
 def test_a_function_does_what_it_says():
-    code = compiled((steps_to_one, twice, swap), {"STEP": 1})
+    code = MachineCode(translated((steps_to_one, twice, swap), {"STEP": 1}))
     steps = function_at(code.address("steps_to_one"), 2, keeps_lock=True)
     assert [steps(n, 1000) for n in (1, 2, 6, 27)] == [0, 2, 16, 222]
     assert steps(27, 10) == -1
@@ -140,12 +140,6 @@ def test_a_reduction_is_that_of_numpy_in_the_documented_order(op, dtype, size, c
         expected = expected / np.asarray(size, wide.dtype)
     expected = expected.astype(values.dtype)
     assert result[:-1].tobytes() == expected.tobytes() and result[-1] == 0
-
-
-def test_which_reductions_there_are():
-    assert can_combine(Sum, "float32") and can_combine(Product, "uint8")
-    assert not can_combine(Average, "int32") and not can_combine(Adasum, "float32")
-    assert can_combine(Average, "bfloat16") and not can_combine(Max, "bool")
 
 
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16"))

@@ -6,11 +6,18 @@ from numbers import Integral
 
 import numpy as np
 import pytest
-from inside import Allgather, Allreduce, Alltoall, Broadcast, MPITransport, Reducescatter
 from transports import Driver, array, world_mpi
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution.tensor_bundle_call import TensorBundleCall
+from sciml_par.parallel.requests.request import (
+    Allgather,
+    Allreduce,
+    Alltoall,
+    Broadcast,
+    Reducescatter,
+)
+from sciml_par.parallel.transports.mpi import MPITransport
 
 LONGEST = 64
 ROWS = 40

@@ -74,18 +74,3 @@ def test_without_memory_for_the_result_it_goes_by_mpi(fakes, carried, monkeypatc
     y = sp.allreduce(x, sp.Sum, communicator=fakes)
     assert y.numpy().tolist() == [sum(range(1, sp.size() + 1))] * 3
     assert carried == ["MPI"]
-
-
-def test_fused_tensors_of_several_types(fakes, carried):
-    tensors = [
-        tf.fill([2], 1.0 + sp.rank()),
-        tf.constant(sp.rank(), tf.int16),
-        tf.fill([2, 2], 10.0 + sp.rank()),
-        tf.constant([sp.rank()], tf.int32),
-    ]
-    run = tf.function(lambda *xs: sp.fused_allreduce(xs, sp.Sum, communicator=fakes))
-    a, b, c, d = (y.numpy() for y in run(*tensors))
-    total, size = sum(range(sp.size())), sp.size()
-    assert a.tolist() == [size + total] * 2 and c.tolist() == [[10 * size + total] * 2] * 2
-    assert b == total and d.tolist() == [total]
-    assert carried == ["NCCL", "MPI", "NCCL"]

@@ -9,10 +9,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from inside import Gpu
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.startup.nccl import GpuTransport, Report, decide, set_up_transport
+from sciml_par.parallel.transports.cupy_binding import Gpu
 
 pytestmark = pytest.mark.ranks(most=2, reason="reports of more ranks are made up")
 

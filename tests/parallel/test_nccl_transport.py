@@ -7,19 +7,18 @@ import threading
 
 import numpy as np
 import pytest
-from inside import (
+from ranks import COMPLEX, MOVED
+from transports import driver_of_nccl
+
+import sciml_par.parallel as sp
+from sciml_par.parallel.requests.request import (
     Allgather,
     Allreduce,
     Alltoall,
-    BindingError,
     Broadcast,
-    NCCLTransport,
     Reducescatter,
 )
-from ranks import COMPLEX, MOVED
-from transports import Driver, array, driver_of_nccl
-
-import sciml_par.parallel as sp
+from sciml_par.parallel.transports.cupy_binding import BindingError
 
 NOT_OF_NCCL = ("bool", "int16", "uint16")
 
@@ -90,16 +89,6 @@ def test_a_transfer_only_enqueues(nccl_transport):
     assert nccl_transport.transport.in_flight() is None
 
 
-def test_work_stands_on_the_stream_that_was_named(nccl_transport):
-    other = nccl_transport.transport.gpu.new_stream()
-    x, y = ones(), np.zeros(2, np.float32)
-    nccl_transport.transport.prepare(X)(x.ctypes.data, y.ctypes.data, other)
-    nccl_transport.finish()  # of the transport's stream
-    assert y.tolist() == [0, 0] and nccl_transport.transport.in_flight() is not None
-    nccl_transport.transport.gpu.synchronize(other)
-    assert y.tolist() == [sp.size()] * 2 and nccl_transport.transport.in_flight() is None
-
-
 def test_finish_waits_until_the_gpu_is_done(nccl_transport):
     nccl_transport.runtime.looks_until_done = 3
     x = ones()
@@ -147,36 +136,6 @@ def test_the_result_of_an_aborted_call_reaches_no_thread(broken):
     waiting.start()
     waiting.join(0.2)
     assert waiting.is_alive()
-
-
-def test_a_refused_call_names_itself_and_the_rank(broken):
-    broken.nccl.failing["allReduce"] = "NCCL_ERROR_UNHANDLED_CUDA_ERROR: out of memory"
-    with pytest.raises(BindingError) as error:
-        broken.start(X, ones())
-    assert str(error.value).startswith(
-        f"NCCL refused {SAID} on rank {sp.rank()}: NCCL_ERROR_UNHANDLED_CUDA_ERROR: out of memory."
-    )
-    assert "NCCL_DEBUG=INFO" in str(error.value)
-    assert broken.transport.in_flight() is None
-
-
-def test_a_split_carries_among_its_own_ranks(nccl_transport):
-    """Odd and even ranks, these in reverse."""
-    color, everyone = sp.rank() % 2, range(sp.size())
-    members = [r for r in everyone if r % 2 == color][:: -1 if color == 0 else 1]
-    nccl_transport.runtime.looks_until_done = 0
-    part = nccl_transport.transport.split(color, members.index(sp.rank()), len(members))
-    assert isinstance(part, NCCLTransport)
-    assert (part.rank, part.size) == (members.index(sp.rank()), len(members))
-    group = Driver(part, (part.stream,))
-    x = array(sp.rank(), (3,), "float32")
-    expected = np.stack([array(r, (3,), "float32") for r in members])
-    total = group.run(Allreduce("float32", (3,), sp.Sum), x)
-    np.testing.assert_array_equal(total, expected.sum(0))
-    gathered = group.run(Allgather("float32", (3,), (3,) * len(members)), x)
-    np.testing.assert_array_equal(gathered, expected.reshape(-1))
-    # The whole still works.
-    np.testing.assert_array_equal(nccl_transport.run(X, ones()), [sp.size()] * 2)
 
 
 def test_a_communicator_is_split_when_its_work_is_done(nccl_transport):

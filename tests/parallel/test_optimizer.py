@@ -204,16 +204,6 @@ def test_an_overflow_on_one_rank_stops_the_step_on_all(local, passes):
     assert float(own) == pytest.approx(3.0 - 2 * passes / sp.size())
 
 
-def test_local_variables_go_their_own_way():
-    shared, own = keras.Variable(1.0), keras.Variable(1.0)
-    optimizer = sp.DistributedOptimizer(keras.optimizers.SGD(1.0), scale_local_gradients=False)
-    optimizer.register_local_var(own)
-    gradient = tf.constant(float(sp.rank()))
-    optimizer.apply([gradient, gradient], [shared, own])
-    assert float(shared) == pytest.approx(1 - (sp.size() - 1) / 2)
-    assert float(own) == 1.0 - sp.rank()
-
-
 @alone
 def test_norms_of_all_gradients_need_all_of_them():
     variable = keras.Variable(1.0)
@@ -222,32 +212,6 @@ def test_norms_of_all_gradients_need_all_of_them():
     )
     with pytest.raises(InputError, match="global_clipnorm"):
         optimizer.apply([tf.constant(1.0)], [variable])
-
-
-@pytest.mark.parametrize("sparse_as_dense", (False, True))
-def test_sparse_gradients(sparse_as_dense):
-    table = keras.Variable(np.ones([sp.size() + 1, 2]))
-    optimizer = sp.DistributedOptimizer(
-        keras.optimizers.SGD(1.0), sp.Sum, sparse_as_dense=sparse_as_dense
-    )
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(tf.gather(table.value, [sp.rank(), sp.size()]) * (sp.rank() + 1.0))
-    optimizer.apply(tape.gradient(loss, [table.value]), [table])
-    factors = np.arange(1.0, sp.size() + 1)
-    expected = 1 - np.append(factors, factors.sum())[:, None] * np.ones(2)
-    np.testing.assert_allclose(table, expected)
-
-
-@pytest.mark.parametrize("count_passes", (True, False))
-def test_iterations_count_updates_or_passes(count_passes):
-    optimizer = sp.DistributedOptimizer(
-        keras.optimizers.SGD(1.0), backward_passes_per_step=2, count_passes=count_passes
-    )
-    variable = keras.Variable(0.0)
-    for number in range(1, 6):
-        optimizer.apply([tf.constant(1.0)], [variable])
-        assert int(optimizer.iterations) == (number if count_passes else number // 2)
-    assert float(variable) == -4.0
 
 
 def sgd():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
-from inside import OrderDigest
 
 import sciml_par.parallel as sp
+from sciml_par.parallel.groups.mailbox import OrderDigest
 from sciml_par.parallel.supervision.order_check import OrderCheck
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank has nobody to differ from")

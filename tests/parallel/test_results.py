@@ -5,36 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import THREE_CONTEXTS, all_values, values
+from ranks import THREE_CONTEXTS, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.tensors.buffer_pool import result_memory
-
-SHAPES = ((), (0,), (16,), (3, 5), (0, 4))
-ROUNDS = 6
-
-
-@pytest.mark.ranks(least=2, most=2, reason="it is about the memory of a rank")
-@pytest.mark.parametrize("dtype", ("bool", "bfloat16", "int32", "float64"))
-def test_results_outlive_later_collectives(dtype):
-    """By allreduce, fused_allreduce and allgather, eagerly and in a graph."""
-    collect = {
-        "max": lambda xs: [sp.allreduce(x, sp.Max) for x in xs],
-        "fused": lambda xs: sp.fused_allreduce(xs, sp.Max),
-        "rows": lambda xs: [sp.allgather(x) for x in xs[1:]],
-    }
-    in_graph = tf.function(collect["max"])
-    found, expected = [], []
-    for i in range(ROUNDS):
-        xs = [tf.constant(values(sp.rank(), s, dtype, f"{s}{i}")) for s in SHAPES]
-        everyone = [all_values(s, dtype, f"{s}{i}") for s in SHAPES]
-        largest = [np.maximum.reduce(x, axis=0) for x in everyone]
-        found += [*collect["max"](xs), *collect["fused"](xs), *collect["rows"](xs), *in_graph(xs)]
-        rows = [x.reshape(-1, *s[1:]) for s, x in zip(SHAPES[1:], everyone[1:], strict=True)]
-        expected += [*largest, *largest, *rows, *largest]
-    for y, right in zip(found, expected, strict=True):
-        assert y.dtype == dtype
-        np.testing.assert_array_equal(y.numpy(), right)
 
 
 @pytest.mark.ranks(least=2, reason="one rank carries nothing")

@@ -130,16 +130,6 @@ def test_a_rank_is_named_although_others_have_left(make_host):
     assert host.ranks[1].hears() == "end\n"
 
 
-def test_what_has_been_said_is_not_said_again(make_host):
-    """A rank has told its error and ends the job; the launcher kills the others."""
-    host = make_host(range(SIZE))
-    host.ranks[3].tell("said")
-    for rank in host.ranks.values():
-        rank.connection.close()
-    host.watch.run()
-    assert host.written == []
-
-
 def test_a_rank_that_only_closes_its_files_is_not_lost(make_host):
     host = make_host(range(SIZE), pid=os.getpid())
     host.ranks[1].connection.close()
@@ -148,21 +138,27 @@ def test_a_rank_that_only_closes_its_files_is_not_lost(make_host):
     assert host.ranks[0].hears() is None
 
 
+@pytest.fixture
+def stubborn():
+    """A process that ignores SIGTERM, and must be killed in the test."""
+    program = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-ISc", program], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    yield process
+    assert process.wait(SECONDS) == -signal.SIGKILL
+    process.stdout.close()
+
+
 @pytest.mark.launches
-def test_ranks_that_do_not_heed_are_killed(make_host, monkeypatch):
-    """A process that ignores SIGTERM; never one that has got the number of a rank since."""
+def test_ranks_that_do_not_heed_are_killed(make_host, stubborn, monkeypatch):
+    """Never a process that has got the number of a rank since."""
     monkeypatch.setattr(watch, "_GRACE_SECONDS", 0.05)
     monkeypatch.setattr(watch, "_SECONDS_TO_DIE", 0.05)
     by_number = []
     monkeypatch.setattr(os, "kill", lambda *arguments: by_number.append(arguments))
-    stubborn = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"
-    process = subprocess.Popen([sys.executable, "-ISc", stubborn], stdout=subprocess.PIPE)
-    process.stdout.readline()
-    host = make_host([0], pid=process.pid)
+    host = make_host([0], pid=stubborn.pid)
     host.watch.end_ranks()
     host.watch.run()
-    assert process.wait(SECONDS) == -signal.SIGKILL
-    process.stdout.close()
     assert by_number == []
 
 
@@ -402,15 +398,10 @@ def test_the_launcher_is_found_among_what_has_started_a_rank(tmp_path):
 
 
 @pytest.mark.launches
-def test_a_launcher_that_waits_for_a_lost_host_is_ended(monkeypatch):
+def test_a_launcher_that_waits_for_a_lost_host_is_ended(stubborn, monkeypatch):
     monkeypatch.setattr(launcher, "_SECONDS_TO_END", 0.05)
     monkeypatch.setattr(launcher, "_SECONDS_TO_DIE", 0.05)
-    stubborn = "import signal, time; signal.signal(15, 1); print(flush=True); time.sleep(600)"
-    process = subprocess.Popen([sys.executable, "-ISc", stubborn], stdout=subprocess.PIPE)
-    process.stdout.readline()
-    launcher.end_launchers([RankProcess(process.pid)])
-    assert process.wait(SECONDS) == -signal.SIGKILL
-    process.stdout.close()
+    launcher.end_launchers([RankProcess(stubborn.pid)])
 
 
 def test_hosts_in_words():

@@ -10,30 +10,36 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import Allgather, Allreduce
 from mpi4py import MPI
-from ranks import generator, same_on_all_ranks
+from ranks import MISMATCHES, generator, same_on_all_ranks
 
 import sciml_par.parallel as sp
-from sciml_par.errors import CollectiveMismatchError, InputError, TransferError
+from sciml_par.errors import InputError, TransferError
 from sciml_par.parallel.native import shared_memory
 from sciml_par.parallel.native.job import VARIABLE, settle_native
 from sciml_par.parallel.native.layout import Group
+from sciml_par.parallel.requests.request import Allgather, Allreduce
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank shares memory with nobody")
 up_to_three = pytest.mark.ranks(least=2, most=3, reason="a fourth rank does what the third does")
 
-FAILURES = (TransferError, CollectiveMismatchError, tf.errors.FailedPreconditionError)
+FAILURES = (TransferError, *MISMATCHES)
 
 
 @pytest.fixture
-def group():
-    """A group with shared memory."""
+def unfreed():
+    """A group with shared memory, which is not freed after the test."""
     group = sp.current_world().communicator.split(0)
     if group.shared is None:
         pytest.skip(group.native.obstacle or "the ranks are on several hosts")
-    yield group
-    group.free()
+    return group
+
+
+@pytest.fixture
+def group(unfreed):
+    """A group with shared memory."""
+    yield unfreed
+    unfreed.free()
 
 
 def loop_of(collective):
@@ -212,13 +218,10 @@ def test_ranks_that_differ_wait_for_one_that_comes_late(group):
 
 
 @up_to_three
-def test_a_group_that_was_freed_is_refused():
-    group = sp.current_world().communicator.split(0)
-    if group.shared is None:
-        pytest.skip(group.native.obstacle)
-    loop = loop_of(lambda y: sp.allreduce(y, sp.Max, communicator=group))
+def test_a_group_that_was_freed_is_refused(unfreed):
+    loop = loop_of(lambda y: sp.allreduce(y, sp.Max, communicator=unfreed))
     loop(tf.ones(3), tf.constant(4))
-    group.free()
+    unfreed.free()
     with pytest.raises(FAILURES, match="it was freed"):
         loop(tf.ones(3), tf.constant(4))
 
@@ -253,10 +256,8 @@ def test_another_thread_is_refused_while_a_compiled_program_waits():
         (TimeoutError, TransferError, "a signal has ended a wait"),
     ],
 )
-def test_a_signal_ends_a_wait(raised, expected, text):
-    group = sp.current_world().communicator.split(0)
-    if group.shared is None:
-        pytest.skip(group.native.obstacle)
+def test_a_signal_ends_a_wait(unfreed, raised, expected, text):
+    group = unfreed
     sp.allreduce(tf.ones(3), communicator=group)
     group.all_groups.remove(group)
     if sp.rank() == 0:

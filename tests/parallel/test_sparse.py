@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from ranks import THREE_CONTEXTS, compiled, eager, generator, graph, values
+from ranks import MISMATCHES, THREE_CONTEXTS, compiled, eager, generator, graph, values
 
 import sciml_par.parallel as sp
-from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.errors import InputError
 
 pytestmark = pytest.mark.ranks(most=3, reason="rows of four ranks are those of three")
 
 LENGTH = 7
-DIFFERENT = (CollectiveMismatchError, tf.errors.FailedPreconditionError)
 
 
 def rows_of(rank, more=0):
@@ -94,26 +93,6 @@ def test_complex_values():
     np.testing.assert_array_equal(y[:, 0] * sp.size(), 1 + 1j * np.arange(sp.size()))
 
 
-def test_the_gradient_of_an_embedding_in_a_graph():
-    """Where the graph leaves open how many rows there are."""
-    table = tf.Variable(tf.ones([LENGTH, 2], tf.float64))
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
-    def run(where):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.gather(table, where)) * (sp.rank() + 1.0)
-        slope = tape.gradient(loss, table)
-        assert isinstance(slope, tf.IndexedSlices)
-        return tf.convert_to_tensor(sp.fused_allreduce([slope], sp.Sum)[0])
-
-    for more in (0, 1):
-        _, where = slices(sp.rank(), more=more)
-        expected = np.zeros((LENGTH, 2))
-        for rank in range(sp.size()):
-            np.add.at(expected, slices(rank, more=more)[1], rank + 1.0)
-        np.testing.assert_array_equal(run(tf.constant(where, tf.int32)), expected)
-
-
 @pytest.mark.ranks(most=1, reason="refused before anything travels")
 def test_other_operations_are_refused():
     for op in (sp.Max, sp.Product, sp.Adasum):
@@ -137,7 +116,7 @@ def test_ranks_that_differ_in_the_dense_shape(context, reduce):
         return [reduce(tf.IndexedSlices(x, indices, tf.constant(shape)), sp.Sum).values]
 
     x, indices = map(tf.constant, slices(sp.rank()))
-    with pytest.raises(DIFFERENT, match=rf"dense_shape \[{LENGTH}, 2\](.|\n)*\[{LENGTH + 1}, 2\]"):
+    with pytest.raises(MISMATCHES, match=rf"dense_shape \[{LENGTH}, 2\](.|\n)*\[{LENGTH + 1}, 2\]"):
         context(run)(x, indices)
 
 
@@ -152,7 +131,7 @@ def test_ranks_that_differ_in_a_dense_shape_that_only_the_graph_knows():
         sum(map(rows_of, range(sp.size()))),
         2,
     ]
-    with pytest.raises(DIFFERENT, match="did not ask for the same"):
+    with pytest.raises(MISMATCHES, match="did not ask for the same"):
         run(x, indices, tf.constant([LENGTH + (sp.rank() == 1), 2]))
 
 

@@ -308,15 +308,6 @@ def test_compression_shortens_and_keeps_the_type():
         assert not np.array_equal(one, mean)
 
 
-def test_adasum_adds_what_is_orthogonal_and_averages_what_is_not():
-    unit = np.zeros(sp.size())
-    unit[sp.rank()] = sp.rank() + 1.0
-    sources = [tf.Variable(unit), tf.Variable(unit)]
-    given = [tf.constant(unit), tf.ones([sp.size()], tf.float64)]
-    got = reduce(given, sources, sp.Adasum)
-    check(got, [np.arange(1, sp.size() + 1), np.ones(sp.size())])
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     (

@@ -12,21 +12,18 @@ import json
 import sys
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 import tensorflow as tf
-from inside import Announced, Announcement, Kind
 from simulated import MINE, Job, make_group
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.joined_ranks import end_meeting, join_in, tell_who_joined
+from sciml_par.parallel.requests.request import Announcement, Kind
 from sciml_par.parallel.supervision import watchdog
 from sciml_par.parallel.supervision.watchdog import Patience, Watchdog
-from sciml_par.parallel.timeline.recorder import Recorder
 
 SECONDS = 1.0
-local = pytest.mark.ranks(most=1, reason="the ranks are made up")
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +37,9 @@ def often_switched():
     sys.setswitchinterval(usual)
 
 
-def together(*actions, seconds=SECONDS):
-    """Repeat each action on a thread of its own; their errors, and how often each was done."""
-    errors, counts, end = [], [0] * len(actions), time.monotonic() + seconds
+def together(*actions):
+    """Repeat each action on a thread of its own for a while, without errors."""
+    errors, counts, end = [], [0] * len(actions), time.monotonic() + SECONDS
 
     def repeat(number):
         try:
@@ -59,10 +56,9 @@ def together(*actions, seconds=SECONDS):
         thread.join(60.0)
     assert not any(thread.is_alive() for thread in threads)
     assert errors == [] and min(counts) > 3
-    return counts
 
 
-@local
+@pytest.mark.ranks(most=1, reason="the ranks are made up")
 @pytest.mark.long
 def test_a_watchdog_and_a_program_of_many_groups(monkeypatch):
     told = []
@@ -86,54 +82,6 @@ def test_a_watchdog_and_a_program_of_many_groups(monkeypatch):
 
     together(program, job.dogs[0].look, job.dogs[1].look, groups_come_and_go)
     assert told == [] and job.ended is None
-
-
-@local
-@pytest.mark.long
-def test_a_recorder_notes_each_collective_once_in_order(tmp_path):
-    path = tmp_path / "part"
-    (group,), numbers = Job(1).groups[0], iter(range(10**9))
-    with open(path, "wb", buffering=0) as file:
-        recorder = Recorder(file, 0, origin=0, limit=50)
-        done, *_ = together(
-            lambda: recorder.note(group, next(numbers), MINE, 0), recorder.write, recorder.write
-        )
-        recorder.write()
-    lines = [json.loads(line.rstrip(",")) for line in path.read_text().splitlines()]
-    noted = [each["args"]["number"] for each in lines if each["ph"] == "X"]
-    assert noted == list(range(done)) and recorder.error is None
-
-
-@local
-@pytest.mark.long
-def test_a_mailbox_loses_and_doubles_nothing():
-    job = Job(2)
-    sender, receiver = job.mailboxes
-    numbers, group = iter(range(10**9)), (0, 0)
-    found = []
-
-    def send():
-        number = next(numbers)
-        while number > len(found) + 500 and receiving():  # what waits is looked through
-            time.sleep(0)
-        announcement = Announcement(Kind.AGREEMENT, replace(MINE, name=str(number)))
-        sender.send(Announced(group, {number: announcement}))
-
-    def take():
-        announcement = receiver.next_asked(group, len(found))
-        if announcement is not None:
-            found.append(announcement.signature.name)
-
-    end = time.monotonic() + SECONDS
-
-    def receiving():
-        return time.monotonic() < end
-
-    sent, *_ = together(send, receiver.poll, take)
-    receiver.poll()
-    for _ in range(sent - len(found)):
-        take()
-    assert found == [str(number) for number in range(sent)]
 
 
 @pytest.mark.ranks(least=2, most=3, reason="more ranks than cores take turns, not switches")

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from inside import Signature
 
+from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.timeline.recorder import Recorder
 from sciml_par.parallel.timeline.trace_file import merge
 
@@ -38,6 +38,13 @@ def collectives(folder: Path, *parts: list[dict]) -> list[dict]:
     merge(folder / "t.json", files, 100.0)
     events = json.loads((folder / "t.json").read_text())
     assert events[-1]["name"] == "timeline ends" and not any("match" in each for each in events)
+    for i, each in enumerate(events):  # inside of a collective lie its wait, if any, and transfer
+        if "wait_us" in each.get("args", ()):
+            parts = [(p["name"], p["ts"], p["dur"]) for p in events[i + 1 : i + 3] if "cat" in p]
+            wait, transfer = each["args"]["wait_us"], each["args"]["transfer_us"]
+            inside = [("wait", each["ts"], wait)] * (wait > 0)
+            inside.append(("transfer", each["ts"] + wait, transfer))
+            assert parts[: len(inside)] == inside
     return [each["args"] for each in events if each.get("cat") == "collective"]
 
 

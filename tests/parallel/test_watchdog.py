@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from inside import Announcement, Kind, Left, Waiting
 from simulated import MINE, OTHER, Ended, Job, make_group
 
+from sciml_par.parallel.groups.mailbox import Left, Waiting
+from sciml_par.parallel.requests.request import Announcement, Kind
 from sciml_par.parallel.startup import init
 from sciml_par.parallel.supervision import waiting_ranks, watchdog
 
@@ -117,24 +118,11 @@ def test_a_rank_that_is_further_is_asked_what_it_began_here(comparing):
         assert f"ranks 0 and 1: {MINE}" in ended[1]
 
 
-def test_a_rank_that_has_left_by_another_way_ends_the_job():
+@pytest.mark.parametrize(("begun", "digest"), ((4, 0), (5, 1)))
+def test_a_rank_that_has_left_before_or_after_other_collectives_ends_the_job(begun, digest):
     job = waiting_job(3, [0, 1])
     progress = job.groups[2][0].progress
-    progress.sequence, progress.order_digest = 5, 1
-    job.leave(2)
-    assert job.run(3).ended[1].startswith("Rank 2 ended the program while rank 0 waits in allre")
-
-
-def test_a_contradiction_that_comes_late():
-    job = waiting_job(3, [0, 1])
-    job.run(40)
-    job.wait(2, OTHER)
-    assert "rank 2: barrier()" in job.run(3).ended[1]
-
-
-def test_a_rank_that_has_left_ends_the_job():
-    job = waiting_job(3, [0, 1])
-    job.groups[2][0].progress.sequence = 4
+    progress.sequence, progress.order_digest = begun, digest
     job.leave(2)
     rank, message = job.run(3).ended
     assert rank == 0 and message.startswith("Rank 2 ended the program while rank 0 waits in allre")
@@ -271,7 +259,7 @@ def test_a_name_that_is_used_again_does_not_meet_old_messages():
         if number == 1:
             job.wait(2, OTHER, sequence=1, group=1)
             job.run(1)
-            job.groups[2][1].progress.in_progress = None
+            job.groups[2][1].progress._current = None
     job.wait(1, MINE, sequence=1, group=1)
     assert job.run(50).ended is None
     for mailbox in job.mailboxes:
@@ -305,24 +293,6 @@ def test_an_error_in_the_watchdog_is_told_once_and_the_watch_goes_on(warned, mon
             job.now += 0.25
             job.dogs[0].look()
     assert len(warned) == 2 and "KeyError" in warned[1]
-
-
-def test_the_thread_survives_an_error(warned):
-    """Not only `look`: the thread itself."""
-    job = Job(1, interval=0.001)
-    looks = []
-
-    def communicators():
-        looks.append(1)
-        if len(looks) < 3:
-            raise RuntimeError("no groups")
-        job.dogs[0]._stopped.set()
-        return []
-
-    job.dogs[0]._communicators = communicators
-    job.dogs[0].start()
-    job.dogs[0]._thread.join(20.0)
-    assert len(looks) == 3 and len(warned) == 1
 
 
 def test_a_closed_standard_error_does_not_keep_a_job_from_ending(monkeypatch):

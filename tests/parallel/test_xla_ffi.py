@@ -7,23 +7,24 @@ import itertools
 
 import pytest
 import tensorflow as tf
-from inside import ForeignCalls, UnavailableError, foreign_calls, one_tensor
 
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution import xla_custom_call as xla_bridge
 from sciml_par.parallel.execution import xla_ffi
+from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_ffi import ForeignCalls, UnavailableError, foreign_calls
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 
 _numbers = itertools.count()
 
 
-def program(handler):
+def program(handler, *, with_stream=False):
     """x ↦ what `handler(send, receive)` writes; three float32."""
     from tensorflow.compiler.tf2xla.python import xla
 
     target = f"sciml_par_test_{next(_numbers)}"
-    foreign_calls().register(target, "Host", one_tensor(handler, with_stream=False))
+    foreign_calls().register(target, "Host", one_tensor(handler, with_stream=with_stream))
     module = f"""
     module @test {{
       func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{
@@ -67,6 +68,13 @@ def test_what_a_handler_raises_is_the_programs_error(error):
             run(tf.constant([1.0, 2.0, 3.0]))
     fail = False
     assert run(tf.constant([1.0, 2.0, 3.0])).numpy().tolist() == [1.0, 2.0, 3.0]
+
+
+def test_xla_is_asked_for_the_stream():
+    """On the CPU it has none; so the program gets this error, and not a wrong stream."""
+    run = program(lambda send, receive, stream: None, with_stream=True)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="XLA has no stream for this call"):
+        run(tf.ones(3))
 
 
 def test_an_error_while_an_error_is_made(monkeypatch):

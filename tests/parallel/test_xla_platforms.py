@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from inside import Bridge, foreign_calls
 from ranks import all_values, compiled_loop, nested, values
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.execution import dispatch as context
+from sciml_par.parallel.execution.xla_custom_call import Bridge
 from sciml_par.parallel.execution.xla_custom_call import bridge as usual_bridge
+from sciml_par.parallel.execution.xla_ffi import foreign_calls
 
 pytestmark = pytest.mark.ranks(most=2, reason="it is about the program of a rank")
 

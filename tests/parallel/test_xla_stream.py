@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from inside import FAILED_PRECONDITION, c_function, foreign_calls, one_tensor
 
-from sciml_par.parallel.execution import xla_module
+from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_ffi import FAILED_PRECONDITION, c_function
 from sciml_par.parallel.native.interrupts import take
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")
 
 POINTER = ctypes.sizeof(ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-HAS_NO_STREAM, AN_ERROR = 0xE0, 0xE1
+AN_ERROR = 0xE1
 INTERRUPTIONS = itertools.repeat(0xE2)
 CONTEXT = 0xC0
 
@@ -56,12 +56,9 @@ class FakeXla:
     def _stream_get(self, at):
         arguments = (ctypes.c_uint64 * 4).from_address(at)
         self.contexts.append((arguments[0], arguments[2]))
-        if self._stream is None:
-            return HAS_NO_STREAM
         arguments[3] = self._stream
-        return None
 
-    def frame(self, send, receive, *, extension=0):
+    def frame(self, send, receive):
         """The address of a call frame with two operands and two results, as collectives have."""
         order = self._buffer(0xDEAD)
         operands = words(address(self._buffer(send)), address(order))
@@ -70,7 +67,7 @@ class FakeXla:
         execute = 3
         listed = [(40, 0, 2, address(types), address(items)) for items in (operands, results)]
         frame = words(
-            200, extension, address(self._api), CONTEXT, execute, *listed[0], *listed[1], *[0] * 8
+            200, 0, address(self._api), CONTEXT, execute, *listed[0], *listed[1], *[0] * 8
         )
         self._kept += [operands, results, types, frame]
         return address(frame)
@@ -101,25 +98,6 @@ def test_the_handler_gets_the_addresses_and_the_stream(seen, stream):
     assert xla.contexts == [(4 * POINTER, CONTEXT)] * asks and xla.errors == []
 
 
-def test_a_refused_stream_is_an_error(seen):
-    xla = FakeXla(stream=None)
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (0, 2), INTERRUPTIONS)
-    assert entry(xla.frame(0x1000, 0x2000)) == AN_ERROR
-    ((message, code),) = xla.errors
-    assert "XLA has no stream for this call" in message and code == FAILED_PRECONDITION
-    assert seen == []
-
-
-def test_xla_asks_for_the_version_first(seen):
-    """With a frame that has a metadata extension, and no operands."""
-    metadata = words(80, 24, 0, 0, 0, 0, 0)
-    extension = words(32, 1, 0, address(metadata))
-    frame = words(200, address(extension), 0, 0, 0, *[0] * 20)
-    entry = c_function(one_tensor(noting(seen), with_stream=True), (3, 5), INTERRUPTIONS)
-    assert entry(address(frame)) is None
-    assert metadata[3] == 3 | 5 << 32 and seen == []
-
-
 def header_of_xla():
     return (Path(tf.sysconfig.get_include()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
 
@@ -133,21 +111,6 @@ def test_the_interface_is_laid_out_as_in_xlas_header():
     body = re.search(r"struct XLA_FFI_Stream_Get_Args \{(.*?)\};", header, re.DOTALL)[1]
     fields = re.findall(r"(\w+);", body)
     assert fields == ["struct_size", "extension_start", "ctx", "stream"]
-
-
-def test_xla_is_asked_for_the_stream():
-    """On the CPU it has none; so the program gets this error, and not a wrong stream."""
-    name = "sciml_par_test_stream"
-    handler = one_tensor(lambda send, receive, stream: None, with_stream=True)
-    foreign_calls().register(name, "Host", handler)
-    vector = xla_module.ArrayType("float32", (2,))
-
-    @tf.function(jit_compile=True)
-    def run(x):
-        return xla_module.custom_call([x], [vector], [vector], 1, ["CPU"], target=name)
-
-    with pytest.raises(tf.errors.FailedPreconditionError, match="XLA has no stream for this call"):
-        run(tf.ones(2))
 
 
 class WithoutText(Exception):

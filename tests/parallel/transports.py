@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fake_cupy import FakeNccl, FakeRuntime
-from inside import HOST_MEMORY, Gpu, MPITransport, Nccl, NCCLTransport, PreparedCall, Request
 from mpi4py import MPI
 from ranks import group_without_shared_memory, numpy_type, values
 from real_gpus import require_gpu
 
 import sciml_par.parallel as sp
+from sciml_par.parallel.groups.call_site import PreparedCall
+from sciml_par.parallel.requests.request import Request
+from sciml_par.parallel.tensors.memory import HOST_MEMORY
+from sciml_par.parallel.transports.cupy_binding import Gpu, Nccl
+from sciml_par.parallel.transports.mpi import MPITransport
+from sciml_par.parallel.transports.nccl import NCCLTransport
 
 TRANSPORTS = ("MPI", "MPI in parts", "NCCL", pytest.param("NCCL on GPUs", marks=pytest.mark.gpu))
 """Parameters of `group_by`; NCCL is a fake but on GPUs."""

@@ -21,8 +21,6 @@ from sciml_par.parallel import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_DYNAMIC = "dynamic"
-
 
 def _question(name: str, doc: str) -> Callable[[Any], int]:
     """Return a method that asks `sciml_par.parallel`, or raises `NoRanksError` before `init`."""
@@ -221,7 +219,7 @@ def _options(environment: Mapping[str, str]) -> dict[str, Any]:
 def _start_timeline(environment: Mapping[str, str]) -> None:
     """Record a timeline if rank 0's environment asks for it (collective)."""
     path = environment.get("HOROVOD_TIMELINE", "")
-    if environment.get("SCIML_PAR_TIMELINE") or path.lower() == _DYNAMIC:
+    if environment.get("SCIML_PAR_TIMELINE") or path.lower() == "dynamic":
         path = ""
     path = parallel.current_world().communicator.broadcast_object(path)
     if path:

@@ -70,10 +70,7 @@ def allgather(
 
     Gradient: this rank's rows of (1/P) Σ_r ḡ_r.
     """
-    group = communicator_of(process_set)
-    x = with_gradient_times(1 / group.size, tensor)
-    with invalid_arguments():
-        return parallel.allgather(x, name=name, communicator=group)
+    return grouped_allgather([tensor], name=name, process_set=process_set)[0]
 
 
 @not_converted

@@ -53,12 +53,7 @@ def _label(kinds: tuple[Kind, ...]) -> str:
     return f"{len(kinds)} tensors of shapes {shape_digest(shape for _, shape in kinds)}"
 
 
-def fuse(
-    collective: Callable[[Tensor], Tensor],
-    bundle: TensorBundle,
-    *,
-    bucket_bytes: int = BUCKET_BYTES,
-) -> list[Tensor]:
+def fuse(collective: Callable[[Tensor], Tensor], bundle: TensorBundle) -> list[Tensor]:
     """Apply an element-wise collective to all tensors, one buffer at a time."""
 
     def apply(tensors: list[Tensor]) -> list[Tensor]:
@@ -69,17 +64,14 @@ def fuse(
         shapes = tuple([x._shape_tuple() for x in tensors])
         return unpacked(collective(packed(tensors, shapes)), shapes)
 
-    return fuse_lists(apply, bundle, bucket_bytes=bucket_bytes)
+    return fuse_lists(apply, bundle)
 
 
 def fuse_lists(
-    collective: Callable[[list[Tensor]], list[Tensor]],
-    bundle: TensorBundle,
-    *,
-    bucket_bytes: int = BUCKET_BYTES,
+    collective: Callable[[list[Tensor]], list[Tensor]], bundle: TensorBundle
 ) -> list[Tensor]:
     """Apply a collective on lists of tensors of one type to all tensors, as `fuse` does."""
-    return by_groups(bundle.tensors, _buckets(bundle.kinds, bucket_bytes), collective)
+    return by_groups(bundle.tensors, _buckets(bundle.kinds), collective)
 
 
 def by_groups(
@@ -106,7 +98,7 @@ def _kind_of(x: Tensor) -> Kind:
 
 
 @lru_cache(maxsize=64)
-def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
+def _buckets(kinds: tuple[Kind, ...]) -> list[list[int]]:
     """Return the indices of each buffer's tensors, of one type; types in order of appearance."""
     by_type: dict[Any, list[list[int]]] = {}
     room: dict[Any, int] = {}
@@ -119,7 +111,7 @@ def _buckets(kinds: tuple[Kind, ...], bucket_bytes: int) -> list[list[int]]:
         nbytes = math.prod(shape) * dtype.size
         if room.get(dtype, 0) < nbytes or dtype not in by_type:
             by_type.setdefault(dtype, []).append([])
-            room[dtype] = bucket_bytes
+            room[dtype] = BUCKET_BYTES
         by_type[dtype][-1].append(i)
         room[dtype] -= nbytes
     return [bucket for buckets in by_type.values() for bucket in buckets] + alone

@@ -27,8 +27,6 @@ from sciml_par.parallel.tensors.memory import (
     view,
 )
 
-_HOST = "/CPU:0"
-
 _CALLS_KEPT = 4096
 """Call sites kept per group, for the general and for the shorter way."""
 
@@ -90,7 +88,7 @@ def run_eagerly(call_site: CallSite, x: Any) -> Any:
             return y
     if kind == HOST_MEMORY:
         return from_host(call_site, x)
-    with tf.device(_HOST):
+    with tf.device("/CPU:0"):
         x_on_host = tf.identity(x)
     y = from_host(call_site, x_on_host)
     with tf.device(x.backing_device):

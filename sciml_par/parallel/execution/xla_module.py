@@ -50,7 +50,6 @@ def custom_call(
     number: int,
     platforms: Sequence[str],
     *,
-    target: str = TARGET,
     in_place: int = 0,
 ) -> list[Any]:
     """Put a custom call into the graph under construction."""
@@ -69,9 +68,9 @@ def custom_call(
         operands,
         version=9,
         module=f"""
-    module @{target} {{
+    module @{TARGET} {{
       func.func public @main({", ".join(platform + parameters)}) -> ({types}) {{
-        %y:{len(received)} = stablehlo.custom_call @{target}({", ".join(names)}) {{
+        %y:{len(received)} = stablehlo.custom_call @{TARGET}({", ".join(names)}) {{
           api_version = 4 : i32, has_side_effect = true,
           backend_config = {{call_site = {number} : i64}},
           output_operand_aliases = [{aliases}],

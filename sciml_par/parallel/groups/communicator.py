@@ -280,11 +280,10 @@ class Communicator:
         with self.progress.exchange(Signature("barrier")) as signature:
             self.agree(signature)
 
-    def gather_rows(self, rows: int, *, signature: Signature | None = None) -> list[int]:
+    def gather_rows(self, rows: int, *, signature: Signature) -> list[int]:
         """Return every rank's number of rows, [P], after comparing `signature` (collective)."""
-        asked = signature or Signature("exchange of numbers of rows")
-        with self.progress.exchange(asked):
-            return self.agree(asked, rows)
+        with self.progress.exchange(signature):
+            return self.agree(signature, rows)
 
     def exchange_rows(self, rows: Sequence[int], *, signature: Signature) -> list[int]:
         """Return each rank's number of rows for this one, [P]; `rows` are this rank's for them.

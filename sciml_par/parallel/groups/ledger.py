@@ -25,10 +25,9 @@ class Ledger:
     words : the group's record, which machine code reads.
     """
 
-    __slots__ = ("_digests", "_most", "_words", "generation")
+    __slots__ = ("_digests", "_words", "generation")
 
     def __init__(self, words: Any) -> None:
-        self._most = MOST_SIGNATURES
         self._words = words
         self._digests: set[bytes] = set()
         self.generation = 0
@@ -38,7 +37,7 @@ class Ledger:
 
     def add(self, digest: bytes) -> None:
         """Remember a signature on which all ranks have just agreed."""
-        if len(self._digests) >= self._most:
+        if len(self._digests) >= MOST_SIGNATURES:
             self.clear()
         self._digests.add(digest)
 

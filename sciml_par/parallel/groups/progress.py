@@ -120,10 +120,6 @@ class Progress:
             return self._host.announcement(begun).signature
         return current
 
-    @in_progress.setter
-    def in_progress(self, signature: Signature | None) -> None:
-        self._current = signature
-
     @property
     def history(self) -> deque[tuple[int, Announcement]]:
         if self._host is None:

@@ -10,7 +10,8 @@ from functools import cache
 from sciml_par.parallel.native.handler import FUNCTIONS
 from sciml_par.parallel.native.interrupts import keep_unraisable
 from sciml_par.parallel.native.layout import TABLE_LENGTH, Job, Site
-from sciml_par.parallel.native.machine_code import compiled, function_at
+from sciml_par.parallel.native.machine_code import MachineCode, function_at
+from sciml_par.parallel.native.translation import translated
 
 _PAUSES = 1000
 
@@ -40,7 +41,7 @@ class NativeCode:
         keep_unraisable()
         self._job[Job.MATCHES] = _address(python.PyErr_ExceptionMatches)
         self._job[Job.KEYBOARD_INTERRUPT] = id(KeyboardInterrupt)
-        self._code = compiled(FUNCTIONS, {"JOB": ctypes.addressof(self._job)})
+        self._code = MachineCode(translated(FUNCTIONS, {"JOB": ctypes.addressof(self._job)}))
         self.handler = self._code.address("handler")
         self.begin = function_at(self._code.address("begin"), 3, keeps_lock=True)
         self.end = function_at(self._code.address("end"), 1, keeps_lock=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from sciml_par.parallel.native.combination import combination
-from sciml_par.parallel.native.translation import Function, translated
 from sciml_par.parallel.requests.reduce_op import ReduceOp
 
 _PROCESSOR = "x86_64"
@@ -69,11 +67,6 @@ class MachineCode:
         """Return the address of function `name`."""
         address: int = self._engine.get_function_address(name)
         return address
-
-
-def compiled(functions: Sequence[Function], constants: Mapping[str, int]) -> MachineCode:
-    """Return the machine code of functions that `translation.py` can translate."""
-    return MachineCode(translated(functions, constants))
 
 
 @cache

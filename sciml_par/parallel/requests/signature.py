@@ -18,7 +18,7 @@ NUMBERS_OF_ROWS = ": numbers of rows"
 """The end of a signature's text if ranks only exchange their numbers of rows."""
 
 IN_INPUT_PIPELINE = " in an input pipeline"
-"""The end of the names of collectives in `tf.data`; see `input_pipeline.py`."""
+"""The end of the names of collectives in `tf.data`; see `call_options.py`."""
 
 
 @dataclass(frozen=True)

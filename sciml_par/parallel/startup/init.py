@@ -194,7 +194,6 @@ def _join(everyone: Communicator, threads: int | None) -> World:
     atexit.register(mailbox.settle)  # before MPI is finalized, and after `shutdown`
     job_end = JobEnd(everyone)
     failures = FailureReporter(everyone, mailbox, job_end)
-    failures.install()
     threads = threads or requested_threads(os.environ)
     if not threads:
         mine = cores_of_this_process()
@@ -219,7 +218,7 @@ def _supervise(world: World, patience: Patience, host_timeout: float) -> None:
     from mpi4py import MPI
 
     job_end, everyone = world.job_end, world.communicator
-    watch_for_forks(present_world)
+    watch_for_forks()
     if everyone.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
         groups = lambda: list(everyone.all_groups)  # noqa: E731
         world.watchdog = Watchdog(world.mailbox, groups, job_end.with_message, patience)

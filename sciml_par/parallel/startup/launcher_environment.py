@@ -10,18 +10,6 @@ _SLURM_RANK = "SLURM_PROCID"
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", _SLURM_RANK)
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS")
 
-PREFIXES = (
-    "PMI_",
-    "PMIX_",
-    "OMPI_COMM_",
-    "HYDI_",
-    "MPI_LOCAL",
-    "HOROVOD_",
-    "SLURM_STEP_",
-    _SLURM_RANK,
-)
-"""Prefixes of the variables that MPICH, Open MPI, Horovod and Slurm give to each process."""
-
 
 def launched_rank(environment: Mapping[str, str]) -> int | None:
     """Return the rank that a launcher gave this process; None if none has started it."""

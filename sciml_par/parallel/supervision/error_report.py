@@ -28,23 +28,19 @@ ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None]
 
 
 class FailureReporter:
-    """Reports the errors of one rank in step with the others."""
+    """Reports the errors of one rank in step with the others, uncaught ones from now on."""
 
     def __init__(self, communicator: Communicator, mailbox: Mailbox, job_end: JobEnd) -> None:
         self._communicator = communicator
         self._mailbox = mailbox
         self._job_end = job_end
-        self._previous_hook: ExceptHook | None = None
         self._process = os.getpid()
-
-    def install(self) -> None:
-        """Start reporting uncaught exceptions."""
-        self._previous_hook = sys.excepthook
+        self._previous_hook: ExceptHook = sys.excepthook
         sys.excepthook = self._hook
 
     def stop(self) -> None:
         """Restore the previous hook."""
-        if self._previous_hook is not None and sys.excepthook == self._hook:
+        if sys.excepthook == self._hook:
             sys.excepthook = self._previous_hook
 
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
@@ -80,8 +76,7 @@ class FailureReporter:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         # An error of a child made by a fork is no error of the rank.
-        not_ours = issubclass(kind, KeyboardInterrupt) or os.getpid() != self._process
-        if not_ours and self._previous_hook is not None:
+        if issubclass(kind, KeyboardInterrupt) or os.getpid() != self._process:
             self._previous_hook(kind, error, trace)
             return
         ended = take()

@@ -15,21 +15,20 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from sciml_par.errors import InputError
-
-if TYPE_CHECKING:
-    from sciml_par.parallel.groups.world import World
+from sciml_par.parallel.groups.world import present_world
 
 
 @lru_cache(maxsize=1)
-def watch_for_forks(current: Callable[[], World | None]) -> None:
+def watch_for_forks() -> None:
     """Cut later children off from the current world (done once)."""
-    os.register_at_fork(after_in_child=lambda: _cut_off(current()))
+    os.register_at_fork(after_in_child=_cut_off)
 
 
-def _cut_off(world: World | None) -> None:
+def _cut_off() -> None:
+    world = present_world()
     if world is None:
         return
     world.mailbox.silence()

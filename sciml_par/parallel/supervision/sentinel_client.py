@@ -53,9 +53,17 @@ class Sentinel:
 
     def obey(self, end: Callable[[], None], starter: subprocess.Popen[bytes] | None) -> None:
         """Call `end` from another thread when another rank is lost."""
-        threading.Thread(
-            target=self._listen, args=(end, starter), name="sciml_par sentinel", daemon=True
-        ).start()
+
+        def listen() -> None:
+            if starter is not None:
+                # A program that collects its children by itself may have been quicker.
+                with contextlib.suppress(Exception):
+                    starter.wait()
+            with contextlib.suppress(OSError):
+                if self._connection.recv(16).startswith(b"end"):
+                    end()
+
+        threading.Thread(target=listen, name="sciml_par sentinel", daemon=True).start()
 
     def stop(self) -> None:
         """Report that this rank ends in order."""
@@ -64,15 +72,6 @@ class Sentinel:
     def said(self) -> None:
         """Report that this rank ends the job and has given the reason."""
         Peer(self._connection).tell("said")
-
-    def _listen(self, end: Callable[[], None], starter: subprocess.Popen[bytes] | None) -> None:
-        if starter is not None:
-            # A program that collects its children by itself may have been quicker.
-            with contextlib.suppress(Exception):
-                starter.wait()
-        with contextlib.suppress(OSError):
-            if self._connection.recv(16).startswith(b"end"):
-                end()
 
 
 Host = tuple[str, list[int]]

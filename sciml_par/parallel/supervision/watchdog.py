@@ -13,7 +13,7 @@ If a rank does not answer within two seconds, the next of 0, 1, 3, 7, … is ask
 asking rank itself. Ranks ask again after 2, 8, 32 seconds and so on, starting with rank 0, and
 before they warn or end the job. So two that have told different ranks find each other, and the
 number of messages of a rank does not grow with P. Each time, the lowest waiting rank asks the
-missing ones where they are (`elsewhere.py`). They answer with the line of their program, which the
+missing ones where they are. They answer with the line of their program, which the
 messages repeat, and, if they are further, with their collective at this place of the order.
 """
 

@@ -78,11 +78,6 @@ class Gpu:
             _called("cudaEventQuery", self._cuda.check_status, code)
         return code == 0
 
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of `nbytes` of the GPU's memory, for the life of the process."""
-        self.use()
-        return int(_called("cudaMalloc", self._cuda.malloc, nbytes))
-
     def copy_to_host(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """Copy from the GPU."""
         copy, kind = self._cuda.memcpyAsync, self._cuda.memcpyDeviceToHost
@@ -189,7 +184,7 @@ def load_gpu(index: int = 0) -> Gpu:
     try:
         from cupy.cuda import runtime
     except ImportError as error:
-        raise MissingBindingError(_not_importable("CuPy", error)) from None
+        raise _without_cupy(error) from None
     try:
         count = runtime.getDeviceCount()
     except Exception as error:
@@ -206,7 +201,7 @@ def load_nccl() -> Nccl:
     try:
         from cupy.cuda import nccl
     except ImportError as error:
-        raise MissingBindingError(_not_importable("CuPy", error)) from None
+        raise _without_cupy(error) from None
     if not nccl.available:
         raise MissingBindingError("CuPy finds no NCCL: pip install 'sciml-par[gpu]'")
     library = Nccl(nccl)
@@ -216,6 +211,6 @@ def load_nccl() -> Nccl:
     return library
 
 
-def _not_importable(name: str, error: ImportError) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
-    return f"{name} cannot be imported ({reason}): pip install 'sciml-par[gpu]'"
+def _without_cupy(error: ImportError) -> MissingBindingError:
+    reason = (str(error).strip() or "no reason given").splitlines()[0]
+    return MissingBindingError(f"CuPy cannot be imported ({reason}): pip install 'sciml-par[gpu]'")

@@ -71,6 +71,7 @@ class NCCLTransport(Transport):
         return type(self)(self._nccl, self.gpu, link, rank, size)
 
     def carries(self, request: Request) -> bool:
+        """Return whether NCCL has the element type."""
         return self._nccl.datatype(request.in_reals.element) is not None
 
     def prepare(self, request: Request) -> Transfer:

@@ -38,10 +38,6 @@ class Transport:
     name: str
     returns_early = False
 
-    def carries(self, request: Request) -> bool:
-        """Return whether it supports the element type and the reduction."""
-        return True
-
     def prepare(self, request: Request) -> Transfer:
         """Return the transfer of a request."""
         transfer: Transfer = getattr(self, request.kind)(request.in_reals)

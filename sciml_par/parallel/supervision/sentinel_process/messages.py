@@ -60,12 +60,12 @@ def loss(who: str, here: str, seconds: float, error: OSError) -> str:
     if error.errno in (errno.ECONNRESET, errno.EPIPE):
         return (
             f"sciml_par: {who} has broken off its connection to {here}: it has restarted, or heard "
-            f"nothing from {here} for {seconds:g} s.\nsciml_par: the job ends."
+            f"nothing from {here} for {seconds:g} s.\nsciml_par: the job ends.\n"
         )
     return (
         f"sciml_par: {who} has not answered {here} for {seconds:g} s: it is down, or the network "
         f"between them is ({os.strerror(error.errno or errno.ETIMEDOUT)}).\n"
-        f"sciml_par: the job ends."
+        f"sciml_par: the job ends.\n"
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .messages import host_and_ranks, loss, missing, unwatched
+from . import messages
 from .peer import Peer, keep_asking
 
 _SECONDS_TO_REPORT = 20.0
@@ -30,13 +30,9 @@ class Job(Protocol):
 
     def announce(self, message: str) -> None: ...
 
-    def lose_host(self, message: str) -> None: ...
-
     def end_ranks(self, *, without_a_host: bool = False) -> None: ...
 
     def take_as_told(self) -> None: ...
-
-    def warn(self, message: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ class OtherHosts:
         self.due = None
         if self._missing and not self._job.told:
             names = [f"{host}:{port}" for host, port in (h.getsockname() for h in self._my.hubs)]
-            self._job.warn(missing([*self._missing.values()], names))
+            messages.write(messages.missing([*self._missing.values()], names))
 
     def leave(self) -> None:
         """Announce that this host has no ranks any more, and close all connections."""
@@ -164,8 +160,9 @@ class OtherHosts:
         """Report an ended connection, if its sentinel or its host is lost."""
         if peer.left or self._job.told:
             return
-        who = host_and_ranks(peer.host, peer.ranks)
+        who = messages.host_and_ranks(peer.host, peer.ranks)
         if peer.error is None or math.isinf(self._my.seconds):
-            self._job.warn(unwatched(who))
+            messages.write(messages.unwatched(who))
         else:
-            self._job.lose_host(loss(who, self._my.host, self._my.seconds, peer.error))
+            messages.write(messages.loss(who, self._my.host, self._my.seconds, peer.error))
+            self._job.end_ranks(without_a_host=True)

@@ -149,15 +149,6 @@ class Watch:
                     RankProcess(starter).send_signal(signal.SIGTERM)
         self.end_ranks()
 
-    def lose_host(self, message: str) -> None:
-        """Print that a host is lost, and end the job without it."""
-        messages.write(f"{message}\n")
-        self.end_ranks(without_a_host=True)
-
-    def warn(self, message: str) -> None:
-        """Print a warning."""
-        messages.write(message)
-
     def end_ranks(self, *, without_a_host: bool = False) -> None:
         """Tell the ranks of all hosts to end the job."""
         if self._ended:
