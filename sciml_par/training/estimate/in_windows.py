@@ -124,8 +124,7 @@ def _prepared(
         enriched=model.partition.enriched,
     )
     weights = model.partition.richness.sum() * (richer["features"] + 1) * model.output_size
-    components = _components(setup)
-    number = int(_POINTS * weights / components)
+    number = int(_POINTS * weights / setup.equations)
 
     def at(drawn: int) -> Any:
         arguments = Arguments(
@@ -153,8 +152,3 @@ def _more_points(trained: Points, number: int, d: int, seed: int) -> Points:
     more = max(number / trained.interior, 1.0)
     boundary = trained.boundary and math.ceil(trained.boundary * more ** ((d - 1) / d))
     return Points(max(number, trained.interior), boundary=boundary, method="sobol", seed=seed)
-
-
-def _components(setup: MemberSetup) -> int:
-    """Return how many equations the residuals have at a point."""
-    return max(sum(setup.traced.components[: len(setup.problem.residuals)]), 1)
