@@ -267,16 +267,6 @@ def test_parameters_that_are_refused(make, message):
         make()
 
 
-def test_function_approximation_has_one_term():
-    problem = function_approximation(
-        lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1), domain=Box([0, 0], [1, 1]), outputs=2
-    )
-    (term,) = problem.terms
-    arrays = [tf.constant(a) for a in term.points(41)]
-    exact = lambda x: x ** tf.constant([1.0, 2.0], x.dtype)  # noqa: E731
-    assert not term.residual(exact, *arrays).numpy().any()
-
-
 @pytest.mark.launches
 def test_the_catalogue_is_listed_and_made_without_tensorflow():
     code = (

@@ -176,10 +176,6 @@ def by_own_tape(u: Any, x: Any, f: Any) -> Any:
 CASES: dict[str, Any] = {
     "mean": (lambda u, x, f: laplacian(u, x) - tf.reduce_mean(u(x)) - f, "couples points"),
     "sum so far": (lambda u, x, f: laplacian(u, x) - tf.cumsum(u(x)) - f, "couples points"),
-    "sum from here": (
-        lambda u, x, f: laplacian(u, x) - tf.cumsum(u(x), reverse=True) - f,
-        "couples points",
-    ),
     "own tape": (by_own_tape, "tape"),
     "branch": (
         lambda u, x, f: laplacian(u, x) - f if tf.reduce_sum(u(x)) > 0 else derivative(u, x, 0) - f,
