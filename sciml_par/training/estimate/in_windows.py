@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
@@ -97,7 +96,7 @@ def corrected_in_windows(
     solver = WindowedGaussNewton(stack, world.communicator, LeastSquares(), base=model)
     check_ended(ended, world.communicator)
     start = stack.parameters[0].copy()
-    known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
+    known = kept[setup.size_of_own :]  # there are no unknown functions
     if len(known):
         start[-len(known) :] = known
     end, _, last = solver.solve(start, batch, 1)

@@ -16,7 +16,7 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
 from sciml_par.results.linearized import Linearized
-from sciml_par.results.linearized_bands import bands_of_draws
+from sciml_par.results.linearized_bands import bands_of_draws, widened
 from sciml_par.results.member import Member
 from sciml_par.results.uncertainty import PROFILE, RANDOMIZED, Uncertainty
 from sciml_par.training.uncertainty.from_rows import noise_is_unknown, weight_of_a_row
@@ -88,7 +88,7 @@ def _randomized(
             linearized=linear,
             deviations=np.sqrt(np.diag(covariance)),
             covariance=covariance,
-            bounds=_with_numerical(bounds, linear),
+            bounds=widened(bounds, linear.numerical),
             draws=values,
             _bands=partial(bands_of_draws, member, thetas, linear.level),
             _of_functions={},
@@ -197,7 +197,7 @@ def _of_profiles(
         linear,
         method=PROFILE,
         linearized=linear,
-        bounds=_with_numerical(bounds, linear),
+        bounds=widened(bounds, linear.numerical),
         profiles=profiles,
         remarks=(*linear.remarks, *remarks),
         _bands=None,
@@ -220,10 +220,6 @@ def _crossing(p: Array, rise: Array, center: float, reach: float, side: int) -> 
     share = (reach - roots[k - 1]) / (roots[k] - roots[k - 1])
     away = distance[k - 1] + share * (distance[k] - distance[k - 1])
     return center - away if side == 0 else center + away
-
-
-def _with_numerical(bounds: Array, linear: Uncertainty) -> Array:
-    return bounds + np.nan_to_num(linear.numerical)[:, None] * np.array([-1.0, 1.0])
 
 
 def _compared(found: Uncertainty, linear: Uncertainty, most: float) -> Uncertainty:
