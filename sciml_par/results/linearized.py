@@ -99,9 +99,8 @@ class Linearized:
         """Return the interval of each number, [q, 2], symmetric in its parameter; or NaN."""
         if not self.known:
             return np.full((len(self.parameters), 2), math.nan)
-        return self.around(
-            self.quantile(level) * np.sqrt(np.sum(self.steps_of_unknowns**2, axis=0))
-        )
+        reach = self.quantile(level) * np.sqrt(np.sum(self.steps_of_unknowns**2, axis=0))
+        return self.around(reach)
 
     def around(self, reach: FloatArray) -> FloatArray:
         """Return the values, [q, 2], where parameters are away by `reach`, [q], to both sides."""
