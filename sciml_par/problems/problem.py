@@ -515,11 +515,9 @@ class Problem(OtherAttributes, ByName):
         other._domain, other._input_scaling = slab, scaled_box is not None
         corners = None if scaled_box is None else corners_of(*scaled_box)
         other._scaling = Scaling.of(corners, self.output_ranges)
+        named = self.terms_of_conditions
         # Slabs may have fewer conditions, and those that they have keep their names.
-        found = [
-            each._changed(name=term.name).on_slab(self._domain, slab)
-            for each, term in self.terms_of_conditions
-        ]
+        found = [each._changed(name=term.name).on_slab(self._domain, slab) for each, term in named]
         other._conditions = tuple(each for each in found if each is not None)
         other._terms = other._with_weights(other._make_terms())
         return other

@@ -43,11 +43,8 @@ _MOST_FREE = 0.5
 
 def statistical_terms(problem: Problem) -> dict[str, int]:
     """Return the terms whose residuals are errors in units of their deviation, and their rows."""
-    return {
-        term.name: condition.number_of_rows
-        for condition, term in problem.terms_of_conditions
-        if condition.statistical and term.weight > 0
-    }
+    pairs = problem.terms_of_conditions
+    return {term.name: c.number_of_rows for c, term in pairs if c.statistical and term.weight > 0}
 
 
 class Chosen(NamedTuple):
