@@ -293,6 +293,11 @@ class Problem(OtherAttributes, ByName):
         return self._terms
 
     @property
+    def terms_of_conditions(self) -> tuple[tuple[Condition, Term], ...]:
+        """Each condition, in their order, with its term of the loss."""
+        return tuple(zip(self._conditions, self._terms[len(self._residuals) :], strict=True))
+
+    @property
     def exact(self) -> Callable[[npt.ArrayLike], FloatArray] | None:
         """The exact solution as x: [n, d] -> [n, m] (NumPy, float64), or None."""
         return None if self._exact is None else self._evaluate_exact
@@ -462,10 +467,9 @@ class Problem(OtherAttributes, ByName):
         other = copy.copy(self)
         other._unknowns, other._functions = MappingProxyType({}), {}
         other._values = dict(values)
-        named = zip(self._conditions, self._terms[len(self._residuals) :], strict=True)
         other._conditions = tuple(
             condition._changed(name=term.name)
-            for condition, term in named
+            for condition, term in self.terms_of_conditions
             if not isinstance(condition, PriorCondition)
         )
         other._terms = other._with_weights(other._make_terms())
@@ -522,7 +526,7 @@ class Problem(OtherAttributes, ByName):
         other._domain, other._input_scaling = slab, scaled_box is not None
         corners = None if scaled_box is None else corners_of(*scaled_box)
         other._scaling = Scaling.of(corners, self.output_ranges)
-        named = zip(self._conditions, self._terms[len(self._residuals) :], strict=True)
+        named = self.terms_of_conditions
         # Slabs may have fewer conditions, and those that they have keep their names.
         found = [each._changed(name=term.name).on_slab(self._domain, slab) for each, term in named]
         other._conditions = tuple(each for each in found if each is not None)

@@ -62,8 +62,7 @@ def with_weights(member: Member, kept: str) -> Member:
 
 
 def merge_members(groups: Sequence[Sequence[Member]]) -> tuple[Member, ...]:
-    """Return the members of all groups, numbered anew in order."""
-    check_alike(groups)
+    """Return the members of groups that are alike, numbered anew in order."""
     merged: list[Member] = []
     for group in groups:
         new = {member.number: len(merged) + j for j, member in enumerate(group)}

@@ -100,5 +100,9 @@ class Linearized:
         if not self.known:
             return np.full((len(self.parameters), 2), math.nan)
         reach = self.quantile(level) * np.sqrt(np.sum(self.steps_of_unknowns**2, axis=0))
+        return self.around(reach)
+
+    def around(self, reach: FloatArray) -> FloatArray:
+        """Return the values, [q, 2], where parameters are away by `reach`, [q], to both sides."""
         ends = [numbers_of(self.unknowns, self.parameters + sign * reach) for sign in (-1, 1)]
         return np.sort(np.stack(ends, axis=1), axis=1)

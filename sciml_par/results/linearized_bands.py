@@ -47,7 +47,6 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         given = [np.abs(np.ravel(each)) for each in error.unknowns.values()]
         numbers = np.concatenate([np.empty(0), *given])
         numerical = numbers if len(numbers) == len(names) else numerical
-    known = np.nan_to_num(numerical)[:, None]
     true = member.unknown_values.true_numbers
     return Uncertainty(
         method="linearized",
@@ -56,7 +55,7 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
         values=found.values,
         deviations=np.sqrt(np.diag(found.covariance)),
         covariance=found.covariance,
-        bounds=found.intervals(level) + known * np.array([-1.0, 1.0]),
+        bounds=widened(found.intervals(level), numerical),
         numerical=numerical,
         remarks=tuple(remarks_on(found, names)),
         reason=found.reason,
@@ -73,6 +72,11 @@ def linearized_uncertainty(member: Member, level: float) -> Uncertainty:
             for number, each in enumerate(member.functions)
         },
     )
+
+
+def widened(bounds: FloatArray, numerical: FloatArray) -> FloatArray:
+    """Return intervals, [q, 2], with the numerical errors that are known, [q], on both sides."""
+    return bounds + np.nan_to_num(numerical)[:, None] * np.array([-1.0, 1.0])
 
 
 def changes_at(member: Member, steps: FloatArray, x: Any) -> tuple[FloatArray, FloatArray]:

@@ -381,14 +381,10 @@ class Member:
         return tuple(name for name, ratio in self.misfits.items() if ratio > _MISSED)
 
     @property
-    def unlikely(self) -> tuple[str, ...]:
-        """The observations whose χ² is far from what their noise makes likely."""
-        return tuple(name for name, fit in self.fits.items() if fit.too_large or fit.too_small)
-
-    @property
     def doubtful(self) -> bool:
         """Whether the losses at other points speak against the prediction."""
-        return bool(self.over_fitted or self.found_little or self.missed or self.unlikely)
+        unlikely = any(fit.too_large or fit.too_small for fit in self.fits.values())
+        return bool(self.over_fitted or self.found_little or self.missed or unlikely)
 
     @property
     def seconds_compile(self) -> float:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -40,7 +41,8 @@ class FieldForm:
 
     def is_of(self, problem: Problem, dtype: str) -> bool:
         """Return whether a problem has this form, by its own scaling or by the default one."""
-        decided = self.with_ranges(problem).for_network(_Network(self.box is not None))
+        network = SimpleNamespace(sees_scaled_inputs=self.box is not None)
+        decided = self.with_ranges(problem).for_network(network)
         return form_of(decided, dtype) == self
 
     def with_ranges(self, problem: Problem) -> Problem:
@@ -55,13 +57,6 @@ class FieldForm:
             return None
         made = Problem(Box(*box), lambda u, x: u(x), outputs=outputs, input_scaling=scaled)
         return made.with_output_ranges(self.ranges)
-
-
-@dataclass(frozen=True)
-class _Network:
-    """The attribute of a network that `Problem.for_network` reads."""
-
-    sees_scaled_inputs: bool
 
 
 def form_of(problem: Problem, dtype: str) -> FieldForm:

@@ -41,13 +41,6 @@ def test_shards_without_sub_domains_are_named_by_their_ticks():
     assert names(figure) == ["a", "rank 0", "rank 1"] and not figure.axes[0].patches
 
 
-def test_sub_domains_without_points_keep_their_colours():
-    halves = [Shard("a", sub_domain=(-1.0, 0.0)), Shard("b", sub_domain=(0.0, 1.0))]
-    curves = [Prediction(half.label, X, X, X, (half,)) for half in halves]
-    (axes,) = plot_predictions(curves).axes
-    assert len({patch.get_facecolor() for patch in axes.patches}) == 2
-
-
 @pytest.mark.parametrize(("second", "rows"), [((-0.4, 0.4), 3), ((0.5, 0.6), 1)])
 def test_ticks_of_members_share_a_row_if_they_do_not_overlap(second, rows):
     points = [(-0.5, 0.5), second, (0.6, 0.9)]

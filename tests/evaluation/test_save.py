@@ -31,18 +31,6 @@ def test_a_png_of_200_dots_an_inch_and_a_pdf_of_one_page(figure, tmp_path):
     assert b"/FontFile2" in data and b"/Type3" not in data
 
 
-def test_every_figure_can_be_written(data_parallel, poisson, plane, tmp_path):
-    """That of an ensemble with a mean is among those below."""
-    for draw, curves in (
-        (plot_predictions, data_parallel(2)),
-        (plot_errors, poisson(2)),
-        (plot_predictions, plane(1)),
-        (plot_errors, plane(2)),
-    ):
-        paths = save_figure(draw(curves), tmp_path, "figure")
-        assert all(path.stat().st_size > 1000 for path in paths)
-
-
 def losses(count, **others):
     step = np.arange(0, 1000, 10)
     return [LossCurve(f"rank {i}", step, np.exp(-step / 100.0 - i), **others) for i in range(count)]

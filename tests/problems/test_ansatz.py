@@ -8,7 +8,6 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import (
     Box,
-    Dirichlet,
     Field,
     Interval,
     Problem,
@@ -232,19 +231,6 @@ def test_without_either_the_field_is_the_networks():
     assert (named.coordinates, named.components) == (("x",), ("u",))
     np.testing.assert_array_equal(named(tf.constant([[0.25]])), [[0.25]])
     assert (problem.ansatz, problem.input_scaling, problem.network_outputs) == (None, None, 1)
-
-
-def test_conditions_hold_by_construction():
-    problem = Problem(
-        Interval(0, 1),
-        laplacian,
-        conditions=[Dirichlet(0.0)],
-        ansatz=lambda u, x: x * (1 - x) * u(x),
-    )
-    u = problem.field(MLP(1, 1))
-    _, condition = problem.terms
-    ends = [tf.constant(a, tf.float32) for a in condition.points(2)]
-    np.testing.assert_array_equal(condition.residual(u, *ends), np.zeros((2, 1)))
 
 
 def trained(*, trainable=True):

@@ -267,27 +267,6 @@ def test_parameters_that_are_refused(make, message):
         make()
 
 
-def test_function_approximation_has_one_term():
-    problem = function_approximation(
-        lambda x: np.stack([x[:, 0], x[:, 1] ** 2], axis=1), domain=Box([0, 0], [1, 1]), outputs=2
-    )
-    (term,) = problem.terms
-    arrays = [tf.constant(a) for a in term.points(41)]
-    exact = lambda x: x ** tf.constant([1.0, 2.0], x.dtype)  # noqa: E731
-    assert not term.residual(exact, *arrays).numpy().any()
-
-
-def test_the_loss_of_poisson_is_that_of_its_docstring():
-    """For u = c the loss is mean f² + 2 c²."""
-    loss = 0.0
-    for term in poisson(k=2).terms:
-        arrays = [tf.constant(a) for a in term.points(101)]
-        squares = term.sum_of_squares(lambda x: 0.3 * tf.ones_like(x), *arrays)
-        loss += term.weight * float(squares) / len(arrays[0])
-    f = (2 * np.pi) ** 2 * np.sin(2 * np.pi * np.linspace(-1, 1, 101))
-    np.testing.assert_allclose(loss, np.mean(f**2) + 0.3**2 + 0.3**2, rtol=1e-12)
-
-
 @pytest.mark.launches
 def test_the_catalogue_is_listed_and_made_without_tensorflow():
     code = (

@@ -91,21 +91,3 @@ def test_one_jet_serves_a_function_of_the_field_and_the_field():
     asked.clear()
     term.residual(u, X)
     assert asked == [True]
-
-
-@pytest.mark.parametrize("jit", [False, True])
-def test_gradients_by_the_weights(jit):
-    def loss_and_gradients(with_jet):
-        with tf.GradientTape() as tape:
-            tape.watch(PARAMETERS)
-            jet = partial(MODEL.jet, PARAMETERS) if with_jet else None
-            u = PROBLEM.field(partial(MODEL.apply, PARAMETERS), jet=jet)
-            total = tf.reduce_sum(BY_JET["flux"](u, X) ** 2)
-        return total, tape.gradient(total, PARAMETERS, unconnected_gradients="zero")
-
-    run = partial(loss_and_gradients, True)
-    found = tf.function(run, jit_compile=True, autograph=False)() if jit else run()
-    for a, b in zip(
-        tf.nest.flatten(found), tf.nest.flatten(loss_and_gradients(False)), strict=True
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)

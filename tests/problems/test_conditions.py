@@ -63,11 +63,6 @@ def test_residuals_by_hand(condition):
     np.testing.assert_allclose(r, EXPECTED[condition](x, normals), atol=1e-13)
 
 
-def test_neumann_at_the_ends_of_an_interval():
-    r, *_ = evaluated(Neumann(), lambda x: x**3, domain=Interval(-1, 2))
-    np.testing.assert_allclose(r, [[-3], [12]])
-
-
 @pytest.mark.parametrize(
     ("condition", "right"),
     [
@@ -98,14 +93,6 @@ def test_values_that_depend_on_u_and_normals(condition, right):
 def test_values_of_arguments_in_another_order(condition, forms):
     with pytest.raises(InputError, match=forms):
         evaluated(condition, quadratic)
-
-
-def test_conditions_on_all_components():
-    u = lambda x: tf.concat([x[:, 0:1] ** 2, 5 * x[:, 1:2]], axis=1)  # noqa: E731
-    r, x, normals, *_ = evaluated(Neumann(), u, outputs=2)
-    np.testing.assert_allclose(r, np.hstack([2 * x[:, :1] * normals[:, :1], 5 * normals[:, 1:]]))
-    r, x, *_ = evaluated(Dirichlet(1.0), u, outputs=2)
-    np.testing.assert_allclose(r, np.hstack([x[:, :1] ** 2, 5 * x[:, 1:]]) - 1)
 
 
 def test_a_function_of_u_and_x():

@@ -12,11 +12,9 @@ import tensorflow as tf
 from sciml_par.errors import InputError
 from sciml_par.networks import RandomFeatures
 from sciml_par.problems import (
-    Ball,
     Box,
     Dirichlet,
     Elastic,
-    Extruded,
     Interval,
     Neumann,
     Problem,
@@ -218,31 +216,6 @@ def test_traction_is_a_condition(d: int, plane: str) -> None:
     free = residual(Traction(material, on="x=upper"))
     along = residual(Traction(material, component="v", on="x=upper"))
     np.testing.assert_allclose(along, free[:, 1:2], rtol=1e-12)
-
-
-def test_a_rod_is_pulled_at_its_end() -> None:
-    """σ_zz = 1 alone, with free sides; w and the contraction are linear."""
-    material = Elastic(young=YOUNG, poisson=POISSON)
-    problem = Problem(
-        Extruded(Ball([0, 0], 0.5), 0, 2),
-        material.force,
-        conditions=[
-            Dirichlet(0.0, component="w", on="z=lower"),
-            Dirichlet(lambda x: -POISSON / YOUNG * x[:, :2], component=("u", "v"), on="z=lower"),
-            Traction(material, on="surface", name="free"),
-            Traction(material, (0.0, 0.0, 1.0), on="z=upper", name="pulled"),
-        ],
-        outputs=("u", "v", "w"),
-    )
-    exact = np.diag([-POISSON, -POISSON, 1]) / YOUNG
-
-    def residuals(slopes: Any) -> list[Any]:
-        u = problem.field(linear(slopes))
-        found = [term.residual(u, *map(tf.constant, term.points(60))) for term in problem.terms]
-        return [np.abs(each).max() for each in found]
-
-    np.testing.assert_allclose(residuals(exact), 0, atol=1e-12)
-    assert residuals(2 * exact)[-1] == pytest.approx(1.0)
 
 
 def test_tractions_of_equal_materials_are_equal() -> None:

@@ -169,52 +169,6 @@ def test_a_term_records_its_plan_once(x):
     np.testing.assert_array_equal(first, second)
 
 
-def test_hard_constraint_in_a_term(x):
-    """(1 − x₀²) u as a plain function of a planned field."""
-    counted = Counted()
-
-    def residual(u, x):
-        bounded = lambda z: (1 - z[:, 0:1] ** 2) * u(z)  # noqa: E731
-        return laplacian(bounded, x) + bounded(x) + u(x)
-
-    term = Term("interior", 1.0, lambda n: (), residual)
-    u = counted.model(x)
-    s = x[:, 0:1]
-    exact = (
-        (1 - s**2) * laplacian(counted.model, x)
-        - 4 * s * derivative(counted.model, x, 0)
-        - 2 * u
-        + (1 - s**2) * u
-        + u
-    )
-    np.testing.assert_allclose(term.residual(counted.field(), x), exact, rtol=1e-9)
-
-
-def test_recording_inside_a_compiled_loop_with_parameters_of_the_loop(x):
-    counted = Counted()
-    model = counted.model
-    term = Term("interior", 1.0, lambda n: (), burgers)
-
-    @tf.function(jit_compile=True, autograph=False)
-    def descend(*start):
-        def body(i, *parameters):
-            with tf.GradientTape() as tape:
-                tape.watch(parameters)
-                u = Field(
-                    lambda x: model.apply(parameters, x),
-                    jet=lambda x, s: model.jet(parameters, x, s),
-                )
-                loss = term.sum_of_squares(u, x)
-            slopes = tape.gradient(loss, parameters)
-            moved = [p - 1e-3 * g for p, g in zip(parameters, slopes, strict=True)]
-            return (i + 1, *moved)
-
-        return tf.while_loop(lambda i, *_: i < 20, body, (0, *start))[1:]
-
-    loss = lambda parameters: term.sum_of_squares(lambda x: model.apply(parameters, x), x)  # noqa: E731
-    assert loss(descend(*counted.parameters)) < 0.9 * loss(counted.parameters)
-
-
 def test_a_field_needs_functions():
     with pytest.raises(InputError, match="function must be callable"):
         Field(3.0)

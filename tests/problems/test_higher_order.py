@@ -111,18 +111,6 @@ def test_members_in_one_compiled_computation():
         assert_close(tf.nest.map_structure(lambda t, k=member: t[k], found), alone)
 
 
-def test_differences():
-    """u_xxx and u_xxxx as differences of the second derivative, of second order in the step."""
-    u, h = field_by_jet(problem_of("values"), PARAMETERS), 1e-3
-    step = tf.constant([[h, 0.0]], tf.float64)
-    before, here, after = (derivative(u, X + k * step, 0, 0) for k in (-1, 0, 1))
-    third, fourth = (derivative(u, X, *[0] * q) for q in (3, 4))
-    scale = float(tf.reduce_max(tf.abs(fourth)))
-    np.testing.assert_allclose((after - before) / (2 * h), third, rtol=0, atol=1e-4 * scale)
-    differences = (after - 2 * here + before) / h**2
-    np.testing.assert_allclose(differences, fourth, rtol=0, atol=1e-4 * scale)
-
-
 def test_biharmonic_is_the_laplacian_of_the_laplacian():
     u = field_by_jet(problem_of("none"), PARAMETERS)
     nested = laplacian(lambda z: laplacian(u, z, over=(0, 1)), X, over=(0, 1))
@@ -130,13 +118,6 @@ def test_biharmonic_is_the_laplacian_of_the_laplacian():
     separate = derivative(u, X, *"xxxx") + 2 * derivative(u, X, *"xtxt") + derivative(u, X, *"tttt")
     assert_close(biharmonic(u, X, over=(0, 1)), separate)
     assert_close(biharmonic(u, X, over="space"), derivative(u, X, *"xxxx"))
-
-
-def test_fifth_order_puts_a_tape_on_the_fourth():
-    waves = lambda z: tf.sin(2 * z[:, :1]) * tf.cos(z[:, 1:])  # noqa: E731
-    x = X.numpy()
-    fifth = 2**4 * np.sin(2 * x[:, :1]) * -np.sin(x[:, 1:])
-    np.testing.assert_allclose(derivative(waves, X, 0, 0, 0, 0, 1), fifth, rtol=1e-11)
 
 
 def test_a_residual_of_mixed_orders_is_one_jet():

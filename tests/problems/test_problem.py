@@ -11,7 +11,6 @@ from sciml_par.networks import MLP
 from sciml_par.problems import (
     Box,
     Dirichlet,
-    Field,
     Interval,
     Neumann,
     Problem,
@@ -65,31 +64,6 @@ def test_the_loss_by_hand():
     np.testing.assert_allclose(interior.sum_of_squares(lambda x: x**3, *x), expected)
     x = [tf.constant(a) for a in ends.points(5)]
     np.testing.assert_allclose(ends.sum_of_squares(lambda x: x**3, *x), 0.5)
-
-
-def test_squares_are_summed_over_components():
-    problem = Problem(UNIT, lambda u, x: tf.concat([u(x), 2 * u(x)], axis=1))
-    x = tf.constant([[1.0], [2.0]])
-    assert float(problem.terms[0].sum_of_squares(lambda x: x, x)) == 5 * (1 + 4)
-
-
-def test_parts_of_the_points_add_up():
-    problem = Problem(UNIT, equation)
-    term = problem.terms[0]
-    model = MLP(1, 1, dtype="float64")
-    (x,) = term.points(10)
-    whole = term.sum_of_squares(model, tf.constant(x))
-    parts = [term.sum_of_squares(model, tf.constant(p)) for p in (x[:3], x[3:3], x[3:])]
-    np.testing.assert_allclose(sum(parts), whole, rtol=1e-14)
-
-
-def test_a_sound_problem_passes_its_check():
-    model = MLP(1, 1)
-    parameters = list(model.trainable_variables)
-    u = Field(lambda x: model.apply(parameters, x), jet=lambda x, s: model.jet(parameters, x, s))
-    problem = Problem(UNIT, equation, conditions=[Dirichlet(), Neumann()], exact=parabola)
-    problem.check(u, n=8)
-    problem.check(model, n=8)
 
 
 @pytest.mark.parametrize(

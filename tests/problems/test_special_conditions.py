@@ -273,27 +273,6 @@ def test_integral_with_points_of_ones_own():
     np.testing.assert_allclose(evaluated(one, wave)[0], [[3.5]])
 
 
-def test_jets_and_tapes_agree():
-    """Conditions that evaluate u at two tensors of points, or at reshaped ones, are recorded."""
-    from sciml_par.networks import MLP
-    from sciml_par.problems import Field
-
-    net = MLP(2, 1, width=5, depth=2, seed=3, dtype="float64")
-    parameters = [tf.convert_to_tensor(v) for v in net.trainable_variables]
-    by_jet = Field(
-        lambda x: net.apply(parameters, x), jet=lambda x, second: net.jet(parameters, x, second)
-    )
-    by_tape = Field(lambda x: net.apply(parameters, x))
-    for condition in (
-        Periodic("x", order=(0, 1, 2)),
-        Initial(0.0, velocity=1.0),
-        IntegralCondition(lambda u, x: derivative(u, x, 0, 1), at=("t", [0.5, 1.0]), points=6),
-    ):
-        np.testing.assert_allclose(
-            evaluated(condition, by_jet)[0], evaluated(condition, by_tape)[0], rtol=1e-9
-        )
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

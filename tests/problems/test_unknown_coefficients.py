@@ -21,7 +21,6 @@ from sciml_par.problems import (
     Residual,
     Robin,
     Unknown,
-    derivative,
     laplacian,
 )
 from sciml_par.problems.unknowns.unknowns import (
@@ -215,19 +214,6 @@ def test_the_functions_of_conditions_get_them_too() -> None:
     np.testing.assert_allclose(dirichlet.residual(u, x, normals), -3 * x)
     np.testing.assert_allclose(robin.residual(u, x, normals), -(2 * x + 3))
     assert problem.with_condition_weight(9.0).terms[1].function is dirichlet.function
-
-
-def test_they_are_kept_by_scaling_ansatz_and_plan() -> None:
-    problem = Problem(
-        UNIT,
-        lambda u, x, *, k: derivative(u, x, 0) - k,
-        ansatz=lambda n, x: x * n(x),
-        input_scaling=True,
-        unknowns={"k": 2.0},
-    )
-    u = problem.field(lambda x: 0 * x + 1, unknowns={"k": tf.constant(1.0)})
-    assert u.with_plan(()).unknowns == u.unknowns
-    np.testing.assert_allclose(problem.terms[0].residual(u, tf.constant([[0.3]])), 0, atol=1e-6)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

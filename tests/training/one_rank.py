@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from engine import At
 
 from sciml_par.training.loss.known import Gradient, Jacobian, LinearMap, Residuals, Value
 
@@ -104,3 +105,13 @@ class LeastSquares(GivenObjective):
 
     def residuals_of_ranks(self, batch: Any) -> tuple[int, ...]:
         return (int(self._residual(tf.zeros([self.size], tf.float64)).shape[0]),)
+
+
+def step_of(objective: Any, optimizer: Any) -> Callable[..., Any]:
+    """(θ, state, batch) -> those of an optimizer after a step, as a graph that is not compiled."""
+
+    def step(theta: Tensor, state: Any, batch: Any = ()) -> Any:
+        at: Any = At(tf.constant(1), tf.ones([theta.shape[0], 1], theta.dtype), same_points=True)
+        return optimizer.step(objective, theta, state, batch, at)
+
+    return tf.function(step, autograph=False)

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import Engine, RankFeed, jacobians_of, make_feed
+from engine import Engine, RankFeed, make_feed
 from feeds import assert_ranks_have_together_what_one_has, at, batch_at
 
 import sciml_par.parallel as sp
-from sciml_par import train
 from sciml_par.errors import InputError
-from sciml_par.networks import MLP, make_network
+from sciml_par.networks import MLP
 from sciml_par.problems import (
     Box,
     Condition,
@@ -29,10 +28,10 @@ from sciml_par.problems import (
     Problem,
     Robin,
     Time,
-    derivative,
     laplacian,
 )
-from sciml_par.training import LevenbergMarquardt, Points
+from sciml_par.training import Points
+from sciml_par.training.loss.known import Jacobian
 
 local = pytest.mark.ranks(most=1, reason="makes the feeds of several ranks itself")
 
@@ -205,60 +204,12 @@ def test_loss_gradient_and_jacobian_are_those_of_one_rank() -> None:
         loss, gradient = shared.value_and_gradient()
         assert loss == pytest.approx(expected, rel=1e-12)
         np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-12)
-    r, jacobian = (
-        np.concatenate(each, axis=-1)
-        for each in zip(
-            *[(r.numpy(), j.numpy()) for r, j in _residuals_and_jacobian(serial)], strict=True
-        )
-    )
+    batch = serial.feed.whole(0)
+    serial.objective.prepare(Jacobian, serial.parameters, batch)
+    found = serial.residuals_and_jacobian(serial.parameters, batch)
+    r, jacobian = (np.concatenate(each, axis=-1)[0] for each in found)
     np.testing.assert_allclose(r @ r, expected, rtol=1e-12)
     np.testing.assert_allclose(2 * jacobian @ r, expected_gradient, rtol=1e-8, atol=1e-12)
-
-
-def _residuals_and_jacobian(engine: Engine) -> Any:
-    made = make_network(engine.model, 2, 2, dtype="float64")
-    for each, rows in zip(
-        jacobians_of(engine.problem, made, engine.objective.layout),
-        engine.feed.whole(0),
-        strict=True,
-    ):
-        each.prepare(engine.parameters[0], rows)
-        yield each(engine.parameters[0], rows)
-
-
-@pytest.mark.long
-@pytest.mark.ranks(most=1, reason="the loss and its derivatives on more are compared above")
-def test_a_training_with_all_kinds_of_conditions() -> None:
-    """u = e^{−t} sin 2πx is found from its equation, periodicity, mass, start and measurements."""
-
-    def exact(x: Any) -> Any:
-        return np.exp(-x[:, 1]) * np.sin(2 * np.pi * x[:, 0])
-
-    domain = Box([0, 0], [1, 0.5], names=("x", "t"))
-    scale = 1 / (2 * np.pi) ** 2
-    seen = domain.sample(5, seed=1)
-    problem = Problem(
-        domain,
-        lambda u, x: derivative(u, x, 1) - scale * derivative(u, x, 0, 0),
-        conditions=[
-            Initial(exact, points=16),
-            Periodic("x"),
-            Observations(seen, exact(seen), weight=10.0),
-            IntegralCondition(lambda u, x: u(x), 0.0, at=("t", [0.1, 0.3, 0.5]), points=12),
-        ],
-        exact=exact,
-    )
-    result = train(
-        problem,
-        network=MLP(2, 1, width=8, depth=1, seed=1, dtype="float64"),
-        points=Points(60, method="sobol", seed=0),
-        optimizer=LevenbergMarquardt(),
-        steps=60,
-        precision="float64",
-        progress=False,
-    )
-    assert result.members[0].loss < 0.02
-    assert result.members[0].on_own_domain.relative_l2_error < 0.03
 
 
 @local

@@ -22,10 +22,6 @@ BETAS = {"beta_1": 0.875, "beta_2": 1 - 2.0**-8}
 # With a large ε where steps would otherwise jump around the minimum, and rounding grow.
 PAIRS: dict[str, tuple[type, dict[str, Any]]] = {
     "Adam": (Adam, {"learning_rate": RATE, **BETAS}),
-    "Adam otherwise": (
-        Adam,
-        {"learning_rate": RATE, "beta_1": 0.5, "beta_2": 0.96875, "epsilon": 0.0625},
-    ),
     "Adam without memory of the mean": (
         Adam,
         {**BETAS, "learning_rate": RATE, "beta_1": 0.0, "epsilon": 0.0625},

@@ -13,7 +13,6 @@ from sciml_par.networks import MLP
 from sciml_par.problems import Box, Dirichlet, Interval, Problem, Unknown, derivative, laplacian
 from sciml_par.training import Adam
 from sciml_par.training.identity.described import architecture_of
-from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.traced_terms import trace_terms
 from sciml_par.training.members.initial_networks import network_of_member
 from sciml_par.training.preparation.remarks import remarks_on_unread_outputs
@@ -62,22 +61,6 @@ def test_one_model_is_for_one_member():
     assert make(model)[0].model is model
     with pytest.raises(InputError, match="is one model, but 3 are to be trained.*a function that"):
         make(model, members=3)
-
-
-def test_a_network_for_an_ansatz_of_other_components():
-    problem = Problem(
-        Interval(0, 1),
-        lambda u, x: derivative(u, x, 0),
-        outputs=("u", "v", "w"),
-        network_outputs=1,
-        ansatz=lambda u, x: tf.concat([u(x), x * u(x), u(x) ** 2], axis=1),
-    )
-    (network,) = make(None, problem)
-    assert network.model.output_size == 1
-    u = field_of(problem, network, network.trainable_variables)
-    x = tf.constant([[0.5]])
-    a = float(network.model(x)[0, 0])
-    np.testing.assert_allclose(u(x), [[a, 0.5 * a, a * a]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

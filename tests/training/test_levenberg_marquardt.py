@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import At
-from one_rank import LeastSquares
+from one_rank import LeastSquares, step_of
 
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import State
 
 pytestmark = pytest.mark.ranks(most=1, reason="local; trainings are in test_least_squares_training")
-AT: Any = At(tf.constant(1), tf.ones([1, 1], tf.float64), same_points=True)
 Function = Callable[[Any], Any]
 
 
@@ -29,7 +27,7 @@ def minimize(
     optimizer = LevenbergMarquardt(**options)
     state = optimizer.init(objective, theta)
     thetas, losses, states = [theta.numpy()], [], []
-    step = _step_of(objective, optimizer)
+    step = step_of(objective, optimizer)
     for _ in range(steps):
         theta, state, terms = step(theta, state)
         thetas.append(theta.numpy())
@@ -37,12 +35,6 @@ def minimize(
         states.append(state)
     squares = tf.reduce_sum(objective.residuals(theta, ())[0] ** 2, axis=1)
     return np.array(thetas), np.array([*losses, squares.numpy()]), states
-
-
-def _step_of(objective: Any, optimizer: LevenbergMarquardt) -> Any:
-    return tf.function(
-        lambda theta, state: optimizer.step(objective, theta, state, (), AT), autograph=False
-    )
 
 
 RNG = np.random.default_rng(3)
@@ -189,7 +181,7 @@ def test_the_damping_falls_by_three_at_most_and_stays_within_reach_of_the_trials
     theta = tf.constant([[1e150, 1e150]], tf.float64)
     state = optimizer.init(objective, theta)
     dampings = [float(state.damping[0])]
-    step = _step_of(objective, optimizer)
+    step = step_of(objective, optimizer)
     for _ in range(60):
         theta, state, _ = step(theta, state)
         dampings.append(float(state.damping[0]))

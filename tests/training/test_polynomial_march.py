@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from _programs import problem_named
 from scipy.integrate import solve_ivp
+from trainings import moving_front
 
 from sciml_par.assembly.columns import jets_of
 from sciml_par.assembly.equations import Request
@@ -168,22 +169,10 @@ def test_a_stiff_reaction_whose_components_differ_by_five_orders() -> None:
     assert error.max() < 1e-6 and result.error.relative < 1e-6
 
 
-def _front(width: float, final: float = 0.5) -> Problem:
-    def front(x: Any) -> Any:
-        return 0.5 - 0.5 * np.tanh((x[:, :1] - 0.5 * x[:, 1:] - 0.25) / (4 * width))
-
-    def burgers(u: Any, x: Any) -> Any:
-        change = derivative(u, x, "t") + u(x) * derivative(u, x, "x")
-        return change - width * derivative(u, x, "x", "x")
-
-    conditions = [Dirichlet(front, on=["left", "right"]), Initial(front)]
-    return Problem(Interval(0, 1) * Time(0, final), burgers, conditions=conditions, exact=front)
-
-
 @pytest.mark.parametrize("hurries", [True, False])
 def test_a_march_that_is_late_goes_on_with_a_larger_error(hurries: bool) -> None:
     """Other methods would rarely come as near; without any time it ends."""
-    problem = ProblemChanges(None, [LeastSquares()]).weigh(_front(0.05))
+    problem = ProblemChanges(None, [LeastSquares()]).weigh(moving_front(0.05))
     target = 1e-9 if hurries else 1e-4
     march = March(problem, 0, target, lambda: 1e-3, 1, lambda x: np.zeros((len(x), 1)), {})
     if hurries:
@@ -198,7 +187,7 @@ def test_a_march_that_is_late_goes_on_with_a_larger_error(hurries: bool) -> None
 
 
 def test_a_front_that_windows_follow_in_slabs() -> None:
-    problem = _front(0.005, 0.2)
+    problem = moving_front(0.005, 0.2)
     result = solve(problem, tolerance=1e-4, progress=False)
     true = result.members[0].prediction.relative_l2_error
     assert true < 1e-4 and true / 3 < result.error.relative < 1e-4

@@ -58,7 +58,6 @@ def flow_into_the_hole() -> Neumann:
 
 
 CASES = [
-    pytest.param(poisson(DISC), Points(60, method="sobol"), None, id="disc", marks=pytest.mark.all),
     pytest.param(poisson(PLATE, flow_into_the_hole()), Points(60), None, id="plate with a hole"),
     pytest.param(poisson(PLATE, flow_into_the_hole()), Points(boundary=30), 20, id="per rank"),
     pytest.param(poisson(DISC * Time(0, 1)), Points(40, 30, 10), None, id="disc over time"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from _programs import problem_named
+from trainings import moving_front
 
 from sciml_par import rank, solve
 from sciml_par.errors import InputError, ResultWarning
@@ -24,7 +25,6 @@ from sciml_par.problems import (
     Neumann,
     Observations,
     Problem,
-    Residual,
     Time,
     Unknown,
     derivative,
@@ -143,27 +143,6 @@ def test_a_corner_where_the_solution_is_singular():
 
 
 @pytest.mark.long
-def test_a_peak_is_found_in_windows() -> None:
-    """A peak of width 0.01, which the first rounds of windows hardly see."""
-
-    def peak(x):
-        return np.exp(-4000 * np.sum((x - 0.5) ** 2, axis=1, keepdims=True))
-
-    def source(x):
-        return 16000 * (4000 * np.sum((x - 0.5) ** 2, axis=1, keepdims=True) - 1) * peak(x)
-
-    problem = Problem(
-        Box([0, 0], [1, 1]),
-        Residual(lambda u, x, f: laplacian(u, x) - f, data=source),
-        conditions=[Dirichlet(peak)],
-        exact=peak,
-    )
-    result = solve(problem, tolerance=1e-4, seconds=400, progress=False)
-    true = result.members[0].prediction.relative_l2_error
-    assert true <= result.error.relative < 1e-4
-
-
-@pytest.mark.long
 def test_a_pressure_without_a_given_value_is_left_out_of_the_error():
     def stokes(u, x):
         p = {"component": "p"}
@@ -210,17 +189,19 @@ def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     options = {"tolerance": 1e-13, "progress": False}
     checkpoint = Checkpoint(tmp_path / "run")
     with pytest.raises(InputError, match="no checkpoint"):
-        solve(_front(), checkpoint=checkpoint, resume=True, **options)
+        solve(moving_front(0.002), checkpoint=checkpoint, resume=True, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        first = solve(_front(), checkpoint=checkpoint, seconds=20, **options)
+        first = solve(moving_front(0.002), checkpoint=checkpoint, seconds=20, **options)
     assert type(first.networks[0]).__name__ == "MLP"
     with pytest.raises(InputError, match="holds checkpoints"):
-        solve(_front(), checkpoint=checkpoint, **options)
+        solve(moving_front(0.002), checkpoint=checkpoint, **options)
     with pytest.warns(ResultWarning, match="not met"):
-        second = solve(_front(), checkpoint=checkpoint, seconds=20, resume=True, **options)
+        second = solve(
+            moving_front(0.002), checkpoint=checkpoint, seconds=20, resume=True, **options
+        )
     assert second.members[0].steps > first.members[0].steps
     with pytest.raises(InputError, match="another training"):
-        solve(_front(0.004), checkpoint=checkpoint, seconds=20, resume="auto", **options)
+        solve(moving_front(0.004), checkpoint=checkpoint, seconds=20, resume="auto", **options)
 
 
 def test_u_is_not_zero_at_the_start_where_the_equation_is_singular_there():
@@ -273,20 +254,6 @@ def test_start_chooses_among_solutions(start: Any) -> None:
     problem = Problem(Interval(0, 1), lambda u, x: u(x) ** 2 - (2 + x) ** 2)
     result = solve(problem, tolerance=1e-6, progress=False, start=start)
     np.testing.assert_allclose(result.predict([0.5]).mean, [[-2.5]], rtol=1e-6)
-
-
-def _front(width: float = 0.002) -> Problem:
-    """u_t + u u_x = ν u_xx with a front that features do not resolve."""
-
-    def u(x):
-        return 0.5 - 0.5 * np.tanh((x[:, :1] - 0.5 * x[:, 1:] - 0.25) / (4 * width))
-
-    def equation(u, x):
-        burgers = derivative(u, x, "t") + u(x) * derivative(u, x, "x")
-        return burgers - width * derivative(u, x, "x", "x")
-
-    conditions = [Dirichlet(u, on=["left", "right"]), Initial(u)]
-    return Problem(Interval(0, 1) * Time(0, 1), equation, conditions=conditions, exact=u)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from engine import NO_DECREASE, At, Engine
-from one_rank import LeastSquares
+from engine import NO_DECREASE, Engine
+from one_rank import LeastSquares, step_of
 
 import sciml_par.parallel as sp
 from sciml_par.errors import InputError
@@ -42,16 +41,6 @@ def engine(points: Any, *, alone: bool = False, **options: Any) -> Engine:
     world = sp.current_world()
     group = world.alone if alone else world.communicator
     return Engine(plate(), group, network, points=points, **options)
-
-
-def step_of(objective: Any, optimizer: SPRING) -> Callable[..., Any]:
-    """One step as a graph that is not compiled."""
-
-    def step(theta: Any, state: Any, batch: Any) -> Any:
-        at = At(tf.constant(1), tf.ones([theta.shape[0], 1], theta.dtype), same_points=True)
-        return optimizer.step(objective, theta, state, batch, at)
-
-    return tf.function(step, autograph=False)
 
 
 def batches(here: Engine, count: int) -> list[Any]:
@@ -175,7 +164,7 @@ def test_a_direction_that_lowers_no_loss_is_forgotten() -> None:
     theta = tf.constant([[2.0]], tf.float64)
     before = optimizer.init(objective, theta)
     wrong = State(-tf.ones_like(theta), 0.5 * before.power, *before[2:])
-    after, state, _ = step_of(objective, optimizer)(theta, wrong, ())
+    after, state, _ = step_of(objective, optimizer)(theta, wrong)
     assert float(after[0, 0]) == 2.0
     assert float(state.direction[0, 0]) == 0.0
     assert float(state.power[0]) == 1.0
@@ -210,5 +199,5 @@ def _run(
     state = optimizer.init(objective, at)
     step = step_of(objective, optimizer)
     for _ in range(steps):
-        at, state, _ = step(at, state, ())
+        at, state, _ = step(at, state)
     return at.numpy(), state

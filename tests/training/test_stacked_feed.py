@@ -192,23 +192,6 @@ def test_bootstrap_counts_are_multinomial() -> None:
     assert abs(np.mean(counts == 0) - (1 - 1 / 50) ** 50) < 0.02
 
 
-def test_a_bootstrap_of_points_per_rank() -> None:
-    feeds = [
-        make_feed(
-            problem(),
-            points_per_rank=(3, 4),
-            rank=rank,
-            size=3,
-            seed=0,
-            dtype="float64",
-            bootstrap=4,
-        )
-        for rank in range(3)
-    ]
-    weights = np.concatenate([each.whole(0)[0].weights for each in feeds])
-    np.testing.assert_allclose(weights * 36, bootstrap_counts(36, 4))
-
-
 @pytest.mark.parametrize(
     ("points", "other"),
     [

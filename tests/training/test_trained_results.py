@@ -123,14 +123,6 @@ def test_from_its_files_it_predicts_the_same(tmp_path: Path) -> None:
     sp.barrier()
 
 
-def test_several_trainings_are_merged() -> None:
-    merged = Result.merge([ensemble(), one_model()])
-    assert len(merged.members) == 2 * sp.size() + 1
-    if sp.rank() == 0:
-        found = merged.predict(X).members
-        np.testing.assert_array_equal(found[-1], one_model().predict(X).mean)
-
-
 def test_a_network_that_keras_cannot_save_predicts_where_it_was_trained(tmp_path: Path) -> None:
     """On rank 0 the network of that rank serves, as far as it is of the same architecture."""
     result = trained("ensemble", lambda: Unsavable(4))

@@ -23,16 +23,12 @@ from sciml_par.problems import (
     Problem,
     Smooth,
     Time,
-    Unknown,
     UnknownFunction,
     derivative,
-    divergence,
-    gradient,
 )
 from sciml_par.results import Result
 from sciml_par.training import Adam, Checkpoint, Ensemble, LevenbergMarquardt
 from sciml_par.training.loss.function_networks import bound_functions, networks_of_functions
-from sciml_par.training.loss.known import Value
 
 pytestmark = pytest.mark.beside
 eight = partial(MLP, width=8, depth=1)
@@ -61,21 +57,6 @@ def decay(**options: Any) -> Problem:
         exact=exact,
         unknowns={"k": UnknownFunction(1.2, **given)},
         name="decay",
-    )
-
-
-def conduction(of: Any, **options: Any) -> Problem:
-    """(k u_x)_x + a u_t = 0 in x and t, with two kinds of unknowns."""
-    return Problem(
-        Interval(0, 1) * Time(0, 2),
-        lambda u, x, *, k, a: (
-            divergence(lambda z: k(z) * gradient(u, z, over="x"), x, over="x")
-            + a * derivative(u, x, "t") * k(x)
-        ),
-        unknowns={
-            "a": Unknown(0.5),
-            "k": UnknownFunction(1.2, of=of, lower=0, upper=3, network=tiny, **options),
-        },
     )
 
 
@@ -241,41 +222,6 @@ def test_a_prior_and_correlated_observations_are_those_of_one_rank() -> None:
     )
     np.testing.assert_allclose(found[0], serial[0], rtol=1e-12)
     np.testing.assert_allclose(found[1], serial[1], rtol=0, atol=1e-12 * np.abs(serial[1]).max())
-
-
-@three
-@pytest.mark.parametrize("of", [("t", "x"), "u"], ids=str)
-def test_loss_and_gradient(of: Any) -> None:
-    """Those of one rank, and those of finite differences."""
-    world = sp.current_world()
-    points = np.random.default_rng(1).uniform(0, [1, 2], (11, 2))
-    network = MLP(2, 1, width=4, depth=1, seed=3, dtype="float64")
-    problem = conduction(of)
-    shared_engine, alone = (
-        Engine(problem, group, network, points=points)
-        for group in (world.communicator, world.alone)
-    )
-    loss, slopes = shared_engine.value_and_gradient()
-    serial_loss, serial = alone.value_and_gradient()
-    np.testing.assert_allclose(loss, serial_loss, rtol=1e-12)
-    np.testing.assert_allclose(slopes, serial, rtol=0, atol=1e-11 * np.abs(serial).max())
-    rng, theta, batch = np.random.default_rng(2), alone.parameters, alone.feed.whole(0)
-    of_function = slice(17, theta.shape[1] - 1)  # behind those of the solution, before a
-    for part in (of_function, slice(0, theta.shape[1])):
-        direction = np.zeros(theta.shape)
-        direction[:, part] = rng.normal(size=direction[:, part].shape)
-        h = 1e-5
-        plus, minus = (
-            float(
-                tf.reduce_sum(
-                    alone.objective.evaluate(Value, theta + s * h * direction, batch).terms
-                )
-            )
-            for s in (1, -1)
-        )
-        expected = float(serial @ direction[0])
-        assert abs(expected) > 1e-3 * np.abs(serial).max()
-        np.testing.assert_allclose((plus - minus) / (2 * h), expected, rtol=1e-6)
 
 
 def with_skip(d: int, m: int, *, seed: int, dtype: str) -> keras.Model:

@@ -74,11 +74,10 @@ def test_it_is_compared_with_that_of_zero_and_conditions_with_the_size_of_u() ->
     "points",
     [
         pytest.param(Points(64, method="sobol", batch_size=16), marks=two),
-        pytest.param(Points(64, method="sobol", resample_every=2), marks=pytest.mark.all),
         Points(64, adapt=RAD(2)),
         POINTS,
     ],
-    ids=["minibatches", "new draws", "adapted", "given"],
+    ids=["minibatches", "adapted", "given"],
 )
 def test_all_points_have_others(points: Any) -> None:
     result = short(sine(), points=points)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
-from sciml_par.problems import Dirichlet, Interval, Problem, laplacian
+from sciml_par.problems import Dirichlet, Initial, Interval, Problem, Time, derivative, laplacian
 from sciml_par.training import Adam, Progress, Result, train
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.preparation.preparation import Preparation, prepare
@@ -84,3 +84,17 @@ def branching(u: Any, x: Any) -> Any:
 
 def branching_problem(domain: Interval, **options: Any) -> Problem:
     return Problem(domain, branching, conditions=[Dirichlet(0.0)], name="branching", **options)
+
+
+def moving_front(width: float, final: float = 1.0) -> Problem:
+    """u_t + u u_x = ν u_xx with a front that features do not resolve."""
+
+    def front(x: Any) -> Any:
+        return 0.5 - 0.5 * np.tanh((x[:, :1] - 0.5 * x[:, 1:] - 0.25) / (4 * width))
+
+    def burgers(u: Any, x: Any) -> Any:
+        change = derivative(u, x, "t") + u(x) * derivative(u, x, "x")
+        return change - width * derivative(u, x, "x", "x")
+
+    conditions = [Dirichlet(front, on=["left", "right"]), Initial(front)]
+    return Problem(Interval(0, 1) * Time(0, final), burgers, conditions=conditions, exact=front)

@@ -52,9 +52,15 @@ def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
             f"ends of [-1, 1] for integers only"
         )
     interval = Interval(-1.0, 1.0) if domain is None else domain
-    _check_ends(int(k), interval)
+    if not isinstance(interval, Box) or interval.dimension != 1:
+        raise InputError(f"poisson: domain must be an Interval, got {interval!r}")
+    phases = int(k) * np.array([interval.lower[0], interval.upper[0]])
+    if not np.allclose(phases, np.round(phases), rtol=0.0, atol=1e-9):
+        raise InputError(
+            f"poisson: sin({k}πx) does not vanish at the ends of {interval}, where u = 0 is asked; "
+            f"k times either end must be an integer"
+        )
     wave = int(k) * np.pi
-
     return Problem(
         interval,
         Residual(_poisson, data=lambda x: wave**2 * sin(wave * x)),
@@ -62,17 +68,6 @@ def poisson(*, k: int = 2, domain: Box | None = None) -> Problem:
         exact=lambda x: sin(wave * x),
         name=f"poisson, k = {k}",
     )
-
-
-def _check_ends(k: int, domain: Box) -> None:
-    if not isinstance(domain, Box) or domain.dimension != 1:
-        raise InputError(f"poisson: domain must be an Interval, got {domain!r}")
-    phases = k * np.array([domain.lower[0], domain.upper[0]])
-    if not np.allclose(phases, np.round(phases), rtol=0.0, atol=1e-9):
-        raise InputError(
-            f"poisson: sin({k}πx) does not vanish at the ends of {domain}, where u = 0 is asked; "
-            f"k times either end must be an integer"
-        )
 
 
 def poisson_square(*, built_in: bool = False) -> Problem:

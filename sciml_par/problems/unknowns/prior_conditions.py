@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,13 +42,6 @@ class PriorCondition(Condition):
         self.unknown = unknown
         # A term has points, from which the row is counted and takes its dtype.
         self.place = (np.asarray(domain.lower) + np.asarray(domain.upper))[None] / 2
-
-    def prepared(self, domain: Domain, outputs: Sequence[str]) -> Self:
-        return self
-
-    def residual(self, u: Any, *arrays: tf.Tensor, **unknowns: Any) -> tf.Tensor:
-        """Compute r: [1, k], given the unknown by its name (local)."""
-        raise NotImplementedError
 
 
 class PriorOfNumber(PriorCondition):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -147,10 +147,6 @@ class UnknownFunction(ByName):
     def offset(self) -> float:
         """p, at which T(p) = start."""
         return float(self.number.initial("", 0))
-
-    def without_network(self) -> UnknownFunction:
-        """Return the same bounds and inputs without network, for files and other ranks."""
-        return replace(self, network=None, prior=None, true=None)
 
     def __repr__(self) -> str:
         names = ("of", "lower", "upper", "scale", "prior")

@@ -102,7 +102,6 @@ def _corrections(
 ) -> tuple[list[Solved], bool]:
     """Return corrections, the best one first, and whether more features lower the residual."""
     base = _in_double_precision(setup.network.model)
-    size_of_own = sum(math.prod(v.shape) for v in setup.network.own_variables)
 
     def solved(kinds: Sequence[Kind], features: int) -> list[Solved]:
         number = min(features, _MOST_COLUMNS // problem.outputs)
@@ -113,7 +112,7 @@ def _corrections(
             seed=seed,
             precision=str(base.trainable_variables[0].dtype),
             world=world,
-            known=kept[size_of_own:],
+            known=kept[setup.size_of_own :],
             ended=ended,
         )
         return in_order(found)

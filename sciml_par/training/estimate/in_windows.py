@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
@@ -97,7 +96,7 @@ def corrected_in_windows(
     solver = WindowedGaussNewton(stack, world.communicator, LeastSquares(), base=model)
     check_ended(ended, world.communicator)
     start = stack.parameters[0].copy()
-    known = kept[sum(int(np.prod(v.shape)) for v in setup.network.trainable_variables) :]
+    known = kept[setup.size_of_own :]  # there are no unknown functions
     if len(known):
         start[-len(known) :] = known
     end, _, last = solver.solve(start, batch, 1)
@@ -124,8 +123,7 @@ def _prepared(
         enriched=model.partition.enriched,
     )
     weights = model.partition.richness.sum() * (richer["features"] + 1) * model.output_size
-    components = _components(setup)
-    number = int(_POINTS * weights / components)
+    number = int(_POINTS * weights / setup.equations)
 
     def at(drawn: int) -> Any:
         arguments = Arguments(
@@ -153,8 +151,3 @@ def _more_points(trained: Points, number: int, d: int, seed: int) -> Points:
     more = max(number / trained.interior, 1.0)
     boundary = trained.boundary and math.ceil(trained.boundary * more ** ((d - 1) / d))
     return Points(max(number, trained.interior), boundary=boundary, method="sobol", seed=seed)
-
-
-def _components(setup: MemberSetup) -> int:
-    """Return how many equations the residuals have at a point."""
-    return max(sum(setup.traced.components[: len(setup.problem.residuals)]), 1)

@@ -14,6 +14,7 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
+from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.training.estimate.by_correction import Correction
@@ -93,8 +94,11 @@ def _estimated(
     ended: Ended | None,
 ) -> ErrorEstimate:
     """Return the estimated error of a member (collective)."""
-    seed = ready.settings.seed
-    estimate_of = partial(estimate_error, ended=ended)
+    how: dict[str, Any] = {"seed": ready.settings.seed, "world": world, "ended": ended}
+
+    def estimate(problem: Problem, **others: Any) -> ErrorEstimate:
+        return estimate_error(problem, setup, kept, prediction, **how, **others)
+
     if start is None and getattr(setup.network.model, "has_random_features", False):
         # It imports TensorFlow, which is not to be there before `init`.
         in_windows: Any = import_module("sciml_par.training.estimate.in_windows")
@@ -102,19 +106,16 @@ def _estimated(
         corrected: list[Any] = []
 
         def better() -> Any:
-            corrected.append(correct(seed=seed, world=world, ended=ended))
+            corrected.append(correct(**how))
             return corrected[0]
 
-        features = ([KINDS[0]], _FEATURES)
-        estimate = partial(estimate_of, suitable=features, better=better)
-        error = estimate(setup.problem, setup, kept, prediction, seed=seed, world=world)
+        error = estimate(setup.problem, suitable=([KINDS[0]], _FEATURES), better=better)
         # With scaled inputs, the parts are not those of the domain.
         scaled = not corrected or setup.problem.input_scaling
         return error if scaled else cast(ErrorEstimate, corrected[0].with_windows(error))
     if start is None:
-        return estimate_of(setup.problem, setup, kept, prediction, seed=seed, world=world)
+        return estimate(setup.problem)
     problem = setup.problem.starting_from(start.in_time)
-    estimate = partial(estimate_of, problem, setup, kept, prediction, seed=seed, world=world)
-    error = estimate(suitable=start.suitable)
+    error = estimate(problem, suitable=start.suitable)
     # What suits one slab of time suits the next one in most cases.
-    return error if world.communicator.broadcast_object(error.known) else estimate()
+    return error if world.communicator.broadcast_object(error.known) else estimate(problem)

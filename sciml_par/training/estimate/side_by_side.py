@@ -64,11 +64,6 @@ class Solved(_End):
     method: GaussNewton
     batch: Batch
 
-    @property
-    def size_of_own(self) -> int:
-        """How many of its parameters are those of the network itself."""
-        return sum(math.prod(v.shape) for v in self.setup.network.own_variables)
-
     def assign(self) -> None:
         """Give the model the parameters after the solution (local)."""
         values = self.stack.layout.unflatten(tf.constant(self.end))
@@ -125,7 +120,7 @@ def solve_side_by_side(
         warnings.simplefilter("ignore")  # the training itself has said what there is to say
         ready = prepare(arguments, world, undivided=undivided)
         if like is not None:
-            known = like.end[like.size_of_own :]
+            known = like.end[like.setup.size_of_own :]
             everyone.attempt(lambda: _fit(ready.stacks, like.network_values, points))
         elif start is not None:
             everyone.attempt(lambda: _fit(ready.stacks, start, points))

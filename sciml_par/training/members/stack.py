@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -37,6 +38,16 @@ class MemberSetup:
     traced: TracedTerms
     unknowns: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
     sizes: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def equations(self) -> int:
+        """How many equations the residuals have at a point, at least 1."""
+        return max(sum(self.traced.components[: len(self.problem.residuals)]), 1)
+
+    @property
+    def size_of_own(self) -> int:
+        """How many of the parameters are those of the network itself."""
+        return sum(math.prod(variable.shape) for variable in self.network.own_variables)
 
 
 @dataclass(frozen=True)

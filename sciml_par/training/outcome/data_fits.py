@@ -42,10 +42,9 @@ def data_fits(problem: Problem, u: Callable[[], Any], dtype: Any) -> dict[str, D
 
     u : makes the field.
     """
-    terms = problem.terms[len(problem.residuals) :]
     pairs = [
         (term, each)
-        for term, each in zip(terms, problem.conditions, strict=True)
+        for each, term in problem.terms_of_conditions
         if isinstance(each, Observations) and each.statistical
     ]
     if not pairs:
@@ -94,9 +93,8 @@ def observed_in(
     scale : by what a deviation that is not known is multiplied.
     with_errors : leave out those whose errors have no deviation, and those that are held out.
     """
-    terms = problem.terms[len(problem.residuals) :]
     found = []
-    for condition, term in zip(problem.conditions, terms, strict=True):
+    for condition, term in problem.terms_of_conditions:
         if not isinstance(condition, Observations) or condition.operator is not None:
             continue  # the values of an operator are not those of a component
         if with_errors and condition.noise is None:

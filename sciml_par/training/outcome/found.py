@@ -93,7 +93,7 @@ def _member(
     own = prediction
     if problem.domain != whole:
         own = evaluate(problem, setup.network, layout, kept, problem.domain, settings)
-    size_of_own = sum(layout.sizes[: len(setup.network.own_variables)])
+    own_weights = slice(setup.size_of_own)
     return Member(
         number=setup.number,
         rank=ready.group.world_ranks[0],
@@ -116,7 +116,7 @@ def _member(
         stacked_with=(setup.number,) if course.apart else course.stack.numbers,
         prediction=prediction,
         on_own_domain=own,
-        weights=Weights(outcome.best[:size_of_own], outcome.last[:size_of_own]),
+        weights=Weights(outcome.best[own_weights], outcome.last[own_weights]),
         architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
         unknown_values=unknown_values(

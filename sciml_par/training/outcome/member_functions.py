@@ -36,7 +36,7 @@ def functions_found(
 ) -> tuple[MemberFunction, ...]:
     """Return the unknown functions of a member, in the order of the problem."""
     found = []
-    first = sum(layout.sizes[: len(setup.network.own_variables)])
+    first = setup.size_of_own
     placed = setup.problem.unknown_functions.values()
     for each, network, field in zip(placed, setup.network.others, fields, strict=True):
         end = first + sum(math.prod(v.shape) for v in network.trainable_variables)
@@ -75,7 +75,10 @@ def _described(placed: PlacedFunction, network: Network) -> MemberFunction:
     scaled = is_scaled(network)
     of_network = architecture_of(network.model)
     return MemberFunction(
-        placed=replace(placed, function=placed.function.without_network()),
+        # For files and other ranks, with its bounds and inputs alone.
+        placed=replace(
+            placed, function=replace(placed.function, network=None, prior=None, true=None)
+        ),
         scaled=scaled,
         architecture=function_architecture(placed, scaled=scaled, network=of_network),
         prediction=PredictionElsewhere(False, float("nan")),

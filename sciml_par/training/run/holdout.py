@@ -117,9 +117,8 @@ def _judged(problem: Problem, means: Mapping[str, Any], trained: FloatArray) -> 
 def mean_squares(stack: Stack, problem: Problem, theta: Any) -> dict[str, Any]:
     """Return (1/N) Σ_i |r(x_i)|² over the held-out values of each term, by name, at θ: [p]."""
     u = partial(field_of, problem, stack.network)(stack.layout.unflatten(theta))
-    terms = problem.terms[len(problem.residuals) :]
     found = {}
-    for term, condition in zip(terms, problem.conditions, strict=True):
+    for condition, term in problem.terms_of_conditions:
         if condition.held_out is not None:
             given = condition.held_out.points(problem.domain, 0)
             arrays = [tf.constant(array, theta.dtype) for array in given]

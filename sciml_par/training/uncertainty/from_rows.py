@@ -62,7 +62,9 @@ def linearized_by(factors: Factors, problem: Problem, theta: Array, began: float
     """Return the distribution of parameters θ: [p], unknowns last, by the factors there (local)."""
     names = names_of_numbers(problem.unknowns)
     q = len(names)
-    solve = partial(free_directions, factors.physics, unknowns=q, tolerance=tolerance_of(problem))
+    # By τ = λ^½, the loss lets equation and conditions deviate.
+    tolerance = math.sqrt(weight_of_a_row(problem))
+    solve = partial(free_directions, factors.physics, unknowns=q, tolerance=tolerance)
     found, scale, left, reason = solve(factors.data(1.0)), 1.0, math.inf, ""
     known, guessed = factors.rows
     if guessed:
@@ -112,15 +114,14 @@ def _kind_of(problem: Problem, name: str) -> str:
 
 def noise_is_unknown(problem: Problem, name: str) -> bool:
     """Return whether the deviation of the data of a condition's term was guessed."""
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
-    return bool(getattr(problem.conditions[names.index(name)], "noise_unknown", False))
+    named = {term.name: condition for condition, term in problem.terms_of_conditions}
+    return bool(getattr(named[name], "noise_unknown", False))
 
 
-def tolerance_of(problem: Problem) -> float:
-    """Return τ, by which the loss L_f + λ χ² lets equation and conditions deviate: λ^½."""
+def weight_of_a_row(problem: Problem) -> float:
+    """Return λ of the loss L_f + λ χ², the weight of one row of data."""
     rows = statistical_terms(problem)
-    weights = [term.weight / rows[term.name] for term in problem.terms if term.name in rows]
-    return math.sqrt(max(weights))
+    return max(term.weight / rows[term.name] for term in problem.terms if term.name in rows)
 
 
 def stacked_triangle(matrices: Sequence[Array]) -> Array:

@@ -176,8 +176,8 @@ class Jacobians:
         wanted = Points.of(ready.points)
         if math.isnan(problem.domain.volume) or isinstance(wanted.interior, np.ndarray):
             return trained
-        components = sum(self._components(problem))
-        interior = max(trained.totals[0], math.ceil(_ROWS_PER_PARAMETER * p / components))
+        equations = self._stack.setups[0].equations
+        interior = max(trained.totals[0], math.ceil(_ROWS_PER_PARAMETER * p / equations))
         more = {"interior": interior + 1, "method": "sobol", "seed": _SEED + ready.settings.seed}
         return make_feed(
             problem,
@@ -187,7 +187,3 @@ class Jacobians:
             seed=ready.settings.seed,
             dtype=ready.settings.precision,
         )
-
-    def _components(self, problem: Problem) -> tuple[int, ...]:
-        components = self._stack.setups[0].traced.components
-        return components[: len(problem.residuals)] or (1,)

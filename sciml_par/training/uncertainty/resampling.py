@@ -16,10 +16,10 @@ from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import Unknowns, numbers_of
 from sciml_par.results.linearized import Linearized
-from sciml_par.results.linearized_bands import bands_of_draws
+from sciml_par.results.linearized_bands import bands_of_draws, widened
 from sciml_par.results.member import Member
 from sciml_par.results.uncertainty import PROFILE, RANDOMIZED, Uncertainty
-from sciml_par.training.uncertainty.from_rows import noise_is_unknown
+from sciml_par.training.uncertainty.from_rows import noise_is_unknown, weight_of_a_row
 from sciml_par.training.uncertainty.retraining import Retraining, Trained
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -58,7 +58,10 @@ def _randomized(
     posterior for mildly nonlinear ones.
     """
     rng = np.random.default_rng([retraining.arguments.seed, 1_409])
-    sizes = _shapes(retraining)
+    setup = retraining.ready.stacks[0].setups[0]
+    rows = statistical_terms(setup.problem)
+    shapes = zip(setup.problem.terms, setup.feed.totals, setup.traced.components, strict=True)
+    sizes = {term.name: (n, k) for term, n, k in shapes if term.name in rows}
     scales = {name: _scale(retraining.problem, name, found) for name in sizes}
     # Those of all members are made from one, with whose functions they are traced once.
     base = retraining.problem.with_shifts({n: np.zeros(size) for n, size in sizes.items()})
@@ -76,7 +79,8 @@ def _randomized(
     q = len(linear.names)
     values = numbers_of(found.unknowns, thetas[:, thetas.shape[1] - q :])
     covariance = np.atleast_2d(np.cov(values.T)) if q else np.empty((0, 0))
-    bounds = _interval_of_draws(found, thetas[:, thetas.shape[1] - q :], linear.level)
+    spread = thetas[:, thetas.shape[1] - q :].std(axis=0, ddof=1)
+    bounds = found.around(found.quantile(linear.level, draws=len(thetas)) * spread)
     return _compared(
         replace(
             linear,
@@ -84,7 +88,7 @@ def _randomized(
             linearized=linear,
             deviations=np.sqrt(np.diag(covariance)),
             covariance=covariance,
-            bounds=_with_numerical(bounds, linear),
+            bounds=widened(bounds, linear.numerical),
             draws=values,
             _bands=partial(bands_of_draws, member, thetas, linear.level),
             _of_functions={},
@@ -95,24 +99,9 @@ def _randomized(
     )
 
 
-def _interval_of_draws(found: Linearized, parameters: Array, level: float) -> Array:
-    """Return the ends of the interval of each number from draws [M, q], symmetric in p."""
-    reach = found.quantile(level, draws=len(parameters)) * parameters.std(axis=0, ddof=1)
-    ends = [numbers_of(found.unknowns, found.parameters + sign * reach) for sign in (-1, 1)]
-    return np.sort(np.stack(ends, axis=1), axis=1)
-
-
 def _scale(problem: Problem, name: str, found: Linearized) -> float:
     """Return by what the deviation of a term's data is to be multiplied."""
     return found.scale if noise_is_unknown(problem, name) else 1.0
-
-
-def _shapes(retraining: Retraining) -> dict[str, tuple[int, int]]:
-    """Return the shape of the residuals of each statistical term."""
-    setup = retraining.ready.stacks[0].setups[0]
-    rows = statistical_terms(setup.problem)
-    sizes = zip(setup.problem.terms, setup.traced.components, setup.feed.totals, strict=True)
-    return {term.name: (n, k) for term, k, n in sizes if term.name in rows}
 
 
 class _Held(Condition):
@@ -154,18 +143,16 @@ def _profile(
         moved = found.parameters + offsets[:, None] * reach * np.eye(q)[i]
         values = numbers_of(found.unknowns, moved)
         held += [(np.eye(q)[i] * _TIGHT / linear.deviations[i], each) for each in values]
-    # λ, the weight of one row of data.
-    rows = statistical_terms(problem)
-    weight = max(term.weight / rows[term.name] for term in problem.terms if term.name in rows)
     one = _Held(found.unknowns, problem.domain, *held[0])
-    base = problem.with_condition(one, weight=weight)
-    trained = retraining.train([base.with_arrays(_PINNED, _arrays(base, *each)) for each in held])
+    base = problem.with_condition(one, weight=weight_of_a_row(problem))
+    place = one.arrays[0]
+    trained = retraining.train(
+        [
+            base.with_arrays(_PINNED, (place, factors[None], values[None]))
+            for factors, values in held
+        ]
+    )
     return _of_profiles(problem, trained, found, linear, offsets)
-
-
-def _arrays(base: Problem, factors: Array, values: Array) -> Arrays:
-    place = base.terms[-1].points(1)[0]
-    return place, factors[None], values[None]
 
 
 def _of_profiles(
@@ -210,7 +197,7 @@ def _of_profiles(
         linear,
         method=PROFILE,
         linearized=linear,
-        bounds=_with_numerical(bounds, linear),
+        bounds=widened(bounds, linear.numerical),
         profiles=profiles,
         remarks=(*linear.remarks, *remarks),
         _bands=None,
@@ -233,10 +220,6 @@ def _crossing(p: Array, rise: Array, center: float, reach: float, side: int) -> 
     share = (reach - roots[k - 1]) / (roots[k] - roots[k - 1])
     away = distance[k - 1] + share * (distance[k] - distance[k - 1])
     return center - away if side == 0 else center + away
-
-
-def _with_numerical(bounds: Array, linear: Uncertainty) -> Array:
-    return bounds + np.nan_to_num(linear.numerical)[:, None] * np.array([-1.0, 1.0])
 
 
 def _compared(found: Uncertainty, linear: Uncertainty, most: float) -> Uncertainty:

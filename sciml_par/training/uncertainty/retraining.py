@@ -117,9 +117,6 @@ class Retraining:
 
 
 def _found(outcome: Outcome, problem: Problem) -> tuple[Array, dict[str, float], bool]:
-    rows = statistical_terms(problem)
-    names = [term.name for term in problem.terms]
-    weights = {term.name: term.weight for term in problem.terms}
-    last = dict(zip(names, outcome.terms[-1], strict=True))
-    chi = {name: last[name] / weights[name] * rows[name] for name in rows}
+    rows, terms = statistical_terms(problem), zip(problem.terms, outcome.terms[-1], strict=True)
+    chi = {t.name: last / t.weight * rows[t.name] for t, last in terms if t.name in rows}
     return outcome.best, chi, outcome.sound

@@ -43,8 +43,7 @@ _MOST_FREE = 0.5
 
 def statistical_terms(problem: Problem) -> dict[str, int]:
     """Return the terms whose residuals are errors in units of their deviation, and their rows."""
-    terms = problem.terms[len(problem.residuals) :]
-    pairs = zip(problem.conditions, terms, strict=True)
+    pairs = problem.terms_of_conditions
     return {term.name: c.number_of_rows for c, term in pairs if c.statistical and term.weight > 0}
 
 
@@ -69,8 +68,7 @@ def weights_of_noise(problem: Problem, known: dict[Any, Chosen]) -> dict[str, fl
     known : λ of problems that differ from others in the observed values alone; it is added to.
     """
     rows = statistical_terms(problem)
-    pairs = zip(problem.conditions, problem.terms[len(problem.residuals) :], strict=True)
-    data = [(each, term.name) for each, term in pairs if each.statistical]
+    data = [(each, t.name) for each, t in problem.terms_of_conditions if each.statistical]
     open_ = [n for each, n in data if each.weight is None and n not in problem.term_weights]
     if not open_:
         return {}

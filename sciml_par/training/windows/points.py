@@ -45,10 +45,8 @@ def with_points_of_windows(given: Arguments) -> Arguments:
         return given
     if changed:
         points = points.with_changes(boxes=boxes.used())
-    if points.boundary is not None:
-        return replace(given, points=points)
     d = domain.dimension
-    if d == 1:
+    if points.boundary is not None or d == 1:
         return replace(given, points=points)
     if points.boxes is not None:
         sides = points.boxes.sides
