@@ -13,24 +13,24 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 281,
-    "assembly": 1_213,
+    "assembly": 1_248,
     "evaluation": 3_154,
-    "families": 3_374,
+    "families": 3_378,
     "horovod": 3_737,
     "info": 578,
-    "networks": 5_762,
+    "networks": 5_769,
     "parallel": 12_992,
-    "problems": 12_756,
+    "problems": 12_966,
     "programs": 808,
-    "results": 5_176,
-    "training": 24_590,
+    "results": 5_174,
+    "training": 24_656,
     "other modules": 1_589,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (47, 8_790),
+    "assembly/system.py": (48, 8_948),
     "training/optimizers/least_squares/levenberg_marquardt.py": (12, 1_741),
-    "training/solving/by_polynomials.py": (226, 38_681),
+    "training/solving/by_polynomials.py": (227, 38_924),
 }
 """Files and lines that the import of a method runs."""
 
