@@ -97,10 +97,7 @@ def test_windows_have_integrals_over_all_of_them() -> None:
     def exact(x: Any) -> Any:  # a layer at x = 1
         return x - np.exp((x - 1) / 1e-3)
 
-    conditions = [
-        Dirichlet(exact),
-        IntegralCondition(lambda u, x: u(x), 0.5 - 1e-3, points=400),
-    ]
+    conditions = [Dirichlet(exact), IntegralCondition(lambda u, x: u(x), 0.5 - 1e-3, points=400)]
     of = {"force": Unknown(0.5)}
     problem = Problem(Interval(0, 1), equation, conditions=conditions, exact=exact, unknowns=of)
     with warnings.catch_warnings(action="error"):  # that another solution may be meant

@@ -20,6 +20,7 @@ Arrays = tuple[FloatArray, ...]
 # A residual with as many components as points, and more than these, is a mistake, not a system.
 MANY_EQUATIONS = 16
 
+
 @dataclass(frozen=True)
 class Sums:
     """Residuals r = S f − v that couple points, by what single points have.
