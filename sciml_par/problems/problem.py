@@ -709,8 +709,9 @@ class Problem(OtherAttributes, ByName):
 
     def _term(self, name: str, part: Residual | Condition, weight: float) -> Term:
         points = partial(part.points, self._domain)
-        function, single = residual_of(part, self._starts(), name), part.single
-        sums = single and Sums(with_part(function, single), part.sums)
+        function, sums = residual_of(part, self._starts(), name), None
+        if isinstance(part, Condition) and part.single is not None:
+            sums = Sums(with_part(function, part.single), part.sums)
         return Term(name, weight, points, function, self._name, sums)
 
     def _starts(self) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def test_columns_are_those_of_the_network(dropped) -> None:
     corners = [
         CornerFunction((0.0, 0.0), (-0.7, 0.7), (-0.7, -0.7), 2 / 3, False, 2),
         CornerFunction((1.0, 1.0), (-0.7, -0.7), (0.7, -0.7), 2.0, True, 1),
-        LayerFunction((-1.0, -1.2), (0.6,), 0.5, 3, until=1.2, products=True),
+        LayerFunction((-1.0, -1.2), (0.6,), 0.5, 3, until=1.2, products=True, changes=3),
     ]
     sides = {} if dropped is None else {"breaks": [[-1, 0, 1]] * 2, "dropped": dropped}
     model = Polynomials(2, 2, degree=4, corners=corners, **sides)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy.integrate import solve_ivp
 from scipy.interpolate import BarycentricInterpolator
+from scipy.optimize import least_squares
 from scipy.special import erfc
 
 import sciml_par as sp
@@ -18,9 +19,11 @@ from sciml_par.problems import (
     Initial,
     Interval,
     Neumann,
+    Observations,
     Problem,
     Robin,
     Time,
+    Unknown,
     derivative,
 )
 from sciml_par.training import Result
@@ -50,6 +53,79 @@ def check(problem: Problem, exact, tolerance: float) -> Result:
     assert error <= min(tolerance, 3 * result.error.relative)
     assert result.error.relative <= tolerance
     return result
+
+
+def test_an_unknown_diffusivity_is_measured_by_a_sudden_heating() -> None:
+    """A bar of 10 cm at 20 °C, one end of which is at 100 °C from the begin on; in SI units."""
+    width, duration, true = 0.1, 600.0, 1.2e-5
+    rng = np.random.default_rng(3)
+    places = np.repeat([0.01, 0.03], 40), np.tile(np.linspace(15, duration, 40), 2)
+    x = np.stack(places, axis=1)
+
+    def exact(k):
+        in_units = np.stack([x[:, 0] / width, k * x[:, 1] / width**2], axis=1)
+        return 20 + 80 * one_side_heated(in_units)
+
+    values = exact(true) + 0.5 * rng.normal(size=(80, 1))
+    fit = least_squares(lambda p: (exact(1e-5 * p) - values).ravel() / 0.5, 1.0)
+    deviation = 1e-5 / float(np.linalg.norm(fit.jac))
+    problem = Problem(
+        Interval(0, width) * Time(0, duration),
+        lambda u, x, k: derivative(u, x, "t") - k * derivative(u, x, "x", "x"),
+        conditions=[
+            Initial(20.0),
+            Dirichlet(100.0, on="left"),
+            Dirichlet(20.0, on="right"),
+            Observations(x, values, noise=0.5),
+        ],
+        unknowns={"k": Unknown(5e-5, lower=0)},
+    )
+    result = sp.solve(problem, tolerance=1e-3)
+    uncertainty = result.uncertainty()
+    assert abs(uncertainty.values[0] - 1e-5 * fit.x[0]) < 0.1 * deviation
+    assert uncertainty.deviations[0] == pytest.approx(deviation, rel=0.1)
+    assert result.error.relative < 1e-3
+
+
+def test_layers_in_a_material_whose_diffusivity_varies() -> None:
+    def equation(u, x):
+        k = 1 + x[:, :1]
+        diffusion = k * derivative(u, x, "x", "x") + derivative(u, x, "x")
+        return derivative(u, x, "t") - 0.1 * diffusion
+
+    conditions = [Initial(0.0), Dirichlet(1.0, on="left"), Dirichlet(0.0, on="right")]
+    problem = Problem(ROD, equation, conditions=conditions)
+
+    def late(x):
+        """Return u by Chebyshev's points, from a jump at the first of them."""
+        n = 400
+        z = (1 - np.cos(np.pi * np.arange(n + 1) / n)) / 2
+        apart = z[:, None] - z + np.eye(n + 1)
+        c = np.array([2.0, *np.ones(n - 1), 2.0]) * (-1.0) ** np.arange(n + 1)
+        d = np.outer(c, 1 / c) / apart
+        d -= np.diag(d.sum(axis=1))
+        inner = (0.1 * d @ np.diag(1 + z) @ d)[1:-1]
+        found = solve_ivp(
+            lambda _, u: inner[:, 1:-1] @ u + inner[:, 0],
+            (0, 1),
+            np.zeros(n - 1),
+            "Radau",
+            np.unique(x[:, 1]),
+            jac=inner[:, 1:-1],
+            rtol=1e-9,
+            atol=1e-11,
+        )
+        u = np.pad(found.y, ((1, 1), (0, 0)))
+        u[0] = 1.0
+        columns = np.searchsorted(found.t, x[:, 1])
+        return np.array(
+            [BarycentricInterpolator(z, u[:, k])(s) for s, k in zip(x[:, 0], columns, strict=True)]
+        )[:, None]
+
+    result = sp.solve(problem, tolerance=1e-5)
+    x = np.stack(np.meshgrid(np.linspace(0.05, 0.95, 7), [0.1, 0.5, 1.0]), axis=-1).reshape(-1, 2)
+    error = relative_l2_error(result.predict(x).mean, late(x))
+    assert error < 1e-6 and result.error.relative < 1e-5
 
 
 def test_a_side_is_heated_at_once_in_any_units(tmp_path) -> None:

@@ -21,6 +21,8 @@ from sciml_par.networks.propagation.singular_function import (
 
 _EARLIEST = 1e-30
 """The least τ, since derivatives have no value at the initial time on the side itself."""
+_MOMENTS = (0, -1), (1, 0), (3, 1), (5, 2)
+"""The powers p and k of s^p τ^−k g, with g = exp(−s²/4τ)/√τ, which are G, H₁, H₃ and H₅."""
 _THICK, _ROUNDING = 6.0, 1e-9
 """s/2√τ from which on erfc is below rounding; and that of times."""
 
@@ -34,7 +36,8 @@ class LayerFunction(SingularFunction):
     the functions iⁿerfc of such layers are sums of both times powers of s and τ (Carslaw, Jaeger,
     Conduction of Heat in Solids, 1959, §2.5 and appendix II). Where u is multiplied with
     itself, E², E G and G² are so, too: E² = ∂²w/∂s² − ∂w/∂τ of w = s²E²/2 − 2 s E G/√π + 2 G²/π.
-    Where T is another one, they change by H = s exp(−s²/4τ)/√τ: T ∂E/∂T = H/(2√π).
+    Where T is another one, E changes by H₁ = η exp(−η²/4), η = s/√τ: T ∂E/∂T = H₁/(2√π); where it
+    varies along x, terms of the order τ^(n/2) are η^j exp(−η²/4) with j < 3n, as of H₃ and H₅.
 
     Attributes
     ----------
@@ -44,7 +47,7 @@ class LayerFunction(SingularFunction):
     degree : of polynomials in s and √τ that the functions are multiplied by.
     until : the time from which on the functions are not used.
     products : whether there are E², E G and G².
-    changes : whether there is H.
+    changes : how many there are of H₁, H₃ and H₅, the same with η³ and η⁵ in place of η.
     """
 
     across: tuple[float, ...]
@@ -52,7 +55,7 @@ class LayerFunction(SingularFunction):
     degree: int
     until: float = math.inf
     products: bool = False
-    changes: bool = False
+    changes: int = 0
 
     def __post_init__(self) -> None:
         if len(self.across) != len(self.at) - 1 or not any(self.across) or not self.duration > 0:
@@ -93,17 +96,28 @@ class LayerFunction(SingularFunction):
         erfc = [of.erfc(s / (2 * tau**0.5)), *(-each / math.sqrt(math.pi) for each in g)]
 
         def derivative(axes: Axes) -> Any:
-            # Both solve ∂/∂τ = ∂²/∂s², the second times τ.
+            # erfc and g solve ∂/∂τ = ∂²/∂s².
             by_time = axes.count(len(self.across))
             slopes = (self.across[axis] for axis in axes if axis < len(self.across))
             factor = math.prod(slopes, start=self.duration**-by_time)
-            n = len(axes) + by_time
-            product = tau * g[n] + (by_time * g[n - 2] if by_time else 0.0)
-            found = [erfc[n], product]
-            if self.changes:
-                by_s = n - 2 * by_time
-                found.append(s * g[n] + (by_s * g[n - 1] if by_s else 0.0))
-            return factor * of.stack(found) if factor else None
+            by_s = len(axes) - by_time
+            moments = (moment(p, -k, by_s, by_time) for p, k in _MOMENTS[: 1 + self.changes])
+            values = erfc[by_s + 2 * by_time], *moments
+            return factor * of.stack(values) if factor else None
+
+        def moment(p: int, q: int, by_s: int, by_time: int) -> Any:
+            # ∂^a/∂s^a ∂^b/∂τ^b of s^p τ^q g.
+            return sum(
+                math.comb(by_s, i)
+                * math.perm(p, i)
+                * s ** (p - i)
+                * math.comb(by_time, j)
+                * math.prod(range(q - j + 1, q + 1))
+                * tau ** float(q - j)
+                * g[by_s - i + 2 * (by_time - j)]
+                for i in range(min(by_s, p) + 1)
+                for j in range(by_time + 1)
+            )
 
         def with_products(axes: Axes) -> Any:
             single, products = derivative(axes), []

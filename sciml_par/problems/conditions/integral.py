@@ -135,7 +135,7 @@ class IntegralCondition(Condition):
         return x, weights, self._values(len(x))
 
     @property
-    def single(self) -> _Integrand:  # type: ignore[override]
+    def single(self) -> _Integrand:
         """See `Condition`."""
         return _Integrand(self.integrand)
 

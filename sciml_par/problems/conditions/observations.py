@@ -280,7 +280,7 @@ class Observations(Condition):
         return (x, self.u) if self.noise is None else (x, self.u, self.noise)
 
     @property
-    def single(self) -> Self | None:  # type: ignore[override]
+    def single(self) -> Self | None:
         """See `Condition`; the errors before L⁻¹."""
         return self._with(factor=None) if self.coupled else None
 

@@ -51,7 +51,6 @@ class Residual(ByName):
     """
 
     kind: ClassVar[str] = "residual"
-    single: ClassVar[None] = None
     known_functions: ClassVar[tuple[str, ...]] = ("data", "where")
 
     function: Callable[..., tf.Tensor]

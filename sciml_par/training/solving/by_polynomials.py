@@ -380,7 +380,7 @@ class _Climb:
         start, orders = before.solution.network_values, time_order(before.unseen)
         of = self.problem, self.ladder.drawn, target, self.ladder.left_here, orders, start
         points = self._untried or self.solver.points
-        layers = {"in_layers": points.layered, "products": points.products}
+        layers = points if points.layered else None
         return March(*of, self.points.asked, [*self.solver.open_names], layers)
 
     def _grown(self, stage: Stage, error: ErrorEstimate) -> ErrorEstimate:

@@ -42,7 +42,7 @@ class InitialLayer:
     duration : T = width²/κ, the time in which a layer of the diffusivity κ is as wide.
     until : the last time.
     products : whether functions of layers are multiplied with each other, too.
-    changes : whether T is not the same everywhere, or may be another one, as of an unknown.
+    changes : the number of functions by which they change with T; see `LayerFunction`.
     """
 
     at: Array
@@ -51,7 +51,7 @@ class InitialLayer:
     duration: float
     until: float
     products: bool
-    changes: bool
+    changes: int
     inward, reach = False, math.inf
 
     def equals(self, other: InitialLayer) -> bool:
@@ -140,7 +140,8 @@ def initial_layers_of(
                 continue
             normal = np.eye(d - 1)[axis] * (1.0 if end == lower[axis] else -1.0)
             duration = float(-(width**2) * b / a)
-            of = width, duration, upper[-1], products, varies or bool(problem.unknowns)
+            changes = 3 if varies else 1 if problem.unknowns else 0
+            of = width, duration, upper[-1], products, changes
             layer = InitialLayer(x, normal, *of)
             found += [] if any(layer.equals(other) for other in found) else [layer]
     return found

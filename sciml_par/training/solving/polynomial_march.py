@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -94,7 +94,7 @@ class March:
     start : the network with whose values the next slab begins, x: [n, d] -> [n, m].
     asked : what the terms of the whole problem ask for; see `Equations`.
     free : components that the problem does not determine, as a pressure up to a constant.
-    layers : options of `PointsOfTerms` for the first slab, which has functions of layers.
+    layers : points of which the first slab has those of layers, and functions; or None.
     """
 
     problem: Problem
@@ -105,7 +105,7 @@ class March:
     start: Callable[[Array], Array]
     asked: dict[str, Asked]
     free: Sequence[int] = ()
-    layers: dict[str, bool] = field(default_factory=dict)
+    layers: PointsOfTerms | None = None
     parts: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -318,11 +318,13 @@ class March:
         box = domain.lower, domain.upper
         sides = (*(tuple(map(float, b)) for b in breaks), (float(box[0][-1]), float(box[1][-1])))
         # In the plane they would be many.
-        layers = self.layers if box[0][-1] == self._begin and self._d == 2 else {}
+        first = box[0][-1] == self._begin and self._d == 2
         along = tuple(int(1.5 * degrees[0]) + 2 for _ in breaks) + (degrees[-1] + 3,)
         cells = Cells(sides)
         dropped = outside(problem, cells, along) if breaks else ()
-        points = PointsOfTerms(problem, self.seed, asked, **layers)
+        points = PointsOfTerms(problem, self.seed, asked)
+        if self.layers is not None and first:
+            points = replace(points, in_layers=True, products=self.layers.products)
         corners = functions_of(points.corners, degrees[0], problem)
         exponents = exponents_in_slab(self._d, degrees)
         of = {"exponents": exponents, "breaks": sides, "dropped": dropped, "corners": corners}

@@ -389,10 +389,9 @@ class PolynomialSolver:
         return (max(degree + 2, math.ceil((_OF_CELL * columns) ** (1 / self._d))),) * self._d
 
     def _begin(self, system: System, like: Stage | None) -> Array:
-        if like is None and self._start is None:
-            c = self._leaving_zero(system, self._constant(system))
-        elif like is None:
-            c = system.fitted(self._start)
+        if like is None:
+            start = self._start
+            c = self._leaving_zero(system) if start is None else system.fitted(start)
         elif math.prod(system.model.cells.shape) == 1:
             c = _padded(like.model, like.steps.c, system.model)
         else:
@@ -418,8 +417,9 @@ class PolynomialSolver:
             begin[0, 0] = np.nan_to_num(found)
         return begin
 
-    def _leaving_zero(self, system: System, begin: Array) -> Array:
-        """Return coefficients from which integrals can change, as that of u² cannot from u = 0."""
+    def _leaving_zero(self, system: System) -> Array:
+        """Return a constant, and more where integrals could not change, as that of u² at u = 0."""
+        begin = self._constant(system)
         terms = system.linearized(np.concatenate([begin.ravel(), self._unknowns]))
         for rows, term in zip(system.equations.rows, terms, strict=True):
             slopes = [np.abs(each).max(initial=0.0) for each in term.by_jets]
