@@ -90,6 +90,27 @@ def test_a_mean_fixes_what_fluxes_leave_open() -> None:
     assert solved(problem).relative_l2_error < 1e-8
 
 
+def test_the_flow_rate_of_a_channel_tells_the_pressure_drop() -> None:
+    """Beside a temperature, which the flow heats; both have the corners of the channel."""
+
+    def flow(u: Any, x: Any, *, drop: Any) -> Any:
+        of = laplacian(u, x)
+        return tf.concat([of[:, :1] + drop, of[:, 1:] + u(x)[:, :1]], axis=1)
+
+    rate = IntegralCondition(lambda u, x: u(x)[:, :1], 1.0)
+    channel = Problem(
+        Box([0, 0], [2, 1]),
+        flow,
+        conditions=[Dirichlet(0.0), rate],
+        outputs=("w", "T"),
+        unknowns={"drop": Unknown(1.0)},
+    )
+    # White 2006, Viscous Fluid Flow, eq. 3-48.
+    n = np.arange(1, 400, 2)
+    of_one = (1 - 96 / np.pi**5 * np.sum(np.tanh(n * np.pi) / n**5)) / 6
+    assert solved(channel).unknowns["drop"].mean == pytest.approx(1 / of_one, rel=1e-6)
+
+
 def test_windows_have_integrals_over_all_of_them() -> None:
     def equation(u: Any, x: Any, force: Any) -> Any:
         return 1e-3 * derivative(u, x, 0, 0) - derivative(u, x, 0) + force

@@ -127,8 +127,7 @@ def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
     if isinstance(plane, Box) and has_time(plane) and plane.dimension == 3:
         plane = Box(plane.lower[:2], plane.upper[:2])
     flat = plane.dimension == 2 and not has_time(plane) and not isinstance(plane, Product)
-    # The powers of systems are others.
-    if not flat or not has_plain_sides(problem) or problem.network_outputs > 1:
+    if not flat or not has_plain_sides(problem):
         return []
     found = plane.corners() if hasattr(plane, "corners") else _of_box(plane)
     if not len(found):  # as of a disc
@@ -136,9 +135,19 @@ def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
     inward = np.tile(plane.sample(1, seed=0), (len(found), 1))
     others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(found), 1))
     of = principal(np.hstack([found + _RADIUS * (inward - found), others]))
-    pairs = zip(found, of[0][0][:, :2, :2], strict=True) if of else ()
+    # Components that second derivatives couple, as displacements, have other powers.
+    if not of or problem.network_outputs > 1 and not _apart(problem.network_outputs, of):
+        return []
+    pairs = zip(found, of[0][0][:, :2, :2], strict=True)
     corners = [_corner(plane, at, a) for at, a in pairs if np.isfinite(a).all()]
     return [corner for corner in corners if corner is not None]
+
+
+def _apart(outputs: int, of: Sequence[tuple[Array, Array]]) -> bool:
+    """Return whether each component has an equation with second derivatives alike, its own."""
+    shapes = [a / np.linalg.norm(a, axis=(1, 2), keepdims=True) for a, _ in of]
+    alike = (np.allclose(each, s * shapes[0]) for each in shapes[1:] for s in (1, -1))
+    return len(of) == outputs and sum(alike) == outputs - 1
 
 
 def _of_box(plane: Any) -> Array:
