@@ -135,9 +135,10 @@ class IntegralCondition(Condition):
         return x, weights, self._values(len(x))
 
     @property
-    def single(self) -> _Integrand:
+    def single(self) -> _Integrand | None:
         """See `Condition`."""
-        return _Integrand(self.integrand)
+        own = type(self).residual is not IntegralCondition.residual
+        return None if own else _Integrand(self.integrand)
 
     def sums(self, *arrays: FloatArray) -> tuple[Arrays, Any, FloatArray]:
         """See `Condition`; the quadrature points of all integrals, one after another."""
@@ -169,15 +170,18 @@ class IntegralCondition(Condition):
             )
         return tf.reduce_sum(tf.reshape(f, [-1, q, c]) * weights[:, :, None], axis=1) - values
 
-    def missed(self, u: FieldLike, domain: Domain, dtype: Any) -> float:
-        """Return what more points change, of ∫ |f| dx; 0 of points that were chosen (local)."""
+    def missed(self, f: Callable[[Any], Any], domain: Domain, dtype: Any) -> float:
+        """Return what more points change, of ∫ |f| dx; 0 of points that were chosen (local).
+
+        f : the integrand of a u, at x: [n, d] -> [n, c].
+        """
         if self.rule is not None:
             return 0.0
         sums, sizes = [], []
         for each in (self, self.finer()):
             x, w = each._rules(domain)
-            f = self.integrand(u, tf.constant(x.reshape(-1, domain.dimension), dtype)).numpy()
-            products = f.reshape(*w.shape, -1) * w[:, :, None]
+            values = f(tf.constant(x.reshape(-1, domain.dimension), dtype)).numpy()
+            products = values.reshape(*w.shape, -1) * w[:, :, None]
             sums.append(products.sum(axis=1))
             sizes.append(np.abs(products).sum(axis=1).max())
         return float(np.abs(sums[1] - sums[0]).max() / max(*sizes, np.finfo(float).tiny))

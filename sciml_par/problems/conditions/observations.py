@@ -282,7 +282,8 @@ class Observations(Condition):
     @property
     def single(self) -> Self | None:
         """See `Condition`; the errors before L⁻¹."""
-        return self._with(factor=None) if self.coupled else None
+        own = type(self).residual is not Observations.residual
+        return self._with(factor=None) if self.coupled and not own else None
 
     def sums(self, *arrays: FloatArray) -> tuple[Arrays, Any, FloatArray]:
         """See `Condition`."""

@@ -23,6 +23,7 @@ from sciml_par.errors import InputError, ResultWarning, TrainingError
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
+from sciml_par.problems.terms.term import Term
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import SIGNALS, Member
 from sciml_par.results.predict import kept_weights
@@ -220,12 +221,19 @@ class Ladder:
     def _with_integrals(self, result: Result) -> Result:
         """Add to an error what more points change of integrals, which it does not contain."""
         (member,), error = result.members, result.error
-        of: list[Any] = [each for each in self.problem.conditions if each.kind == "integral"]
+        pairs: list[Any] = [*self.problem.terms_of_conditions]
+        of = [(each, term) for each, term in pairs if each.kind == "integral" and term.sums]
         if not of or not error.known:
             return result
-        u = member.field.with_weights(tf.constant(weights := kept_weights(member)))
-        at = u, self.problem.domain, weights.dtype
-        share = self.world.communicator.on_root(lambda: max(each.missed(*at) for each in of))
+        weights = kept_weights(member)
+        u, domain = member.field.with_weights(tf.constant(weights)), self.problem.domain
+
+        def missed(condition: Any, term: Term) -> float:
+            assert term.sums is not None
+            integrand = partial(term.sums.function, u)
+            return float(condition.missed(integrand, domain, weights.dtype))
+
+        share = self.world.communicator.on_root(lambda: max(missed(*pair) for pair in of))
         if not share > error.relative:
             return result
         absolute = error.absolute + share * np.sqrt(np.mean(member.prediction.u**2, axis=0))

@@ -50,7 +50,7 @@ _FREE_POINTS, _NUMBERS_OPEN = 150, 4_000_000
 """Where it is asked what is open, the fewest points, and the most numbers in a matrix of values."""
 _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 500, 64, 0.1
 _FACTORS, _STEPS_OF_FACTOR, _SEED = (1e-8, 1e-3), 8, 7
-_STEP, _MOST_FITS = 1e-4, 30
+_STEP, _MOST_FITS, _SIZES = 1e-4, 30, np.geomspace(1e-12, 1e12, 49)
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 _ENTER = (
     "the equation carries values into the domain at {}, where fewer conditions are given than it "
@@ -421,14 +421,25 @@ class PolynomialSolver:
         """Return a constant, and more where integrals could not change, as that of u² at u = 0."""
         begin = self._constant(system)
         terms = system.linearized(np.concatenate([begin.ravel(), self._unknowns]))
-        for rows, term in zip(system.equations.rows, terms, strict=True):
+
+        def stays(rows: Any, term: Any) -> bool:
             slopes = [np.abs(each).max(initial=0.0) for each in term.by_jets]
-            if rows.sums is not None and not any(slopes) and term.residuals.any():
-                total = 1.0 + system.model.exponents.sum(axis=1)[:, None]
-                c = np.random.default_rng(_SEED).normal(size=(len(total), system.outputs))
-                begin[0, : len(total)] += c / total**2
-                break
-        return begin
+            return rows.sums is not None and not any(slopes) and bool(term.residuals.any())
+
+        stay = [stays(*pair) for pair in zip(system.equations.rows, terms, strict=True)]
+        if not any(stay):
+            return begin
+        total = 1.0 + system.model.exponents.sum(axis=1)[:, None]
+        c = np.zeros_like(begin)
+        shape = len(total), system.outputs
+        c[0, : len(total)] = np.random.default_rng(_SEED).normal(size=shape) / total**2
+
+        def misfit(size: float) -> float:
+            theta = np.concatenate([(begin + size * c).ravel(), self._unknowns])
+            r = system.equations.residuals(system.jets(theta), self._unknowns)
+            return float(sum(np.vdot(each, each) for each, at in zip(r, stay, strict=True) if at))
+
+        return begin + min(_SIZES, key=misfit) * c
 
     def open_functions(
         self, stage: Stage, problem: Problem, degree: int
