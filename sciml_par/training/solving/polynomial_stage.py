@@ -49,9 +49,12 @@ MISSED = 1e4
 _FREE_POINTS, _NUMBERS_OPEN = 150, 4_000_000
 """Where it is asked what is open, the fewest points, and the most numbers in a matrix of values."""
 _FOR_SIZES, _MOST_GAUSS, _LEAST_PART = 500, 64, 0.1
-_FACTORS, _STEPS_OF_FACTOR, _SEED = (1e-8, 1e-3), 8, 7
-_STEP, _MOST_FITS, _SIZES = 1e-4, 30, np.geomspace(1e-12, 1e12, 49)
+_FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
+_STEP, _MOST_FITS, _FEW_UNKNOWNS = 1e-4, 30, 8
+"""Of unknowns by which layers change: differences, fits at most, and how many there may be."""
+_SIZES, _SEED = np.geomspace(1e-12, 1e12, 49), 7
+"""Of the random u with which modes are begun."""
 _ENTER = (
     "the equation carries values into the domain at {}, where fewer conditions are given than it "
     "takes; add a condition there."
@@ -206,7 +209,8 @@ class PolynomialSolver:
     def follows(self) -> bool:
         """Whether layers grow with unknowns that are fitted to observations."""
         observed = any(isinstance(each, Observations) for each in self.problem.conditions)
-        return self.points.layered and observed and self._unknowns.size > 0
+        few = self._d == 2 and 0 < self._unknowns.size <= _FEW_UNKNOWNS  # each takes one more solve
+        return few and observed and self.points.layered
 
     def use(self, points: PointsOfTerms) -> None:
         """Use the functions of these points from now on."""
