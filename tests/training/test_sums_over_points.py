@@ -111,6 +111,31 @@ def test_the_flow_rate_of_a_channel_tells_the_pressure_drop() -> None:
     assert solved(channel).unknowns["drop"].mean == pytest.approx(1 / of_one, rel=1e-6)
 
 
+def test_an_integrand_takes_unknowns() -> None:
+    def equation(u: Any, x: Any) -> Any:
+        return laplacian(u, x) + np.pi**2 * tf.sin(np.pi * x)
+
+    price = IntegralCondition(lambda u, x, a: a * u(x), 1.0)
+    of = {"a": Unknown(1.0)}
+    found = solved(
+        Problem(Interval(0, 1), equation, conditions=[Dirichlet(0.0), price], unknowns=of)
+    )
+    assert found.unknowns["a"].mean == pytest.approx(np.pi / 2, rel=1e-6)
+
+
+def test_a_class_with_a_residual_of_its_own_is_no_sum() -> None:
+    class Cubed(IntegralCondition):
+        def residual(self, u: Any, *arrays: Any) -> Any:
+            return super().residual(u, *arrays) ** 3
+
+    def sums(kind: Any) -> Any:
+        integral = kind(lambda u, x: u(x), 1.0)
+        problem = Problem(Interval(0, 1), laplacian, conditions=[Dirichlet(0.0), integral])
+        return problem.terms[-1].sums
+
+    assert sums(Cubed) is None and sums(IntegralCondition) is not None
+
+
 def test_windows_have_integrals_over_all_of_them() -> None:
     def equation(u: Any, x: Any, force: Any) -> Any:
         return 1e-3 * derivative(u, x, 0, 0) - derivative(u, x, 0) + force
