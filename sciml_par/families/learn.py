@@ -176,8 +176,7 @@ class _Learning:
 
     def late(self) -> bool:
         """Return whether time is up (collective)."""
-        late = time.perf_counter() - self._began > self.seconds
-        return bool(self.world.communicator.broadcast_object(late))
+        return bool(self.agreed(time.perf_counter() - self._began > self.seconds))
 
     def each(self, action: Callable[[int], Any], count: int) -> list[Any]:
         """Do one thing for each number, divided among the ranks (collective)."""
