@@ -97,10 +97,7 @@ def is_factory(network: Any) -> bool:
 
 def takes(network: Any, name: str) -> bool:
     """Return whether what makes models leaves this argument, `box` or `initial_weights`, open."""
-    try:
-        return any(p.name == name and _is_open(p) for p in _parameters(_maker(network)))
-    except (TypeError, ValueError):  # some built-in callables have none
-        return False
+    return any(p.name == name and _is_open(p) for p in _parameters(_maker(network)) or ())
 
 
 def bound_arguments(network: Any) -> dict[str, Any]:
@@ -148,9 +145,8 @@ def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) ->
 
 def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
     """Return how many of (d, m) a factory gets, and the names of its other arguments."""
-    try:
-        parameters = _parameters(make)
-    except (TypeError, ValueError):  # some built-in callables have none
+    parameters = _parameters(make)
+    if parameters is None:
         return 2, ("seed", "dtype")
     kinds = {p.kind for p in parameters}
     # Arguments with defaults, such as a width, are not meant for the numbers d and m.
@@ -179,12 +175,15 @@ def _is_open(parameter: inspect.Parameter) -> bool:
     return by_name and (parameter.default is parameter.empty or parameter.default is None)
 
 
-def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function, or of the constructor of a class."""
-    if not inspect.isclass(make):
-        return list(inspect.signature(make).parameters.values())
+def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """Return the parameters of a function, or of the constructor of a class; None if unknown."""
+    is_class = inspect.isclass(make)
     # Keras gives its classes a __new__ of any arguments, which inspect may take in its place.
-    return list(inspect.signature(make.__init__).parameters.values())[1:]
+    called: Any = make.__init__ if is_class else make
+    try:
+        return list(inspect.signature(called).parameters.values())[is_class:]
+    except (TypeError, ValueError):  # some built-in callables have none
+        return None
 
 
 @contextlib.contextmanager

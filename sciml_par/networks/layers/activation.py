@@ -138,11 +138,6 @@ def _linear(z: tf.Tensor) -> Derivatives:
     return z, tf.ones_like(z), tf.zeros_like(z)
 
 
-def _linear_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    zero = tf.zeros_like(z)
-    return z, tf.ones_like(z), zero, zero, zero
-
-
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
         "tanh": Activation("tanh", tf.tanh, _tanh, _tanh_to_fourth),
@@ -156,7 +151,7 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 )
 """The activations by name; swish is z·sigmoid(z), gelu is z·Φ(z) with the exact normal Φ."""
 
-LINEAR = Activation("linear", lambda z: z, _linear, _linear_to_fourth)
+LINEAR = Activation("linear", lambda z: z, _linear)
 """σ(z) = z, for layers without an activation."""
 
 
