@@ -20,7 +20,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.problems.unknowns.prior_conditions import grid_of, mean_of
 from sciml_par.problems.unknowns.priors import LogNormal
-from sciml_par.problems.unknowns.unknowns import Unknown, names_of_numbers
+from sciml_par.problems.unknowns.unknowns import Unknown
 
 Array = npt.NDArray[np.float64]
 
@@ -354,7 +354,6 @@ class Inputs:
         pairs = zip(self.parts, zip(ends[:-1], ends[1:], strict=True), strict=True)
         self.places = {name: slice(int(a), int(b)) for name, (a, b) in pairs}
         self.size = int(ends[-1])
-        self.names = names_of_numbers(numbers)
 
     def draw(self, n: int, seed: int) -> Array:
         """Return n vectors from the ranges and priors, by Sobol's points, [n, q]."""

@@ -161,14 +161,13 @@ class _Learning:
         self._bound = self.world.communicator.attempt(
             lambda: bound_problem(self.problem.without_slabs(), self.inputs)
         )
-        if self.shown and self.world.communicator.rank == 0:
-            console().print(f"{'step':<9}{'size':<38}{'error':<23}{'time':>8}")
+        self.say("step", "size", "error", "time")
 
-    def say(self, step: str, size: str, error: str = "") -> None:
+    def say(self, step: str, size: str, error: str = "", gone: str = "") -> None:
         """Show a line on rank 0."""
         if self.shown and self.world.communicator.rank == 0:
-            seconds = time.perf_counter() - self._began
-            console().print(f"{step:<9}{size:<38}{error:<23}{seconds:>6.1f} s")
+            gone = gone or f"{time.perf_counter() - self._began:.1f} s"
+            console().print(f"{step:<9}{size:<38}{error:<23}{gone:>8}")
 
     def agreed(self, found: Any) -> Any:
         """Return what the first rank has found (collective); others may have rounded otherwise."""

@@ -45,8 +45,6 @@ class Corrected(BuiltModel):
     1
     """
 
-    sees_scaled_inputs = False
-
     def __init__(self, base: Any, correction: Any, *, name: str | None = None) -> None:
         chain = dense_chain(correction) if isinstance(correction, keras.Model) else None
         if chain is None or not all(hasattr(correction, name) for name in _SIZES):

@@ -16,6 +16,8 @@ from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.model_arguments import check_seed_and_dtype
 from sciml_par.networks.layers.quiet_keras import keras
+from sciml_par.networks.models.mlp import MLP
+from sciml_par.networks.models.named import network_named
 
 _OF_MODELS = ("trainable_variables", "parameters", "variables")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -109,14 +111,8 @@ def bound_arguments(network: Any) -> dict[str, Any]:
 def _maker(network: Any) -> Any:
     """Return the factory of a name or the default; anything else unchanged."""
     if network is None:
-        from sciml_par.networks.models.mlp import MLP
-
         return MLP
-    if isinstance(network, str):
-        from sciml_par.networks.models.named import network_named
-
-        return network_named(network)
-    return network
+    return network_named(network) if isinstance(network, str) else network
 
 
 def _has(value: Any, name: str) -> bool:

@@ -265,9 +265,7 @@ def exponents_of(d: int, degree: int | Sequence[int], interacting: int | None = 
                 rows.append(np.zeros((len(powers), d), np.int64))
                 rows[-1][:, chosen] = powers
         found = np.concatenate(rows)
-    order = np.lexsort([*found.T, found.sum(axis=1)])
-    sorted_rows: Exponents = found[order]
-    return sorted_rows
+    return found[np.lexsort([*found.T, found.sum(axis=1)])]
 
 
 def _cells(breaks: Any, box: Any, overlap: float, dropped: Sequence[int]) -> Cells:
