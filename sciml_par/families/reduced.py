@@ -108,9 +108,9 @@ class RowsInBasis:
         return self._weighed(tf.concat(parts, axis=1))
 
     def shares(self, vectors: Array | None) -> Shares | None:
-        """Return the J_k of linear rows r(0; μ) + Σ_k θ_k(μ) J_k a; None if rows are nonlinear.
+        """Return the J_k of rows r(0; μ) + Σ_k θ_k(μ) J_k a, if few suffice.
 
-        vectors : at which few J_k must suffice, μ: [L, q]; None if rows are nonlinear.
+        vectors : queries at which they must, μ: [L, q]; None if rows are nonlinear.
         """
         if vectors is None:
             return None

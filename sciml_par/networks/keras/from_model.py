@@ -122,7 +122,8 @@ def _key(model: Any) -> Any:
 def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
     trial.build(model, d, dtype)
     trial.check_weights(model, dtype)
-    function = trial.KerasFunction.of(model)
+    frozen = tuple(np.asarray(v) for v in model.non_trainable_variables)
+    function = trial.KerasFunction(model, frozen)
     parameters, x, u = trial.trial(function, d, dtype)
     _check_numbers(model, d, d, int(u.shape[1]), m)
     chain = dense_chain(model)
