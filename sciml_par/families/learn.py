@@ -232,8 +232,13 @@ class _Learning:
         return chosen
 
     def _errors(self, space: Space, vectors: Array) -> Array:
-        """Return the relative errors of queries in a space (collective)."""
-        return np.array(self.each(partial(_error_of, space, vectors), len(vectors)))
+        """Return the relative errors of queries in a space; infinite without a solution."""
+
+        def of_query(k: int) -> float:
+            return space.relative_error(_solution_of(space, vectors, None, k), vectors[k])
+
+        found = np.array(self.each(of_query, len(vectors)))
+        return np.where(np.isfinite(found), found, math.inf)
 
     def basis(self, space: Space) -> tuple[Array, Basis]:
         """Return queries and the basis of their solutions."""
@@ -295,9 +300,3 @@ class _Learning:
 def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> Array:
     """Return the coefficients of one query, [p]."""
     return space.solve(vectors[k], None if begins is None else begins[k]).c.ravel()
-
-
-def _error_of(space: Space, vectors: Array, k: int) -> float:
-    """Return the relative error of one query in a space; infinite where there is no solution."""
-    error = space.relative_error(_solution_of(space, vectors, None, k), vectors[k])
-    return error if math.isfinite(error) else math.inf

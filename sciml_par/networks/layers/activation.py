@@ -119,15 +119,9 @@ def _gelu(z: tf.Tensor) -> Derivatives:
 
 
 def _gelu_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    cdf, square = _normal_cdf(z), z * z
+    square = z * z
     density = tf.exp(-0.5 * square) / math.sqrt(2 * math.pi)
-    return (
-        z * cdf,
-        cdf + z * density,
-        density * (2 - square),
-        density * z * (square - 4),
-        density * (square * (7 - square) - 4),
-    )
+    return *_gelu(z), density * z * (square - 4), density * (square * (7 - square) - 4)
 
 
 def _normal_cdf(z: tf.Tensor) -> tf.Tensor:
