@@ -128,10 +128,6 @@ def _normal_cdf(z: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1 + tf.math.erf(z / math.sqrt(2)))
 
 
-def _linear(z: tf.Tensor) -> Derivatives:
-    return z, tf.ones_like(z), tf.zeros_like(z)
-
-
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
     {
         "tanh": Activation("tanh", tf.tanh, _tanh, _tanh_to_fourth),
@@ -145,7 +141,7 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 )
 """The activations by name; swish is z·sigmoid(z), gelu is z·Φ(z) with the exact normal Φ."""
 
-LINEAR = Activation("linear", lambda z: z, _linear)
+LINEAR = Activation("linear", lambda z: z, lambda z: (z, tf.ones_like(z), tf.zeros_like(z)))
 """σ(z) = z, for layers without an activation."""
 
 
