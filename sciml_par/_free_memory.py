@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
@@ -16,14 +17,10 @@ def free_memory(meminfo: Path = _MEMINFO, group: Path = _GROUP) -> int | None:
 
 def _available(meminfo: Path) -> int | None:
     try:
-        lines = meminfo.read_text().splitlines()
+        found = re.search(r"^MemAvailable:\s*(\d+)", meminfo.read_text(), re.MULTILINE)
     except OSError:
         return None
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) * 1024
-    return None
+    return int(found[1]) * 1024 if found else None
 
 
 def _left_in_group(group: Path) -> int | None:

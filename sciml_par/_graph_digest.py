@@ -122,33 +122,26 @@ class _Body:
         for name in names:
             self._visit(name)
         places = repr([_place(output) for output in outputs]).encode()
-        pairs = [self._known[name] for name in names]
-        return (
-            _hash(places, *(exact for exact, _ in pairs)),
-            _hash(places, *(rounded for _, rounded in pairs)),
-        )
+        return _joined([places], [self._known[name] for name in names])
 
     def _visit(self, name: str) -> None:
         """Find the digest of a node; without recursion, since graphs are deep."""
         waiting, open_nodes = [name], set()
         while waiting:
             name = waiting[-1]
-            missing = (
-                []
-                if name in self._known
-                else [i for i in map(_name, self._nodes[name].input) if i not in self._known]
-            )
-            if name in self._known or not missing:
+            if name in self._known:
                 waiting.pop()
-                if name not in self._known:
-                    self._known[name] = self._of_node(self._nodes[name])
                 continue
-            if name in open_nodes:  # it depends on its result, as loops of TensorFlow 1 do
+            node = self._nodes[name]
+            missing = [i for i in map(_name, node.input) if i not in self._known]
+            if not missing:
+                self._known[name] = self._of_node(node)
+            elif name in open_nodes:  # it depends on its result, as loops of TensorFlow 1 do
                 self.functions.complete = False
                 self._known[missing[0]] = _twice("circle")
-                continue
-            open_nodes.add(name)
-            waiting += missing
+            else:
+                open_nodes.add(name)
+                waiting += missing
 
     def _of_node(self, node: Any) -> Pair:
         inputs = [each for each in node.input if not each.startswith("^")]
@@ -163,10 +156,7 @@ class _Body:
             origin, known = _origin_of_gradient(node.attr[_CUSTOM_GRADIENT].s.decode())
             attributes.append(_twice(origin))
             self.functions.complete &= known
-        return (
-            _hash(common, *(a for a, _ in (*before, *attributes)), *sorted(e for e, _ in effects)),
-            _hash(common, *(r for _, r in (*before, *attributes)), *sorted(r for _, r in effects)),
-        )
+        return _joined([common], [*before, *attributes], effects)
 
     def _of_attribute(self, name: str, node: Any) -> Pair:
         value = node.attr[name]
@@ -175,13 +165,11 @@ class _Body:
             return b"", b""
         called = [value.func] if value.HasField("func") else list(value.list.func)
         if called:
-            found = [self.functions.digest(each.name) for each in called]
-            return _hash(*(e for e, _ in found)), _hash(*(r for _, r in found))
+            return _joined([], [self.functions.digest(each.name) for each in called])
         if value.HasField("tensor"):
             from tensorflow import make_ndarray
 
-            exact, rounded = _of_array(make_ndarray(value.tensor))
-            return _hash(name.encode(), exact), _hash(name.encode(), rounded)
+            return _joined([name.encode()], [_of_array(make_ndarray(value.tensor))])
         return (_hash(name.encode(), value.SerializeToString(deterministic=True)),) * 2
 
 
@@ -217,6 +205,15 @@ def _closure(function: Any) -> Any:
         if name in names and "custom_gradient" in function.__module__:
             return function.__closure__[names.index(name)].cell_contents
     return None
+
+
+def _joined(text: list[bytes], pairs: Sequence[Pair], effects: Sequence[Pair] = ()) -> Pair:
+    """Return the digests of a text and of others, of which effects have no order."""
+    exact, rounded = (
+        _hash(*text, *(pair[k] for pair in pairs), *sorted(pair[k] for pair in effects))
+        for k in (0, 1)
+    )
+    return exact, rounded
 
 
 def _twice(text: str) -> Pair:

@@ -42,7 +42,10 @@ def order_of(operator: Operator) -> int:
 def lowered(operator: Operator, axis: int) -> Operator:
     """Return ∂P/∂ξ_axis of the polynomial P(ξ) of an operator P(∂); of one order less."""
     return operator_of(
-        (_without(axes, axis), c * axes.count(axis)) for axes, c in operator if axis in axes
+        (axes[:place] + axes[place + 1 :], c * axes.count(axis))
+        for axes, c in operator
+        if axis in axes
+        for place in [axes.index(axis)]
     )
 
 
@@ -97,11 +100,6 @@ def checked_operators(operators: Any, d: int, what: str) -> tuple[Operator, ...]
                 f"order; got {operators!r}"
             )
     return found
-
-
-def _without(axes: Axes, axis: int) -> Axes:
-    place = axes.index(axis)
-    return axes[:place] + axes[place + 1 :]
 
 
 def splits(axes: Axes) -> Iterator[tuple[Axes, Axes]]:

@@ -50,24 +50,12 @@ class Answer:
     _problem: Callable[[], Problem] | None = field(default=None, repr=False)
     _parts: tuple[tuple[Any, ...], Array, Array] | None = field(default=None, repr=False)
 
-    def _solutions(self, problem: Problem) -> tuple[Solution, Solution]:
-        """Return u, and u + e."""
-        assert self._parts is not None
-        models, c, e = self._parts
-        start = np.concatenate([c, np.zeros(len(e) - len(c))])
-        return Solution(problem, models, start), Solution(problem, models, start + e)
-
     def predict(self, x: Any) -> PointValues:
         """Return u at x: [n, d], or [n] where d = 1 -> `mean` and `error`, [n, m] (local)."""
         if self.result is not None:
             return self.evaluate(lambda u, x: u(x), x)
         assert self._first is not None
-        u, better = self._solutions(self._first)
-        points = as_points(x, u.problem.domain.dimension)
-        values = u(points)
-        if not self.error.known:
-            return PointValues(values, np.full_like(values, math.nan))
-        return PointValues(values, np.abs(better(points) - values))
+        return self._at(x, self._first, Solution.__call__)
 
     def evaluate(self, f: Callable[..., Any], x: Any) -> PointValues:
         """Return f(u, x), in TensorFlow, at x: [n, d] -> `mean` and `error`, [n, k] (local).
@@ -78,12 +66,21 @@ class Answer:
             found = self.result.evaluate(f, x)
             return PointValues(np.asarray(found.mean, np.float64), np.asarray(found.error))
         assert self._problem is not None
-        u, better = self._solutions(self._problem())
-        points = as_points(x, u.problem.domain.dimension)
-        values = u.quantity(f, points)
+        return self._at(x, self._problem(), lambda u, points: u.quantity(f, points))
+
+    def _at(
+        self, x: Any, problem: Problem, values_of: Callable[[Solution, Array], Array]
+    ) -> PointValues:
+        """Return values of u at x, and how far those of u + e are from them."""
+        assert self._parts is not None
+        models, c, e = self._parts
+        start = np.concatenate([c, np.zeros(len(e) - len(c))])
+        points = as_points(x, problem.domain.dimension)
+        values = values_of(Solution(problem, models, start), points)
         if not self.error.known:
             return PointValues(values, np.full_like(values, math.nan))
-        return PointValues(values, np.abs(better.quantity(f, points) - values))
+        better = values_of(Solution(problem, models, start + e), points)
+        return PointValues(values, np.abs(better - values))
 
     def __call__(self, x: Any) -> Array:
         """Return u at x: [n, d] -> [n, m] (local)."""

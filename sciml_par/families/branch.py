@@ -33,7 +33,7 @@ class Branch:
     ) -> None:
         self.inputs, self.outputs = inputs, outputs
         self._scale = np.sqrt(max(float(np.mean(np.sum(inputs**2, axis=1))), 1e-300))
-        squares = self._squares(inputs)
+        squares = self.squares(inputs)
         self._median = float(np.sqrt(np.median(squares[squares > 0]))) if len(inputs) > 1 else 1.0
         best = np.inf, np.zeros(0)
         choices = product(_DEGREES, _LENGTHS, _RIDGES) if choice is None else [choice]
@@ -49,9 +49,10 @@ class Branch:
 
     def __call__(self, inputs: Array) -> Array:
         """Return coordinates of solutions: [Q, c] -> [Q, r]."""
-        return self._kernel(inputs, self._squares(inputs), *self.choice[:2]) @ self._weights
+        return self._kernel(inputs, self.squares(inputs), *self.choice[:2]) @ self._weights
 
-    def _squares(self, inputs: Array) -> Array:
+    def squares(self, inputs: Array) -> Array:
+        """Return squared distances |p − P|²: [Q, c] -> [Q, S]."""
         of_rows = np.sum(inputs**2, axis=1)[:, None] + np.sum(self.inputs**2, axis=1)
         return np.maximum(of_rows - 2 * inputs @ self.inputs.T, 0.0)
 

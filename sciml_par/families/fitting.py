@@ -112,17 +112,13 @@ def fit(
     # What data do not determine has a large deviation, and not none.
     sizes, directions = np.linalg.eigh(best.jac.T @ best.jac)
     covariance = scale * (directions / np.maximum(sizes, _LEAST)) @ directions.T
-
-    def show(theta: Array) -> dict[str, Any]:
-        vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
-        return family.one(vector)
-
     _, slope = family.of_coordinates(theta)
     deviations = np.sqrt(np.einsum("ij,jk,ik->i", slope, covariance, slope))
     spread = {n: deviations[place] for n, place in family.places.items()}
     spread = {n: float(v[0]) if v.size == 1 else v for n, v in spread.items()}
-    of = answered(**show(theta)), theta, covariance, freedom, show
-    return Fitted(show(theta), spread, float(r @ r), *of)
+    found = family.one_at(theta)
+    of = answered(**found), theta, covariance, freedom, family.one_at
+    return Fitted(found, spread, float(r @ r), *of)
 
 
 def _rows_of(term: Term, basis: Basis) -> RowsInBasis:
@@ -143,8 +139,7 @@ def minimized(
     family = basis.space.inputs
 
     def of(theta: Array) -> Answer:
-        vector, _ = family.of_coordinates(np.clip(theta, *family.limits))
-        return answered(**family.one(vector))
+        return answered(**family.one_at(theta))
 
     drawn = family.draw(64, seed=8)
     starts = np.array([family.to_coordinates(each) for each in drawn])

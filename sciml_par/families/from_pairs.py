@@ -125,7 +125,9 @@ def trained(
     rng = np.random.default_rng(seed)
     epoch, share = 0, 0.0
     while share < 1:
-        optimizer.learning_rate = _RATE * _course(epoch, share)
+        # It rises, and then falls as half a cosine over the time that is left.
+        course = min(1.0, (epoch + 1) / (_WARM + 1)) * (1 + math.cos(math.pi * share)) / 2
+        optimizer.learning_rate = _RATE * course
         batches = _batches(rng.permutation(len(a)), everyone.rank, everyone.size)
         losses = [step(tf.constant(rows), tf.constant(weights)) for rows, weights in batches]
         epoch += 1
@@ -134,11 +136,6 @@ def trained(
         if epoch % _SHOWN == 0 or share >= 1:
             say(f"{epoch} epochs", sum(loss for loss, _ in parts))
     return model
-
-
-def _course(epoch: int, share: float) -> float:
-    """Return the rate's factor: a rise, then half a cosine over the time that is left."""
-    return min(1.0, (epoch + 1) / (_WARM + 1)) * (1 + math.cos(math.pi * share)) / 2
 
 
 def _batches(order: Any, rank: int, size: int) -> list[tuple[Any, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.problems.unknowns.prior_conditions import grid_of, mean_of
 from sciml_par.problems.unknowns.priors import LogNormal
-from sciml_par.problems.unknowns.unknowns import Unknown, names_of_numbers
+from sciml_par.problems.unknowns.unknowns import Unknown
 
 Array = npt.NDArray[np.float64]
 
@@ -109,13 +109,10 @@ class NumberInput:
     @property
     def limits(self) -> tuple[Array, Array]:
         """Ends of the coordinates, [size]."""
-        low, high = self._bounds
         if self.unknown.prior is None:
             return -np.ones(self.size), np.ones(self.size)
-        with np.errstate(divide="ignore"):
-            return self.coordinates(np.maximum(low, 0) if self._logarithmic.all() else low), (
-                self.coordinates(high)
-            )
+        low, high = map(self.coordinates, self._bounds)
+        return low, high
 
     @property
     def has_prior(self) -> bool:
@@ -139,10 +136,8 @@ class NumberInput:
             raise InputError(f"operator: {self.name} must be finite; got {given!r}.")
         return values.reshape(-1, self.size)
 
-    @property
-    def degrees(self) -> int:
-        """The number of coordinates."""
-        return self.size
+    degrees = size
+    """The number of coordinates."""
 
     def to_rows(self, values: Any) -> Any:
         """Return what rows of equations have in place of values."""
@@ -171,8 +166,7 @@ class NumberInput:
         """Return the value for columns p: [n, size], so that it has a row for each point."""
         if not self.unknown.shape:
             return columns
-        parts = tf.reshape(tf.transpose(columns), (*self.unknown.shape, -1, 1))
-        return parts
+        return tf.reshape(tf.transpose(columns), (*self.unknown.shape, -1, 1))
 
     def known(self, p: Array) -> Any:
         """Return the value for p: [size] alone."""
@@ -279,7 +273,7 @@ class FunctionInput:
 
     def outside(self, values: Array) -> npt.NDArray[np.bool_]:
         """Return which rows are improbable functions of the prior, [Q]."""
-        xi = values @ self._modes / self._deviations
+        xi = self.to_coordinates(values)
         return np.asarray(np.sqrt(np.mean(xi**2, axis=1)) > _FAR)
 
     def interpolation_errors(self, given: Any, values: Array) -> Array:
@@ -360,16 +354,13 @@ class Inputs:
         pairs = zip(self.parts, zip(ends[:-1], ends[1:], strict=True), strict=True)
         self.places = {name: slice(int(a), int(b)) for name, (a, b) in pairs}
         self.size = int(ends[-1])
-        self.names = names_of_numbers(numbers)
 
     def draw(self, n: int, seed: int) -> Array:
         """Return n vectors from the ranges and priors, by Sobol's points, [n, q]."""
-        counts = [part.degrees for part in self.parts.values()]
-        points = qmc.Sobol(sum(counts), rng=np.random.default_rng(seed))
+        degrees = sum(part.degrees for part in self.parts.values())
+        points = qmc.Sobol(degrees, rng=np.random.default_rng(seed))
         shares = points.random_base2(max(int(n - 1).bit_length(), 0))[:n]
-        split = np.split(shares, np.cumsum(counts)[:-1], axis=1)
-        pairs = zip(self.parts.values(), split, strict=True)
-        return np.concatenate([part.drawn(share) for part, share in pairs], axis=1)
+        return np.concatenate([part.drawn(own) for part, own in self._split(shares)], axis=1)
 
     def vectors(self, given: Mapping[str, Any]) -> tuple[Array, bool]:
         """Return the vectors of queries, [Q, q], and whether it is one alone."""
@@ -444,6 +435,10 @@ class Inputs:
         found = [part.of_coordinates(y) for part, y in self._split(theta)]
         return np.concatenate([v for v, _ in found]), block_diag(*(s for _, s in found))
 
+    def one_at(self, theta: Array) -> dict[str, Any]:
+        """Return the inputs of one query as they are given, for θ inside of its limits."""
+        return self.one(self.of_coordinates(np.clip(theta, *self.limits))[0])
+
     def to_coordinates(self, vector: Array) -> Array:
         """Return θ for μ: [q]."""
         parts = (p.to_coordinates(vector[self.places[n]]) for n, p in self.parts.items())
@@ -461,9 +456,9 @@ class Inputs:
         chosen = np.flatnonzero(np.concatenate(has))
         return theta[chosen], np.eye(len(theta))[chosen]
 
-    def _split(self, theta: Array) -> list[tuple[Any, Array]]:
+    def _split(self, theta: Array) -> Iterator[tuple[Any, Array]]:
         ends = np.cumsum([part.degrees for part in self.parts.values()])[:-1]
-        return list(zip(self.parts.values(), np.split(theta, ends), strict=True))
+        return zip(self.parts.values(), np.split(theta, ends, axis=-1), strict=True)
 
     def to_rows(self, vectors: Any) -> Any:
         """Return what rows of equations have in place of μ: [n, q], by a symmetric matrix."""

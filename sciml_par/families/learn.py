@@ -161,14 +161,13 @@ class _Learning:
         self._bound = self.world.communicator.attempt(
             lambda: bound_problem(self.problem.without_slabs(), self.inputs)
         )
-        if self.shown and self.world.communicator.rank == 0:
-            console().print(f"{'step':<9}{'size':<38}{'error':<23}{'time':>8}")
+        self.say("step", "size", "error", "time")
 
-    def say(self, step: str, size: str, error: str = "") -> None:
+    def say(self, step: str, size: str, error: str = "", gone: str = "") -> None:
         """Show a line on rank 0."""
         if self.shown and self.world.communicator.rank == 0:
-            seconds = time.perf_counter() - self._began
-            console().print(f"{step:<9}{size:<38}{error:<23}{seconds:>6.1f} s")
+            gone = gone or f"{time.perf_counter() - self._began:.1f} s"
+            console().print(f"{step:<9}{size:<38}{error:<23}{gone:>8}")
 
     def agreed(self, found: Any) -> Any:
         """Return what the first rank has found (collective); others may have rounded otherwise."""
@@ -176,8 +175,7 @@ class _Learning:
 
     def late(self) -> bool:
         """Return whether time is up (collective)."""
-        late = time.perf_counter() - self._began > self.seconds
-        return bool(self.world.communicator.broadcast_object(late))
+        return bool(self.agreed(time.perf_counter() - self._began > self.seconds))
 
     def each(self, action: Callable[[int], Any], count: int) -> list[Any]:
         """Do one thing for each number, divided among the ranks (collective)."""
@@ -234,8 +232,13 @@ class _Learning:
         return chosen
 
     def _errors(self, space: Space, vectors: Array) -> Array:
-        """Return the relative errors of queries in a space (collective)."""
-        return np.array(self.each(partial(_error_of, space, vectors), len(vectors)))
+        """Return the relative errors of queries in a space; infinite without a solution."""
+
+        def of_query(k: int) -> float:
+            return space.relative_error(_solution_of(space, vectors, None, k), vectors[k])
+
+        found = np.array(self.each(of_query, len(vectors)))
+        return np.where(np.isfinite(found), found, math.inf)
 
     def basis(self, space: Space) -> tuple[Array, Basis]:
         """Return queries and the basis of their solutions."""
@@ -297,9 +300,3 @@ class _Learning:
 def _solution_of(space: Space, vectors: Array, begins: Array | None, k: int) -> Array:
     """Return the coefficients of one query, [p]."""
     return space.solve(vectors[k], None if begins is None else begins[k]).c.ravel()
-
-
-def _error_of(space: Space, vectors: Array, k: int) -> float:
-    """Return the relative error of one query in a space; infinite where there is no solution."""
-    error = space.relative_error(_solution_of(space, vectors, None, k), vectors[k])
-    return error if math.isfinite(error) else math.inf

@@ -127,18 +127,13 @@ class Regression:
         """
         p = self.inputs.coordinates(a)
         rest = np.linalg.norm(a.reshape(len(a), -1) - self.inputs.functions(p), axis=1)
-        return np.stack([np.sqrt(self._squares(p).min(axis=1)), rest], axis=1)
+        return np.stack([np.sqrt(self.branch.squares(p).min(axis=1)), rest], axis=1)
 
     def spacing(self) -> float:
         """Return the largest distance of a fitted input to the nearest other one."""
-        squares = self._squares(self.branch.inputs)
+        squares = self.branch.squares(self.branch.inputs)
         np.fill_diagonal(squares, np.inf)
         return float(np.sqrt(squares.min(axis=1).max()))
-
-    def _squares(self, p: Array) -> Array:
-        fitted = self.branch.inputs
-        squares = np.sum(p**2, axis=1)[:, None] + np.sum(fitted**2, axis=1) - 2 * p @ fitted.T
-        return np.maximum(squares, 0.0)
 
 
 @dataclass(frozen=True)

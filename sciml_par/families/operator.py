@@ -184,31 +184,20 @@ class Operator(OtherAttributes):
                 stacklevel=3,
             )
         own = family.interpolation_errors(inputs, vectors)
-        if not single:
-            return self._answers(vectors, outside, tolerance, seconds, own)
-        of = vectors[0], bool(outside[0]), tolerance, seconds, inputs, float(own[0])
-        return self._answer(*of)
-
-    def _answers(
-        self,
-        vectors: Array,
-        outside: npt.NDArray[np.bool_],
-        tolerance: float | None,
-        seconds: float,
-        own: Array,
-    ) -> Answers:
-        basis, family = self._basis, self._basis.space.inputs
-        assert basis.quick is not None
-        a, _ = basis.solve(vectors)
-        _, relative, q = basis.quick(a, vectors)
+        if single:
+            of = vectors[0], bool(outside[0]), tolerance, seconds, inputs, float(own[0])
+            return self._answer(*of)
+        assert self._basis.quick is not None
+        a, _ = self._basis.solve(vectors)
+        _, relative, q = self._basis.quick(a, vectors)
         relative = np.maximum(relative, _FLOOR) + own
         relative = np.where((q >= KNOWN) & ~outside, relative, math.nan)
 
-        def single(number: int) -> Answer:
+        def one(number: int) -> Answer:
             of = vectors[number], bool(outside[number]), tolerance, seconds
             return self._answer(*of, family.one(vectors[number]), float(own[number]))
 
-        return Answers(single, partial(self._values_at, a), relative)
+        return Answers(one, partial(self._values_at, a), relative)
 
     def _answer(
         self,
@@ -228,7 +217,8 @@ class Operator(OtherAttributes):
             e, _, q = basis.quick(a, vector[None])
             r, values = self.modes, basis.values
             assert basis.errors is not None and values is not None
-            parts = (a[0] @ basis.v, e[0, :r] @ basis.v, e[0, r:] @ basis.errors)
+            of_e = np.concatenate([e[0, :r] @ basis.v, e[0, r:] @ basis.errors])
+            parts = a[0] @ basis.v, of_e
             at_points = values[:, :r] @ a[0], values @ e[0]
             answer = self._made(1, parts, at_points, float(q[0]), inputs, own, began)
             if tolerance is None or answer.error.relative <= tolerance:
@@ -247,7 +237,7 @@ class Operator(OtherAttributes):
             of_e = space.error(c, vector)
             q2 = space.reliability(c, of_e, vector)
             at_points = space.values_of(c[None])[:, 0], space.values_of_errors(of_e[None])[:, 0]
-            parts = c, np.zeros_like(c), of_e
+            parts = c, np.concatenate([np.zeros_like(c), of_e])
             answer = self._made(2, parts, at_points, q2, inputs, own, began)
             if answer.error.relative <= tolerance:
                 return answer
@@ -267,7 +257,7 @@ class Operator(OtherAttributes):
     def _made(
         self,
         level: int,
-        parts: tuple[Array, Array, Array],
+        parts: tuple[Array, Array],
         at_points: tuple[Array, Array],
         q: float,
         inputs: Mapping[str, Any],
@@ -276,7 +266,7 @@ class Operator(OtherAttributes):
     ) -> Answer:
         """Return an answer u, with the errors of both spaces, of their coefficients and values."""
         space, m = self._basis.space, self._problem.outputs
-        (c, more, errors), (u, e) = parts, at_points
+        u, e = at_points
         e = e.reshape(-1, m)
         size = max(float(np.linalg.norm(u + e.ravel())), np.finfo(np.float64).tiny)
         relative = max(float(np.linalg.norm(e)) / size, _FLOOR) + own
@@ -286,7 +276,7 @@ class Operator(OtherAttributes):
             error = ErrorEstimate(relative, absolute, q, own_error=_CAUTION / q, seconds=seconds)
         else:
             error = ErrorEstimate.not_known(m, _ROUGH.format(q), reliability=q, seconds=seconds)
-        of = (space.model, space.richer), c, np.concatenate([more, errors])
+        of = (space.model, space.richer), *parts
         known = partial(self._known_problem, dict(inputs))
         return Answer(dict(inputs), level, error, seconds, None, space.problem, known, of)
 
@@ -364,12 +354,7 @@ class Operator(OtherAttributes):
             "coordinates": basis.branch.outputs,
             "unseen": np.stack([unseen.by_regression, unseen.by_basis, unseen.reliability]),
         }
-
-        def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-
-        write_whole(path, write)
+        write_whole(path, lambda draft: np.savez(draft, allow_pickle=False, **arrays))
         return path.parent
 
     @classmethod

@@ -153,12 +153,7 @@ class PairsOperator(OtherAttributes):
             arrays |= {f"centre_{name}": of.mean, f"axes_{name}": of.axes}
         for number, weights in enumerate(model.get_weights() if model else ()):
             arrays[f"weights_{number}"] = weights
-
-        def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-
-        write_whole(path, write)
+        write_whole(path, lambda draft: np.savez(draft, allow_pickle=False, **arrays))
         return path.parent
 
     @classmethod

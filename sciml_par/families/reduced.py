@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,17 +36,6 @@ _NUMBERS = 4_000_000
 """In the matrices of queries that are solved at once."""
 
 
-class Term(NamedTuple):
-    """A term of the loss at n points.
-
-    jets : of the functions of the basis, [n, P, r], P those of all requests and components.
-    """
-
-    rows: Rows
-    jets: Any
-    n: int
-
-
 class RowsInBasis:
     """Some rows of the equations of a family as functions of a: [B, r] and μ: [B, q].
 
@@ -69,16 +58,16 @@ class RowsInBasis:
         basis: Columns,
         weights: Array | None = None,
     ) -> None:
-        self.problem, self.terms, self._to_rows = problem, list[Term](), to_rows
+        self.problem, self.terms, self._to_rows = problem, list[tuple[Rows, Any]](), to_rows
         self._weights = None if weights is None else tf.constant(weights)
-        for rows in equations.rows:
+        for rows in equations.rows:  # with the jets of the basis, [n, P, r], of all requests
             jets = np.concatenate([_jets(basis, request) for request in rows.requests], axis=1)
-            self.terms.append(Term(rows, tf.constant(jets), rows.points))
+            self.terms.append((rows, tf.constant(jets)))
 
     @property
     def count(self) -> int:
         """The number of points of all terms."""
-        return sum(term.n for term in self.terms)
+        return sum(rows.points for rows, _ in self.terms)
 
     def residuals(self, a: Any, inputs: Any) -> Any:
         """Return √w r of all rows, [B, N]."""
@@ -93,12 +82,12 @@ class RowsInBasis:
         """Return √w r: [B, N] and the slopes of each term; at u = 0 if a is None."""
         residuals, of_terms, many = [], [], tf.shape(inputs)[0]
         inputs = self._to_rows(inputs)
-        for term in self.terms:
-            columns = tf.repeat(inputs, term.n, axis=0)
-            r, of_totals, factors = self._at(term, a, columns, slopes)
-            residuals.append(tf.reshape(tf.reshape(r, [many, term.n, -1]) * factors, [many, -1]))
+        for rows, jets in self.terms:
+            n = rows.points
+            r, of_totals, factors = self._at(rows, jets, a, tf.repeat(inputs, n, axis=0), slopes)
+            residuals.append(tf.reshape(tf.reshape(r, [many, n, -1]) * factors, [many, -1]))
             if slopes:
-                of_terms.append(_stacked(of_totals, term.n) * factors[..., None])
+                of_terms.append(_stacked(of_totals, n) * factors[..., None])
         return self._weighed(tf.concat(residuals, axis=1)), of_terms
 
     def _weighed(self, rows: Any) -> Any:
@@ -111,40 +100,65 @@ class RowsInBasis:
     def jacobian(self, slopes: Sequence[Any]) -> Any:
         """Return J: [B, N, r]."""
         parts = []
-        for term, s in zip(self.terms, slopes, strict=True):
+        for (_, jets), s in zip(self.terms, slopes, strict=True):
             _, n, k, p = s.shape
-            rows = tf.reshape(tf.transpose(s, [1, 0, 2, 3]), [n, -1, p]) @ term.jets
+            rows = tf.reshape(tf.transpose(s, [1, 0, 2, 3]), [n, -1, p]) @ jets
             rows = tf.transpose(tf.reshape(rows, [n, -1, k, rows.shape[2]]), [1, 0, 2, 3])
             parts.append(tf.reshape(rows, [-1, n * k, rows.shape[3]]))
         return self._weighed(tf.concat(parts, axis=1))
+
+    def shares(self, vectors: Array | None) -> Shares | None:
+        """Return the J_k of rows r(0; μ) + Σ_k θ_k(μ) J_k a, if few suffice.
+
+        vectors : queries at which they must, μ: [L, q]; None if rows are nonlinear.
+        """
+        if vectors is None:
+            return None
+        _, slopes = self.evaluated(None, tf.constant(vectors))
+        shapes = [s.shape[1:] for s in slopes]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+
+        def columns(part: Array) -> Array:
+            pairs = zip(np.split(part, ends), shapes, strict=True)
+            j = self.jacobian([tf.constant(s.reshape(1, *shape)) for s, shape in pairs])
+            return np.ascontiguousarray(j[0].numpy().T)
+
+        return Shares.of(_together(slopes).numpy(), columns)
+
+    def in_shares(self, shares: Shares, inputs: Any) -> tuple[Any, Any, Any]:
+        """Return r(0): [B, N], θ: [B, K], and whether these are what rows are."""
+        r, slopes = self.evaluated(None, inputs)
+        return r, *shares.theta(_together(slopes))
 
     def by_inputs(self, a: Any, inputs: Any) -> Any:
         """Return the derivatives of all rows by the inputs, [B, N, q]."""
         found, many, q = [], tf.shape(a)[0], inputs.shape[1]
         inputs = self._to_rows(inputs)
-        for term in self.terms:
-            columns = tf.repeat(inputs, term.n, axis=0)
+        for rows, jets in self.terms:
+            columns = tf.repeat(inputs, rows.points, axis=0)
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(columns)
-                r, _, factors = self._at(term, a, columns, False)
-                totals = [tf.reduce_sum(r[:, j]) for j in range(term.rows.asked.components)]
+                r, _, factors = self._at(rows, jets, a, columns, False)
+                totals = [tf.reduce_sum(r[:, j]) for j in range(rows.asked.components)]
             slopes = [tape.gradient(t, columns, unconnected_gradients="zero") for t in totals]
-            stacked = tf.reshape(tf.stack(slopes, axis=1), [many, term.n, -1, q])
+            stacked = tf.reshape(tf.stack(slopes, axis=1), [many, rows.points, -1, q])
             found.append(tf.reshape(stacked * factors[..., None], [many, -1, q]))
         by_rows = self._weighed(tf.concat(found, axis=1))
         return tf.reshape(self._to_rows(tf.reshape(by_rows, [-1, q])), tf.shape(by_rows))
 
-    def _at(self, term: Term, a: Any, columns: Any, slopes: bool) -> tuple[Any, Any, Any]:
+    def _at(
+        self, rows: Rows, jets: Any, a: Any, columns: Any, slopes: bool
+    ) -> tuple[Any, Any, Any]:
         """Return r: [B n, k] of a term, its derivatives by jets, and √w: [n, 1].
 
         columns : the inputs in a row for each point, [B n, q].
         """
-        m, rows, (n, p, r) = self.problem.network_outputs, term.rows, term.jets.shape
+        m, (n, p, r) = self.problem.network_outputs, jets.shape
         many = tf.shape(columns)[0] // n
         if a is None:
             values = tf.zeros([p // m, m, many * n], tf.float64)
         else:
-            values = tf.matmul(tf.reshape(term.jets, [-1, r]), a, transpose_b=True)
+            values = tf.matmul(tf.reshape(jets, [-1, r]), a, transpose_b=True)
             values = tf.transpose(tf.reshape(values, [n, p // m, m, many]), [1, 2, 3, 0])
             values = tf.reshape(values, [p // m, m, many * n])
         z = tf.split(values, [request.size for request in rows.requests])
@@ -184,33 +198,6 @@ def _jets(basis: Columns, request: Request) -> Array:
     return np.concatenate(parts, axis=2)
 
 
-class SumsOfRows:
-    """Linear rows r(a; μ) = r(0; μ) + Σ_k θ_k(μ) J_k a."""
-
-    def __init__(self, rows: RowsInBasis, shares: Shares) -> None:
-        self.rows, self.shares = rows, shares
-
-    @classmethod
-    def of(cls, rows: RowsInBasis, vectors: Array) -> SumsOfRows | None:
-        """Return them, if few J_k suffice at these queries, μ: [L, q]."""
-        _, slopes = rows.evaluated(None, tf.constant(vectors))
-        shapes = [s.shape[1:] for s in slopes]
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-
-        def columns(part: Array) -> Array:
-            pairs = zip(np.split(part, ends), shapes, strict=True)
-            j = rows.jacobian([tf.constant(s.reshape(1, *shape)) for s, shape in pairs])
-            return np.ascontiguousarray(j[0].numpy().T)
-
-        shares = Shares.of(_together(slopes).numpy(), columns)
-        return None if shares is None else cls(rows, shares)
-
-    def at(self, inputs: Any) -> tuple[Any, Any, Any]:
-        """Return r(0): [B, N], θ: [B, K], and whether these are what rows are."""
-        r, slopes = self.rows.evaluated(None, inputs)
-        return r, *self.shares.theta(_together(slopes))
-
-
 def _together(slopes: Sequence[Any]) -> Any:
     """Return slopes of all terms as rows, [B, W]."""
     flat = [tf.reshape(s, [-1, math.prod(s.shape[1:])]) for s in slopes]
@@ -228,7 +215,7 @@ class Step:
 
     def __init__(self, rows: RowsInBasis, linear: Array | None) -> None:
         self.rows, self.linear = rows, linear is not None
-        self._sums = None if linear is None else SumsOfRows.of(rows, linear)
+        self._shares = rows.shares(linear)
 
     def __call__(self, a: Any, inputs: Any) -> tuple[Any, Any]:
         """Return d: [B, r], and what is left of linear rows, √Σ (r(a) + J d)²: [B]."""
@@ -238,10 +225,10 @@ class Step:
             d = least_squares(j)(r)
             return d, tf.norm(r + tf.linalg.matvec(j, d), axis=1)
 
-        if self._sums is None:
+        shares = self._shares
+        if shares is None:
             return by_jacobian()
-        zero, theta, whether = self._sums.at(inputs)
-        shares = self._sums.shares
+        zero, theta, whether = self.rows.in_shares(shares, inputs)
 
         def by_shares() -> tuple[Any, Any]:
             r = zero + shares.times(theta, a)
@@ -382,7 +369,7 @@ class QuickError:
         linear: Array | None,
     ) -> None:
         self.seen, self.unseen, self.gram = Step(seen, linear), unseen, gram
-        self._sums = None if linear is None else SumsOfRows.of(unseen, linear)
+        self._shares = unseen.shares(linear)
         self._errors = _compiled(self._corrected, len(gram), inputs)
 
     def __call__(self, a: Array, vectors: Array) -> tuple[Array, Array, Array]:
@@ -402,11 +389,11 @@ class QuickError:
         def by_rows() -> list[Any]:
             return [self.unseen.residuals(z, inputs) for z in (a, a + e, tf.zeros_like(a))]
 
-        if self._sums is None:
+        shares = self._shares
+        if shares is None:
             of = by_rows()
         else:
-            zero, theta, whether = self._sums.at(inputs)
-            shares = self._sums.shares
+            zero, theta, whether = self.unseen.in_shares(shares, inputs)
 
             def by_shares() -> list[Any]:
                 # After e by the equations themselves, so that q tells what sums do not.

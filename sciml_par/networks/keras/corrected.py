@@ -15,8 +15,6 @@ from sciml_par.networks.propagation.dense_chain import DenseChain
 from sciml_par.networks.propagation.interpreted import Asked
 from sciml_par.networks.propagation.own_model import BuiltModel
 
-_SIZES = ("input_size", "output_size")
-
 
 @keras.saving.register_keras_serializable(package="sciml_par")
 class Corrected(BuiltModel):
@@ -45,11 +43,9 @@ class Corrected(BuiltModel):
     1
     """
 
-    sees_scaled_inputs = False
-
     def __init__(self, base: Any, correction: Any, *, name: str | None = None) -> None:
         chain = dense_chain(correction) if isinstance(correction, keras.Model) else None
-        if chain is None or not all(hasattr(correction, name) for name in _SIZES):
+        if chain is None or not hasattr(correction, "output_size"):
             raise InputError(
                 f"Corrected: expected the correction to be a network of sciml_par, such as MLP or "
                 f"RandomFeatures; got {type(correction).__name__}."
@@ -61,7 +57,7 @@ class Corrected(BuiltModel):
         dtype = correction.dtype_policy.name
         super().__init__(name=name, dtype=dtype)
         self.base, self.correction = base, correction
-        self.input_size, self.output_size = (getattr(correction, name) for name in _SIZES)
+        self.input_size, self.output_size = correction.input_size, correction.output_size
         self._of_base = as_network(base, self.input_size, self.output_size, dtype=dtype)
         self._chain: DenseChain = chain
         self.built = True

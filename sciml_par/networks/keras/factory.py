@@ -16,6 +16,8 @@ from sciml_par.networks.keras.from_model import as_network
 from sciml_par.networks.keras.network import Network
 from sciml_par.networks.layers.model_arguments import check_seed_and_dtype
 from sciml_par.networks.layers.quiet_keras import keras
+from sciml_par.networks.models.mlp import MLP
+from sciml_par.networks.models.named import network_named
 
 _OF_MODELS = ("trainable_variables", "parameters", "variables")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -97,10 +99,7 @@ def is_factory(network: Any) -> bool:
 
 def takes(network: Any, name: str) -> bool:
     """Return whether what makes models leaves this argument, `box` or `initial_weights`, open."""
-    try:
-        return any(p.name == name and _is_open(p) for p in _parameters(_maker(network)))
-    except (TypeError, ValueError):  # some built-in callables have none
-        return False
+    return any(p.name == name and _is_open(p) for p in _parameters(_maker(network)) or ())
 
 
 def bound_arguments(network: Any) -> dict[str, Any]:
@@ -112,14 +111,8 @@ def bound_arguments(network: Any) -> dict[str, Any]:
 def _maker(network: Any) -> Any:
     """Return the factory of a name or the default; anything else unchanged."""
     if network is None:
-        from sciml_par.networks.models.mlp import MLP
-
         return MLP
-    if isinstance(network, str):
-        from sciml_par.networks.models.named import network_named
-
-        return network_named(network)
-    return network
+    return network_named(network) if isinstance(network, str) else network
 
 
 def _has(value: Any, name: str) -> bool:
@@ -148,9 +141,8 @@ def _called(make: Callable[..., Any], d: int, m: int, values: dict[str, Any]) ->
 
 def _arguments(make: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
     """Return how many of (d, m) a factory gets, and the names of its other arguments."""
-    try:
-        parameters = _parameters(make)
-    except (TypeError, ValueError):  # some built-in callables have none
+    parameters = _parameters(make)
+    if parameters is None:
         return 2, ("seed", "dtype")
     kinds = {p.kind for p in parameters}
     # Arguments with defaults, such as a width, are not meant for the numbers d and m.
@@ -179,12 +171,15 @@ def _is_open(parameter: inspect.Parameter) -> bool:
     return by_name and (parameter.default is parameter.empty or parameter.default is None)
 
 
-def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function, or of the constructor of a class."""
-    if not inspect.isclass(make):
-        return list(inspect.signature(make).parameters.values())
+def _parameters(make: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """Return the parameters of a function, or of the constructor of a class; None if unknown."""
+    is_class = inspect.isclass(make)
     # Keras gives its classes a __new__ of any arguments, which inspect may take in its place.
-    return list(inspect.signature(make.__init__).parameters.values())[1:]
+    called: Any = make.__init__ if is_class else make
+    try:
+        return list(inspect.signature(called).parameters.values())[is_class:]
+    except (TypeError, ValueError):  # some built-in callables have none
+        return None
 
 
 @contextlib.contextmanager

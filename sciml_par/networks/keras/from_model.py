@@ -65,7 +65,8 @@ def as_network(model: Any, d: int, m: int, *, dtype: str = "float32") -> Network
     (4, True)
     """
     plain = all(getattr(type(model), name, 0) is getattr(MLP, name) for name in _OF_MLP)
-    if plain or isinstance(model, PropagatedModel) or _is_composed(model):
+    # What is made of other models by this module has a key of theirs.
+    if plain or isinstance(model, PropagatedModel) or hasattr(type(model), "network_key"):
         return _network_of_ours(model, d, m, dtype)
     if callable(getattr(model, "apply", None)) and hasattr(model, "trainable_variables"):
         variables = tuple(model.trainable_variables)
@@ -93,11 +94,6 @@ def _network(model: Any, of: Any, key: Any, **more: Any) -> Network:
     return Network(model, variables, of.apply, of.jet, key, _remarks(model), frozen=frozen, **more)
 
 
-def _is_composed(model: Any) -> bool:
-    """Return whether a class of this package is made of other models by this module."""
-    return hasattr(type(model), "network_key")
-
-
 def _numbers(model: Any, name: str) -> tuple[int, ...]:
     """Return which of the trainable variables those of this name are, if there are any."""
     found = {id(variable) for variable in getattr(model, name, ())}
@@ -105,7 +101,7 @@ def _numbers(model: Any, name: str) -> tuple[int, ...]:
 
 
 def _key(model: Any) -> Any:
-    if _is_composed(model):
+    if hasattr(type(model), "network_key"):
         return model.network_key
     try:
         config = model.get_config()
@@ -126,7 +122,8 @@ def _key(model: Any) -> Any:
 def _network_of_keras(model: Any, d: int, m: int, dtype: str) -> Network:
     trial.build(model, d, dtype)
     trial.check_weights(model, dtype)
-    function = trial.KerasFunction.of(model)
+    frozen = tuple(np.asarray(v) for v in model.non_trainable_variables)
+    function = trial.KerasFunction(model, frozen)
     parameters, x, u = trial.trial(function, d, dtype)
     _check_numbers(model, d, d, int(u.shape[1]), m)
     chain = dense_chain(model)

@@ -24,8 +24,6 @@ class Moved(BuiltModel):
     Slabs of time that differ in s alone are the same computation, so that one program serves all.
     """
 
-    sees_scaled_inputs = False
-
     def __init__(
         self, network: Any, inputs: int, outputs: int, shift: Any, *, name: str | None = None
     ) -> None:
@@ -90,8 +88,6 @@ class InSlabs(BuiltModel):
     At a time between two slabs the earlier one answers; before the first and after the last slab,
     these do. times : between the slabs, K − 1 increasing numbers; centers, factors : c, f, [K, d].
     """
-
-    sees_scaled_inputs = False
 
     def __init__(
         self,

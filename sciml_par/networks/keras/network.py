@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 from sciml_par import _tape
@@ -67,11 +68,8 @@ class Network:
     def parts(self, parameters: Sequence[Tensor]) -> list[Sequence[Tensor]]:
         """Split parameters into those of the model, of each of `others`, and the rest (local)."""
         counts = [len(self.own_variables), *(len(e.trainable_variables) for e in self.others)]
-        found, at = [], 0
-        for count in counts:
-            found.append(parameters[at : at + count])
-            at += count
-        return [*found, parameters[at:]]
+        ends = [*accumulate(counts, initial=0), None]
+        return [parameters[begin:end] for begin, end in pairwise(ends)]
 
     def with_others(self, others: Sequence[Network]) -> Network:
         """Return the same, to be trained together with these (local)."""

@@ -32,11 +32,6 @@ class KerasFunction:
     model: Any
     frozen: tuple[Any, ...]
 
-    @classmethod
-    def of(cls, model: Any) -> KerasFunction:
-        """Return the function of a model as it is."""
-        return cls(model, tuple(np.asarray(v) for v in model.non_trainable_variables))
-
     def __call__(self, parameters: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
         """Return u(x): [n, d] -> [n, m] (pure, local)."""
         return self.with_states(parameters, x, training=False)[0]

@@ -111,8 +111,7 @@ class WindowedModel(PropagatedModel):
     @property
     def features_of_windows(self) -> npt.NDArray[np.int64]:
         """The number of units of each window in a hidden layer, [K]."""
-        found: npt.NDArray[np.int64] = self.width * self.partition.richness
-        return found
+        return self.width * self.partition.richness
 
     @property
     def frozen_variables(self) -> list[Any]:

@@ -119,28 +119,13 @@ def _gelu(z: tf.Tensor) -> Derivatives:
 
 
 def _gelu_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    cdf, square = _normal_cdf(z), z * z
+    square = z * z
     density = tf.exp(-0.5 * square) / math.sqrt(2 * math.pi)
-    return (
-        z * cdf,
-        cdf + z * density,
-        density * (2 - square),
-        density * z * (square - 4),
-        density * (square * (7 - square) - 4),
-    )
+    return *_gelu(z), density * z * (square - 4), density * (square * (7 - square) - 4)
 
 
 def _normal_cdf(z: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1 + tf.math.erf(z / math.sqrt(2)))
-
-
-def _linear(z: tf.Tensor) -> Derivatives:
-    return z, tf.ones_like(z), tf.zeros_like(z)
-
-
-def _linear_to_fourth(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    zero = tf.zeros_like(z)
-    return z, tf.ones_like(z), zero, zero, zero
 
 
 ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
@@ -156,7 +141,7 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 )
 """The activations by name; swish is z·sigmoid(z), gelu is z·Φ(z) with the exact normal Φ."""
 
-LINEAR = Activation("linear", lambda z: z, _linear, _linear_to_fourth)
+LINEAR = Activation("linear", lambda z: z, lambda z: (z, tf.ones_like(z), tf.zeros_like(z)))
 """σ(z) = z, for layers without an activation."""
 
 

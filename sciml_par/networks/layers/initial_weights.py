@@ -12,7 +12,6 @@ import numpy.typing as npt
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 
-FloatArray = npt.NDArray[np.float64]
 BoxBounds = tuple[tuple[float, ...], tuple[float, ...]]
 
 GLOROT, CENTRES, HE, SIREN = "glorot", "centres", "he", "siren"

@@ -124,24 +124,18 @@ class MLP(OwnModel):
         self.initial_weights = initial_weights
         self.box = bounds if initial_weights == CENTRES else None
         self.adaptive, self.slope_factor = adaptive, slope_factor
-        self._dense = self._make_layers()
-        self._slopes = self._make_slopes()
-        self.built = True
-
-    def _make_layers(self) -> list[Any]:
         sizes = [self.embedded_size, *[self.width] * self.depth, self.output_size]
-        names = [f"hidden_{k}" for k in range(1, self.depth + 1)] + ["output"]
+        numbers = range(1, self.depth + 1)
+        names = [*(f"hidden_{k}" for k in numbers), "output"]
         each = zip(names, sizes[:-1], sizes[1:], initializers_of(self), strict=True)
-        return [self._built_layer(*arguments) for arguments in each]
-
-    def _make_slopes(self) -> list[Any]:
-        """Return the trained slopes of the hidden layers, which begin at 1/n; none by default."""
-        shape = () if self.adaptive == LAYER else (self.width,)
-        initial = keras.initializers.Constant(1 / self.slope_factor)
-        numbers = range(1, self.depth + 1) if self.adaptive else ()
-        return [
-            self.add_weight(shape=shape, initializer=initial, name=f"slope_{k}") for k in numbers
+        self._dense = [self._built_layer(*arguments) for arguments in each]
+        shape = () if adaptive == LAYER else (self.width,)
+        initial = keras.initializers.Constant(1 / slope_factor)
+        self._slopes = [
+            self.add_weight(shape=shape, initializer=initial, name=f"slope_{k}")
+            for k in (numbers if adaptive else ())
         ]
+        self.built = True
 
     @property
     def linear_variables(self) -> list[Any]:

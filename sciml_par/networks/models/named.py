@@ -70,12 +70,10 @@ def network_named(
             f"network: unknown name {name!r}; choose one of {', '.join(NETWORK_NAMES)}"
         )
     networks: Any = import_module("sciml_par.networks")  # here, since it imports TensorFlow
-    made: Callable[..., Any]
     if name == "windows":
         features = _FEATURES if width is None else width
         inner = partial(networks.RandomFeatures, features=features, scale=scale, **options)
-        made = networks.Windows(inner, parts=_PARTS if parts is None else parts)
-        return made
+        return networks.Windows(inner, parts=_PARTS if parts is None else parts)
     if parts is not None:
         raise InputError(f"network_named: parts={parts!r} is of windows, and not of {name!r}.")
     if name == "polynomials":

@@ -116,9 +116,7 @@ class PeriodicEmbedding(WaveLayer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> PeriodicEmbedding:
-        periods: dict[int | str, float | None] = {
-            int(axis): float(period) for axis, period in config["periods"]
-        }
+        periods: Any = {int(axis): float(period) for axis, period in config["periods"]}
         others = {k: v for k, v in config.items() if k not in ("periods", "trainable")}
         return cls(periods, **others)
 

@@ -219,12 +219,12 @@ class Polynomials(PropagatedModel):
         return super().jet(parameters, x, second, record_of)
 
     def get_config(self) -> dict[str, Any]:
-        one, several = isinstance(self.cells, Cells), isinstance(self.cells, Slabs)
+        one = isinstance(self.cells, Cells)
         parts = (self.cells,) if isinstance(self.cells, Cells) else self.cells.parts
         slabs = [([list(b) for b in part.breaks], list(part.dropped)) for part in parts]
         breaks, dropped = slabs[0] if one else (None, [])
         return {
-            "slabs": slabs if several else None,
+            "slabs": None if one else slabs,
             "inputs": self.input_size,
             "outputs": self.output_size,
             "exponents": self.exponents.tolist(),
@@ -257,19 +257,15 @@ def exponents_of(d: int, degree: int | Sequence[int], interacting: int | None = 
         found = np.array(list(itertools.product(*(range(each + 1) for each in most))), np.int64)
     else:
         total = checked_integer(degree, "Polynomials: degree", least=0)
-        rows, axes = [np.zeros(d, np.int64)], range(d)
+        rows = [np.zeros((1, d), np.int64)]
         for count in range(1, min(d, total, d if interacting is None else interacting) + 1):
             every = itertools.product(range(1, total + 1), repeat=count)
             powers = [e for e in every if sum(e) <= total]
-            for chosen in itertools.combinations(axes, count):
-                for power in powers:
-                    row = np.zeros(d, np.int64)
-                    row[list(chosen)] = power
-                    rows.append(row)
-        found = np.array(rows)
-    order = np.lexsort([*found.T, found.sum(axis=1)])
-    sorted_rows: Exponents = found[order]
-    return sorted_rows
+            for chosen in itertools.combinations(range(d), count):
+                rows.append(np.zeros((len(powers), d), np.int64))
+                rows[-1][:, chosen] = powers
+        found = np.concatenate(rows)
+    return found[np.lexsort([*found.T, found.sum(axis=1)])]
 
 
 def _cells(breaks: Any, box: Any, overlap: float, dropped: Sequence[int]) -> Cells:
@@ -308,6 +304,5 @@ def _chebyshev(z: Any, degree: int, *, derivatives: bool) -> list[Any]:
         if derivatives:
             t1.append(2 * t[k] + 2 * z * t1[k] - t1[k - 1])
             t2.append(4 * t1[k] + 2 * z * t2[k] - t2[k - 1])
-    rows = [t, t1, t2] if derivatives else [t, [none], [none]]
-    values, *others = (tf.stack(each[: degree + 1]) for each in rows)
-    return [values, *others] if derivatives else [values, values, values]
+    rows = [t, t1, t2] if derivatives else [t, t, t]
+    return [tf.stack(each[: degree + 1]) for each in rows]
