@@ -79,7 +79,7 @@ class PointsOfTerms:
         x, shares = self._at_corners(x, shares, draw)
         for residual, term in self._equations:
             found.append((residual.payload(x), np.sqrt(term.weight * shares)))
-        for k, (condition, term) in enumerate(self._conditions):
+        for k, (condition, term) in enumerate(self.problem.terms_of_conditions):
             n = max(interior // 2, 100)
             arrays = (
                 term.points(n)
@@ -113,7 +113,7 @@ class PointsOfTerms:
             factors = np.sqrt(term.weight * shares) * size[of_x]
             found.append((residual.payload(x), factors))
         most = 2 * max(along) * len(along) ** 2
-        for k, (condition, term) in enumerate(self._conditions):
+        for k, (condition, term) in enumerate(self.problem.terms_of_conditions):
             if self.given(condition):
                 arrays = term.points(_CANDIDATES)
                 rows = arrays, self._even(arrays[0], term)
@@ -314,11 +314,6 @@ class PointsOfTerms:
     @cached_property
     def _equations(self) -> list[tuple[Any, Any]]:
         return list(zip(self.problem.residuals, self.problem.terms, strict=False))
-
-    @cached_property
-    def _conditions(self) -> list[tuple[Any, Any]]:
-        terms = self.problem.terms[len(self.problem.residuals) :]
-        return list(zip(self.problem.conditions, terms, strict=True))
 
     def _even(self, points: Array, term: Any) -> Array:
         return np.full(len(points), math.sqrt(term.weight / max(len(points), 1)))
