@@ -126,11 +126,10 @@ def _of_equations(
 def _of_conditions(
     points: Points, batch_sizes: Mapping[str, int], sets: Sequence[PointSet], place: Place
 ) -> Iterator[Part]:
-    problem = place.problem
     # The sample of a bootstrap stands for other data; a condition would lose points it must have.
     apart = replace(place, bootstrap=None)
-    terms = problem.terms[len(problem.residuals) :]
-    for i, (term, condition, each) in enumerate(zip(terms, problem.conditions, sets, strict=True)):
+    pairs = zip(place.problem.terms_of_conditions, sets, strict=True)
+    for number, ((condition, term), each) in enumerate(pairs, start=1):
         if condition.coupled and term.name in batch_sizes:
             raise InputError(
                 f"train: the points of the term {term.name!r} are correlated, so that every step "
@@ -146,7 +145,7 @@ def _of_conditions(
             each,
             [term],
             place if observed else apart,
-            number=i + 1,
+            number=number,
             batch_size=batch_sizes.get(term.name),
             resample_every=points.resample_every,
         )
@@ -155,7 +154,7 @@ def _of_conditions(
 def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
     """Return batch sizes by "interior" and the names of conditions."""
     equations = [term.name for term in problem.terms[: len(problem.residuals)]]
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    names = [term.name for _, term in problem.terms_of_conditions]
     found: dict[str, int] = {}
     for name, size in points.batch_size.items():
         if name not in (INTERIOR, *equations, *names):

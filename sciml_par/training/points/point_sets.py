@@ -125,7 +125,7 @@ def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
 def condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
     """Return the points of the conditions, in their order."""
     boundary = boundary_of(problem.domain, points, interior)
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    names = [term.name for _, term in problem.terms_of_conditions]
     unknown = [name for name in points.conditions or {} if name not in names]
     if unknown:
         raise InputError(

@@ -51,10 +51,9 @@ class ProblemChanges:
                 problem = problem.with_term_weights(self._weights)
             except InputError as error:
                 raise InputError(f"train: {error}.") from None
-        terms = problem.terms[len(problem.residuals) :]
         open_ = [
             type(each).__name__
-            for each, term in zip(problem.conditions, terms, strict=True)
+            for each, term in problem.terms_of_conditions
             if each.weight is None
             and not each.statistical
             and term.name not in problem.term_weights
