@@ -69,9 +69,7 @@ def make_feed(
     of_data = replace(place, block=block)  # the order of interior points has no meaning
     parts = [*interior.parts, *_of_conditions(wanted, batch_sizes, sets, of_data)]
     description = _description(points_per_rank, given) | _digests(problem, parts)
-    return RankFeed(
-        parts, terms=problem.terms, sub_domain=interior.sub_domain, description=description
-    )
+    return RankFeed(parts, sub_domain=interior.sub_domain, description=description)
 
 
 class _Interior(NamedTuple):
