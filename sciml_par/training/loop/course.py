@@ -154,7 +154,7 @@ class Course:
     @property
     def finished(self) -> bool:
         """Whether no member makes any more steps."""
-        return self.stopped is not None or not self._runs() or self._phase_over()
+        return self.stopped is not None or self._phase_over()
 
     @property
     def updates(self) -> npt.NDArray[np.int64]:

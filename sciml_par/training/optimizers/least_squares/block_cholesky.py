@@ -74,10 +74,6 @@ class Panels:
         """Return the rank that keeps panel k."""
         return k % self.ranks
 
-    def of(self, rank: int) -> list[int]:
-        """Return the panels of a rank."""
-        return list(range(rank, self.count, self.ranks))
-
 
 def _ceil(a: int, b: int) -> int:
     return -(-a // b)
