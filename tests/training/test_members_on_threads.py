@@ -149,7 +149,7 @@ def test_parts_run_at_the_same_time(on: Any, monkeypatch: pytest.MonkeyPatch) ->
     both, advance, met = threading.Barrier(2), Loop.advance, []
 
     def meet(loop: Loop, *arguments: Any) -> Chunk:
-        if arguments[-1].count > 1:  # neither to compile nor for the loss at the end
+        if arguments[-1].steps > 1:  # neither to compile nor for the loss at the end
             met.append(both.wait(timeout=60.0))
         return advance(loop, *arguments)
 
@@ -228,7 +228,7 @@ def test_an_error_on_one_thread_is_raised_when_the_others_are_done(
     advance, made = Loop.advance, []
 
     def fail(loop: Loop, state: Any, *arguments: Any) -> Chunk:
-        if arguments[-1].count > 1 and len(state.steps) == 2:
+        if arguments[-1].steps > 1 and len(state.steps) == 2:
             raise RuntimeError("the part of two members")
         chunk = advance(loop, state, *arguments)
         made.append(chunk.done)

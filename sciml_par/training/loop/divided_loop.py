@@ -61,7 +61,7 @@ class DividedLoop:
             # Where all members have ended, a step that is thrown away tells their loss.
             given, reopened = before[k], tf.fill(before[k].ended.shape, RUNNING)
             given = given if runs[k] else given._replace(ended=reopened)
-            own = span if runs[k] else span._replace(count=1)
+            own = span if runs[k] else span._replace(steps=1)
             factors = rate_factor[self._rows[k]]
             return self._parts[k].advance(given, data[k], limits, factors, own)
 

@@ -58,11 +58,11 @@ class Limits(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Which steps a chunk has: `count` after `step` updates; whole numbers."""
+    """Which steps a chunk has, so many after `step` updates; whole numbers."""
 
     step: int
     phase_start: int  # after how many steps the phase began
-    count: int
+    steps: int
     log_every: int
 
 

@@ -156,8 +156,8 @@ class March:
                 f"train: {member.ended} ended the training in {slab.text}, and the later slabs "
                 f"have none. With checkpoint=Checkpoint(folder), resume=True continues there."
             )
-        error = self._error_of(slab, member, estimate=estimate)
-        self._results.append(replace(found, members=(replace(member, error=error),)))
+        member = replace(member, error=self._error_of(slab, member, estimate=estimate))
+        self._results.append(replace(found, members=(member,)))
         self._before = _end_of(problem, found.networks[0])
         self._reporter.note(
             f"{slab.text}   loss {member.kept_loss:.2e}, at other points "

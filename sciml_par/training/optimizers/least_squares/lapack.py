@@ -177,7 +177,7 @@ def _pointer(value: Any) -> Any:
         return ctypes.c_void_p(value.ctypes.data)
     if isinstance(value, str):
         return ctypes.c_char_p(value.encode())
-    number = {int: ctypes.c_int, float: ctypes.c_double}.get(type(value))
+    number: Any = {int: ctypes.c_int, float: ctypes.c_double}.get(type(value))
     return ctypes.byref(number(value) if number else value)
 
 
