@@ -25,6 +25,7 @@ from sciml_par.training.loop.loop import (
     RUNNING,
     Chunk,
     Loop,
+    Span,
     State,
     compiles_collectives,
 )
@@ -123,10 +124,7 @@ class Engine:
             self.feed.chunk(step),
             Stops().limits("float64"),
             tf.fill([self.members, 1], tf.constant(rate_factor, tf.float64)),
-            step=step,
-            phase_start=0,
-            count=count,
-            log_every=self.log_every,
+            Span(step, 0, count, self.log_every),
         )
 
 

@@ -148,10 +148,10 @@ def test_parts_run_at_the_same_time(on: Any, monkeypatch: pytest.MonkeyPatch) ->
     """Each waits in the middle of training for the other, which would end in an error if alone."""
     both, advance, met = threading.Barrier(2), Loop.advance, []
 
-    def meet(loop: Loop, *arguments: Any, count: int, **others: Any) -> Chunk:
-        if count > 1:  # neither to compile nor for the loss at the end
+    def meet(loop: Loop, *arguments: Any) -> Chunk:
+        if arguments[-1].steps > 1:  # neither to compile nor for the loss at the end
             met.append(both.wait(timeout=60.0))
-        return advance(loop, *arguments, count=count, **others)
+        return advance(loop, *arguments)
 
     monkeypatch.setattr(Loop, "advance", meet)
     on(2)
@@ -227,10 +227,10 @@ def test_an_error_on_one_thread_is_raised_when_the_others_are_done(
 ) -> None:
     advance, made = Loop.advance, []
 
-    def fail(loop: Loop, state: Any, *arguments: Any, count: int, **others: Any) -> Chunk:
-        if count > 1 and len(state.steps) == 2:
+    def fail(loop: Loop, state: Any, *arguments: Any) -> Chunk:
+        if arguments[-1].steps > 1 and len(state.steps) == 2:
             raise RuntimeError("the part of two members")
-        chunk = advance(loop, state, *arguments, count=count, **others)
+        chunk = advance(loop, state, *arguments)
         made.append(chunk.done)
         return chunk
 

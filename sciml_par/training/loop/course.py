@@ -22,6 +22,7 @@ from sciml_par.training.loop.loop import (
     Chunk,
     Limits,
     Loop,
+    Span,
     State,
     longest_chunk,
 )
@@ -153,7 +154,7 @@ class Course:
     @property
     def finished(self) -> bool:
         """Whether no member makes any more steps."""
-        return self.stopped is not None or not self._runs() or self._phase_over()
+        return self.stopped is not None or self._phase_over()
 
     @property
     def updates(self) -> npt.NDArray[np.int64]:
@@ -332,16 +333,9 @@ class Course:
 
     def _advance(self, state: State, count: int) -> Any:
         at = self.position
-        return self._loops[at.phase].advance(
-            state,
-            self._feed.chunk(at.step),
-            self._limits,
-            self._rate_factors[at.phase],
-            step=at.step,
-            phase_start=at.phase_start,
-            count=count,
-            log_every=self.recording.spacing(at.step),
-        )
+        data, factors = self._feed.chunk(at.step), self._rate_factors[at.phase]
+        span = Span(at.step, at.phase_start, count, self.recording.spacing(at.step))
+        return self._loops[at.phase].advance(state, data, self._limits, factors, span)
 
     def _runs(self) -> bool:
         return bool(np.any(self.ended == RUNNING))

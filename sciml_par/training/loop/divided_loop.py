@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loop.loop import RUNNING, Chunk, Limits, Loop, State
+from sciml_par.training.loop.loop import RUNNING, Chunk, Limits, Loop, Span, State
 
 Tensor = Any
 
@@ -47,16 +47,7 @@ class DividedLoop:
         return self._whole.finish(state)
 
     def advance(
-        self,
-        state: State,
-        data: Sequence[Any],
-        limits: Limits,
-        rate_factor: Tensor,
-        *,
-        step: int,
-        phase_start: int,
-        count: int,
-        log_every: int,
+        self, state: State, data: Sequence[Any], limits: Limits, rate_factor: Tensor, span: Span
     ) -> Chunk:
         """See `Loop`; `data` are those of the parts.
 
@@ -70,16 +61,9 @@ class DividedLoop:
             # Where all members have ended, a step that is thrown away tells their loss.
             given, reopened = before[k], tf.fill(before[k].ended.shape, RUNNING)
             given = given if runs[k] else given._replace(ended=reopened)
-            return self._parts[k].advance(
-                given,
-                data[k],
-                limits,
-                rate_factor[self._rows[k]],
-                step=step,
-                phase_start=phase_start,
-                count=count if runs[k] else 1,
-                log_every=log_every,
-            )
+            own = span if runs[k] else span._replace(steps=1)
+            factors = rate_factor[self._rows[k]]
+            return self._parts[k].advance(given, data[k], limits, factors, own)
 
         chunks = self._for_each_part(work)
         after = [c.state if ran else b for c, ran, b in zip(chunks, runs, before, strict=True)]

@@ -57,6 +57,15 @@ class Limits(NamedTuple):
     least_progress: Tensor  # the share by which the loss must fall to count as progress
 
 
+class Span(NamedTuple):
+    """Which steps a chunk has, so many after `step` updates; whole numbers."""
+
+    step: int
+    phase_start: int  # after how many steps the phase began
+    steps: int
+    log_every: int
+
+
 @dataclass(frozen=True)
 class Chunk:
     """What one call of the compiled loop brought."""
@@ -126,21 +135,11 @@ class Loop:
         return state._replace(parameters=parameters)
 
     def advance(
-        self,
-        state: State,
-        data: Any,
-        limits: Limits,
-        rate_factor: Tensor,
-        *,
-        step: int,
-        phase_start: int,
-        count: int,
-        log_every: int,
+        self, state: State, data: Any, limits: Limits, rate_factor: Tensor, span: Span
     ) -> Chunk:
-        """Do `count` steps after `step` updates (collective in the objective's group)."""
-        began = time.perf_counter()
-        whole = tf.constant([step, phase_start, count, log_every], tf.int32)
-        arguments = (state, data, limits, rate_factor, whole)
+        """Do the steps of a span (collective in the objective's group)."""
+        began, (step, _, _, log_every) = time.perf_counter(), span
+        arguments = (state, data, limits, rate_factor, tf.constant(span, tf.int32))
         program = self._program("steps", self._steps, arguments, self._prepare)
         after, done, terms, records = program(*arguments)
         done = int(done)

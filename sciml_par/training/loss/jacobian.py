@@ -105,10 +105,9 @@ class JacobianOfTerm:
             return True
         return False
 
-    def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, ...]:
         """Return √w r at θ, [k n], and its derivatives, transposed: [p, k n], or of fewer rows."""
-        r, slopes, _ = (self._computed or self._row_by_row)(flat, of_rows(rows), *rows.arrays)
-        return r, slopes
+        return (self._computed or self._unprepared)(flat, of_rows(rows), *rows.arrays)[:-1]
 
     def residuals(self, flat: Tensor, rows: Rows) -> Tensor:
         """Return √w r at θ: [p] -> [k n]."""
@@ -208,6 +207,8 @@ class JacobianOfTerm:
         )
         found = tf.reshape(found, [-1, flat.shape[0]])[:count]
         return r, self.layout.only_rows(tf.transpose(found)), tf.constant(True)
+
+    _unprepared = _row_by_row
 
 
 def judged(computed: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

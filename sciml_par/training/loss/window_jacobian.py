@@ -56,16 +56,11 @@ class WindowJacobianOfTerm(JacobianOfTerm):
         if not self.band.coupled[(covers @ covers.T).nonzero()].all():
             raise InputError(self._refusal("couples windows that do not overlap"))
 
-    def __call__(self, flat: Tensor, rows: Rows) -> Any:
+    def _in_windows(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         """Return r [k n], ∂r [k, c, C], the windows of the columns [C] and ∂r by unknowns [q, k n].
 
-        See `WindowJacobian`.
+        See `WindowJacobian`. Last comes whether they are right.
         """
-        computed = self._computed or self._in_windows
-        r, slopes, windows, by_unknowns, _ = computed(flat, of_rows(rows), *rows.arrays)
-        return r, slopes, windows, by_unknowns
-
-    def _in_windows(self, flat: Tensor, weights: Tensor, *arrays: Tensor) -> tuple[Tensor, ...]:
         layout, n = self.layout, weights.shape[0]
         tape, layers, r, parts, totals, own, sought = self._with_record(flat, weights, arrays)
         found = [layers.in_windows(total, n, layout) for total in totals]
@@ -92,6 +87,8 @@ class WindowJacobianOfTerm(JacobianOfTerm):
         if sought:
             by_unknowns = tf.concat([derivatives_by(tape, part, sought) for part in parts], axis=1)
         return r, slopes, tf.cast(windows, r.dtype), by_unknowns, right
+
+    _unprepared = _in_windows
 
     def _refusal(self, why: str) -> str:
         return (

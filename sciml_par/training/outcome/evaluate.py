@@ -22,7 +22,6 @@ from sciml_par.problems.operators.operators import derivative
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import numbers_of
 from sciml_par.results.unknown_values import UnknownValues
-from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 
@@ -35,26 +34,13 @@ _BEYOND = 1e-3  # of the spacing of the grid
 _APART = 0.75
 
 
-def evaluate(
-    problem: Problem,
-    network: Network,
-    layout: ParameterLayout,
-    weights: npt.NDArray[Any],
-    domain: Domain,
-    settings: Settings,
-) -> Prediction:
-    """Return the prediction with weights [p] on equispaced points of `domain`.
-
-    Other points are marked as outside, so that no figure draws over a hole; see `points_of`.
-    """
-    x, inside = points_of(domain, settings.evaluation_points)
-    return prediction_of(problem, x, inside, Solution(problem, network, layout, weights)(x))
-
-
 def prediction_of(
     problem: Problem, x: FloatArray, inside: npt.NDArray[np.bool_], values: FloatArray
 ) -> Prediction:
-    """Return values of u at `points_of` a domain, x: [k, d], with the exact solution if known."""
+    """Return values of u at `points_of` a domain, x: [k, d], with the exact solution if known.
+
+    Other points are marked as outside, so that no figure draws over a hole.
+    """
     u_exact = np.full_like(values, np.nan)
     if problem.exact is not None:
         # It need not be known, or finite, anywhere else.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.evaluation.figures.parts.data import Shard
+from sciml_par.evaluation.figures.parts.data import Prediction, Shard
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.results.member import Member, RankContribution, Weights
@@ -23,10 +22,10 @@ from sciml_par.training.loss.objective import field_of
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.outcome.collect import sample_for_figures
 from sciml_par.training.outcome.data_fits import fits_of_member, observed_in
-from sciml_par.training.outcome.evaluate import evaluate
+from sciml_par.training.outcome.evaluate import Solution, points_of, prediction_of
 from sciml_par.training.outcome.member_functions import field_of_function, functions_found
 from sciml_par.training.outcome.outcome import Outcome
-from sciml_par.training.outcome.validation import at_other_points
+from sciml_par.training.outcome.validation import AtOtherPoints, at_other_points
 from sciml_par.training.preparation.preparation import Preparation
 from sciml_par.training.run.holdout import mean_squares
 
@@ -51,16 +50,8 @@ def members_found(
     )
     for course, own, others in zip(courses, of_courses, held_out, strict=True):
         fields = _fields(course)
-        members = zip(course.stack.setups, own, others, strict=True)
-        for j, (setup, outcome, other) in enumerate(members):
-            member = _member(ready, course, setup, outcome, fields, whole, world)
-            fits = fits_of_member(course.stack, outcome.kept, j)
-            squares = mean_squares(course.stack, setup.problem, tf.constant(outcome.kept))
-            misses = {name: math.sqrt(square) for name, square in squares.items()}
-            # The figure of an ensemble draws those of its first member.
-            seen = observed_in(setup.problem) if setup.number == 0 else ()
-            member = replace(member, fits=fits, held_out=misses, observations=seen)
-            found.append(replace(member, **vars(other)))
+        for j, pair in enumerate(zip(own, others, strict=True)):
+            found.append(_member(ready, course, j, *pair, fields, whole, world))
     return sorted(found, key=lambda member: member.number)
 
 
@@ -77,22 +68,28 @@ def _fields(course: Course) -> list[TrainedField]:
 def _member(
     ready: Preparation,
     course: Course,
-    setup: MemberSetup,
+    j: int,
     outcome: Outcome,
+    judged: AtOtherPoints,
     fields: Sequence[TrainedField],
     whole: Domain,
     world: Communicator,
 ) -> Member:
-    problem, settings, layout = setup.problem, ready.settings, course.stack.layout
+    setup, layout = course.stack.setups[j], course.stack.layout
+    problem, settings = setup.problem, ready.settings
     kept, count = outcome.kept, layout.size_of_network
     # Behind the weights there are the parameters of unknowns.
     values = layout.unflatten(kept)[: len(layout.shapes) - layout.unknowns]
     for variable, value in zip(setup.network.trainable_variables, values, strict=True):
         variable.assign(value)
-    prediction = evaluate(problem, setup.network, layout, kept, whole, settings)
-    own = prediction
-    if problem.domain != whole:
-        own = evaluate(problem, setup.network, layout, kept, problem.domain, settings)
+    solution = Solution(problem, setup.network, layout, kept)
+
+    def on(domain: Domain) -> Prediction:
+        x, inside = points_of(domain, settings.evaluation_points)
+        return prediction_of(problem, x, inside, solution(x))
+
+    prediction = on(whole)
+    squares = mean_squares(course.stack, problem, tf.constant(kept))
     own_weights = slice(setup.size_of_own)
     return Member(
         number=setup.number,
@@ -115,7 +112,7 @@ def _member(
         largest_drift=course.largest_drift,
         stacked_with=(setup.number,) if course.apart else course.stack.numbers,
         prediction=prediction,
-        on_own_domain=own,
+        on_own_domain=prediction if problem.domain == whole else on(problem.domain),
         weights=Weights(outcome.best[own_weights], outcome.last[own_weights]),
         architecture=architecture_of(setup.network.model),
         contributions=(_contribution(world, setup, course),),
@@ -125,9 +122,14 @@ def _member(
         functions=functions_found(setup, outcome, layout, prediction, fields[1:]),
         form=form_of(problem, settings.precision),
         field=fields[0],
+        fits=fits_of_member(course.stack, kept, j),
+        held_out={name: math.sqrt(square) for name, square in squares.items()},
+        # The figure of an ensemble draws those of its first member.
+        observations=observed_in(problem) if setup.number == 0 else (),
         growths=ready.identity.growths,
         sizes=setup.sizes,
         most_left=(ready.solved_by or ready.phases[-1].optimizer).most_left,
+        **vars(judged),
     )
 
 

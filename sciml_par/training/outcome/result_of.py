@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -68,45 +68,15 @@ def result_of(
     sizes : by which residuals were divided, by the names of their terms.
     """
     everyone, problem = world.communicator, solution.problem
-    member = _member(model, solution, values, report, linearized, seed)
-    own = _contribution(everyone, report)
-    member = replace(member, contributions=(own,), error=error, sizes=sizes)
-    arguments = Arguments(
-        problem=problem,
-        network=model,
-        points=None,
-        optimizer=LeastSquares(),
-        steps=report.steps,
-        keep=LAST,
-        seed=seed,
-        precision=tf.float64.name,
-    )
-    return Result(
-        "data",
-        collect([member], everyone, lambda _: problem),
-        [model],
-        everyone,
-        arguments=texts_of(arguments),
-    )
-
-
-def _member(
-    model: Any,
-    solution: Solution,
-    values: Array,
-    report: Report,
-    linearized: Linearized | None,
-    seed: int,
-) -> Member:
-    problem, losses = solution.problem, report.squares.sum(axis=1)
+    losses = report.squares.sum(axis=1)
     prediction = prediction_of(problem, *points_of(problem.domain, None), values)
-    sizes = problem.domain.dimension, problem.network_outputs
+    d, m = problem.domain.dimension, problem.network_outputs
     # It imports TensorFlow, which is not to be there before `init`.
     as_network = import_module("sciml_par.networks").as_network
-    network = as_network(model, *sizes, dtype=tf.float64.name)
+    network = as_network(model, d, m, dtype=tf.float64.name)
     field, p = (partial(field_of, problem, network), model), solution.parameters
     begin = initial_unknowns(problem.unknowns, seed)
-    return Member(
+    member = Member(
         number=0,
         rank=0,
         problem=problem.name,
@@ -129,7 +99,9 @@ def _member(
         on_own_domain=prediction,
         weights=Weights(*[solution.theta[: len(solution.theta) - len(p)]] * 2),
         architecture=architecture_of(model),
-        contributions=(),
+        contributions=(_contribution(everyone, report),),
+        error=error,
+        sizes=sizes,
         linearized=linearized,
         unknown_values=unknown_values(problem.unknowns, p, p, np.stack([begin, p])),
         fits=data_fits(problem, lambda: solution.field, np.float64),
@@ -141,6 +113,18 @@ def _member(
         field=TrainedField(lambda: field),
         most_left=LeastSquares().most_left,
     )
+    arguments = Arguments(
+        problem=problem,
+        network=model,
+        points=None,
+        optimizer=LeastSquares(),
+        steps=report.steps,
+        keep=LAST,
+        seed=seed,
+        precision=tf.float64.name,
+    )
+    members = collect([member], everyone, lambda _: problem)
+    return Result("data", members, [model], everyone, arguments=texts_of(arguments))
 
 
 def _contribution(everyone: Communicator, report: Report) -> RankContribution:

@@ -80,9 +80,9 @@ class Place:
 
 def piece(n: int, rank: int, size: int) -> tuple[int, int]:
     """Return from where to where of n rows a rank has; the first ranks have one row more."""
-    each, more = divmod(n, size)
-    first = rank * each + min(rank, more)
-    return first, first + each + (rank < more)
+    rows = even_rows(n, size)
+    first = sum(rows[:rank])
+    return first, first + rows[rank]
 
 
 def longest_axis(domain: Domain) -> int:

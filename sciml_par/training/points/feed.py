@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par.problems.domains.domain import Domain
-from sciml_par.problems.terms.term import Term
 from sciml_par.training.points.sources.adaptive import Adaptive, stacked
 from sciml_par.training.points.sources.part import Part
 from sciml_par.training.points.sources.pool import Pool, TakeRows
@@ -141,7 +140,6 @@ class RankFeed(Feed):
 
     Attributes
     ----------
-    terms : the terms of the loss, interior first.
     arrays : this rank's points of every term, as they are before the first step: x: [n, d] and
         what else the term needs there; n may be 0.
     totals : for each term the number of points of all ranks.
@@ -152,12 +150,7 @@ class RankFeed(Feed):
     """
 
     def __init__(
-        self,
-        parts: Sequence[Part],
-        *,
-        terms: Sequence[Term],
-        sub_domain: Domain | None,
-        description: dict[str, str],
+        self, parts: Sequence[Part], *, sub_domain: Domain | None, description: dict[str, str]
     ) -> None:
         views = [(p, View(i, j, c)) for i, p in enumerate(parts) for j, c in enumerate(p.columns)]
         super().__init__(
@@ -165,7 +158,6 @@ class RankFeed(Feed):
             [view for _, view in views],
             [part.rows_of_ranks for part, _ in views],
         )
-        self.terms = tuple(terms)
         self.arrays = tuple(tuple(part.arrays[k] for k in view.columns) for part, view in views)
         self.totals = tuple(part.total for part, _ in views)
         self.sub_domain, self.description = sub_domain, description

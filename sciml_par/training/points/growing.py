@@ -36,13 +36,13 @@ def grown(points: Any, problem: Problem, growths: int) -> Points:
         return max(1, round(number * factor)) if isinstance(number, int) else number
 
     # Those of single conditions, also of those that have a number themselves.
-    names = (term.name for term in problem.terms[len(problem.residuals) :])
     conditions = dict(given.conditions or {})
-    for name, condition in zip(names, problem.conditions, strict=True):
-        number = conditions.get(name, None if condition.points_are_given else condition.number)
+    for condition, term in problem.terms_of_conditions:
+        own = None if condition.points_are_given else condition.number
+        number = conditions.get(term.name, own)
         if number is not None:
             inside = condition.on == (INTERIOR,)
-            conditions[name] = times(number, ratio if inside else on_surface)
+            conditions[term.name] = times(number, ratio if inside else on_surface)
     per_axis = isinstance(given.interior, tuple) and given.chosen_method(INTERIOR) is not None
     return given.with_changes(
         interior=tuple(math.ceil(n * ratio ** (1 / d)) for n in given.interior)

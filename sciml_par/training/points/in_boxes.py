@@ -110,8 +110,7 @@ class InBoxes:
         self, n: int, rng: np.random.Generator, *, with_initial: bool = True
     ) -> tuple[FloatArray, FloatArray]:
         """Return about n points of the boundary, and outward unit normals, [k, d] each."""
-        found = self._on_boundary(max(n / max(self.sides, 1), 1.0), rng, with_initial)
-        return found[0], found[1]
+        return self._on_boundary(max(n / max(self.sides, 1), 1.0), rng, with_initial)[:2]
 
     @property
     def sides(self) -> float:

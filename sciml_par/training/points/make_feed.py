@@ -60,18 +60,16 @@ def make_feed(
     interior = _of_equations(wanted, points_per_rank, batch_sizes, of_interior)
     sets = condition_sets(problem, wanted, own_seed, interior.number)
     if wanted.resample_every is not None and not (
-        interior.redrawn or any(each.redrawn for each in sets)
+        interior.redrawn or any(each.every for each in sets)
     ):
         raise InputError(
             f"train: resample_every needs random points, and {problem!r} has none; choose a "
             f"random method, for example method='sobol'."
         )
     of_data = replace(place, block=block)  # the order of interior points has no meaning
-    parts = [*interior.parts, *_of_conditions(wanted, batch_sizes, sets, of_data)]
+    parts = [*interior.parts, *_of_conditions(batch_sizes, sets, of_data)]
     description = _description(points_per_rank, given) | _digests(problem, parts)
-    return RankFeed(
-        parts, terms=problem.terms, sub_domain=interior.sub_domain, description=description
-    )
+    return RankFeed(parts, sub_domain=interior.sub_domain, description=description)
 
 
 class _Interior(NamedTuple):
@@ -114,23 +112,21 @@ def _of_equations(
         place,
         number=0,
         batch_size=batch_sizes.get(INTERIOR),
-        resample_every=points.resample_every,
         adapting=points.adapt,
     )
     elsewhere = INTERIOR in batch_sizes or points.adapt is not None
     here = not interior.given and (place.size == 1 or not elsewhere)
     sub_domain = place.slab(interior.points(0)[0]) if here else None
-    return _Interior((part,), part.total, sub_domain, interior.redrawn)
+    return _Interior((part,), part.total, sub_domain, interior.every is not None)
 
 
 def _of_conditions(
-    points: Points, batch_sizes: Mapping[str, int], sets: Sequence[PointSet], place: Place
+    batch_sizes: Mapping[str, int], sets: Sequence[PointSet], place: Place
 ) -> Iterator[Part]:
-    problem = place.problem
     # The sample of a bootstrap stands for other data; a condition would lose points it must have.
     apart = replace(place, bootstrap=None)
-    terms = problem.terms[len(problem.residuals) :]
-    for i, (term, condition, each) in enumerate(zip(terms, problem.conditions, sets, strict=True)):
+    pairs = zip(place.problem.terms_of_conditions, sets, strict=True)
+    for number, ((condition, term), each) in enumerate(pairs, start=1):
         if condition.coupled and term.name in batch_sizes:
             raise InputError(
                 f"train: the points of the term {term.name!r} are correlated, so that every step "
@@ -146,16 +142,15 @@ def _of_conditions(
             each,
             [term],
             place if observed else apart,
-            number=i + 1,
+            number=number,
             batch_size=batch_sizes.get(term.name),
-            resample_every=points.resample_every,
         )
 
 
 def _batch_sizes(problem: Problem, points: Points) -> dict[str, int]:
     """Return batch sizes by "interior" and the names of conditions."""
     equations = [term.name for term in problem.terms[: len(problem.residuals)]]
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    names = [term.name for _, term in problem.terms_of_conditions]
     found: dict[str, int] = {}
     for name, size in points.batch_size.items():
         if name not in (INTERIOR, *equations, *names):
@@ -195,18 +190,17 @@ def _digests(problem: Problem, parts: list[Part]) -> dict[str, str]:
     for part in parts:
         for columns in part.columns:
             number, term = next(terms)
-            equation = number < len(problem.residuals)
-            if equation and not part.digests and len(columns) > 1:
-                # Each rank has points of its own.
-                _, *data = problem.residuals[number].payload(problem.domain.sample(5, seed=0))
-                found[f"values of the data of term {term.name!r}"] = ", ".join(map(of_array, data))
-            if not part.digests:
-                continue
-            points = columns[:1] if equation else columns
-            found[f"points of term {term.name!r}"] = ", ".join(part.digests[i] for i in points)
-            if equation and len(columns) > 1:
-                known = ", ".join(part.digests[i] for i in columns[1:])
-                found[f"values of the data of term {term.name!r}"] = known
+            digests = [part.digests[i] for i in columns] if part.digests else []
+            data: list[str] = []
+            if number < len(problem.residuals) and len(columns) > 1:
+                digests, data = digests[:1], digests[1:]
+                if not part.digests:  # each rank has points of its own
+                    known = problem.residuals[number].payload(problem.domain.sample(5, seed=0))
+                    data = list(map(of_array, known[1:]))
+            if digests:
+                found[f"points of term {term.name!r}"] = ", ".join(digests)
+            if data:
+                found[f"values of the data of term {term.name!r}"] = ", ".join(data)
     return found
 
 

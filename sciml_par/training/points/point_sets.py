@@ -47,7 +47,7 @@ class PointSet:
     complete : some of these rows -> the same with the data that the terms need there.
     columns : which of the arrays each of the terms takes.
     given : whether the user gave them, so that their order is kept.
-    redrawn : whether there are other points in every draw.
+    every : after how many steps there are other points, in another draw; None if never.
     weights : x: [n, d] -> factors of |r|² at all points, where these are not all one.
     candidates : (number, rng) -> random points of the domain, or fewer of a cloud of fewer points.
     anchors : how many of the first points are the same in every draw.
@@ -57,7 +57,7 @@ class PointSet:
     complete: Callable[[Arrays], Arrays]
     columns: tuple[tuple[int, ...], ...]
     given: bool
-    redrawn: bool
+    every: int | None
     weights: Callable[[FloatArray], FloatArray] | None = None
     candidates: Callable[[int, np.random.Generator], FloatArray] | None = None
     anchors: int = 0
@@ -99,7 +99,7 @@ def interior_set(
         lambda arrays: with_data(residuals, arrays[0]),
         columns_of(residuals),
         given=given,
-        redrawn=not given and points.resample_every is not None and method != GRID,
+        every=None if given or method == GRID else points.resample_every,
         weights=None if boxes is None or given else boxes.weights,
         candidates=candidates,
         anchors=len(anchors),
@@ -125,7 +125,7 @@ def with_data(residuals: Sequence[Residual], x: FloatArray) -> Arrays:
 def condition_sets(problem: Problem, points: Points, seed: int, interior: int) -> list[PointSet]:
     """Return the points of the conditions, in their order."""
     boundary = boundary_of(problem.domain, points, interior)
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
+    names = [term.name for _, term in problem.terms_of_conditions]
     unknown = [name for name in points.conditions or {} if name not in names]
     if unknown:
         raise InputError(
@@ -167,13 +167,12 @@ def _set_of(
     if type(condition).points is not Condition.points or isinstance(condition.own, tuple):
         number = wanted or condition.number or boundary.number
         return _given_set(condition.points(domain, number))
-    redrawn = points.resample_every is not None
     own = condition.number if wanted is None else wanted
     if own is None and condition.on_boundary:
         for x, normals in boundary.derived:
             chosen = condition.holds_at(x, domain)
             check_normals(condition, (x[chosen], normals[chosen]), domain, what)
-        found = _drawn_set(condition, i, domain, boundary, redrawn=redrawn, seed=seed)
+        found = _drawn_set(condition, i, domain, boundary, every=points.resample_every, seed=seed)
         least = max(LEAST, math.isqrt(interior))
         # Where their number is left open, there may be more.
         fixed = points.boundary is not None or domain.dimension == 1
@@ -182,7 +181,8 @@ def _set_of(
             return found
         own = least
     candidates = _own_candidates(condition, domain, own, interior, points)
-    return _drawn_set(condition, i, domain, candidates, redrawn=redrawn, seed=seed, wanted=own)
+    every = points.resample_every
+    return _drawn_set(condition, i, domain, candidates, every=every, seed=seed, wanted=own)
 
 
 def _own_candidates(
@@ -212,7 +212,7 @@ def _drawn_set(
     domain: Domain,
     candidates: Candidates,
     *,
-    redrawn: bool,
+    every: int | None,
     seed: int,
     wanted: int | None = None,
 ) -> PointSet:
@@ -237,10 +237,10 @@ def _drawn_set(
         check_known(condition, first[1], f"points of {type(condition).__name__}")
     if count == 0:
         raise condition.no_points(len(candidates.draw(random_of(0))[0]), domain)
-    redrawn &= candidates.random
+    every = every if candidates.random else None
 
     def points(draw: int) -> Arrays:
-        rng = random_of(draw if redrawn else 0)
+        rng = random_of(0 if every is None else draw)
         x, normals = holding(rng)
         for _ in range(_MOST_DRAWS):
             if len(x) >= count:
@@ -258,14 +258,14 @@ def _drawn_set(
         return condition.completed(arrays, domain)
 
     columns = (tuple(range(len(complete(points(0))))),)
-    return PointSet(points, complete, columns, given=candidates.given, redrawn=redrawn)
+    return PointSet(points, complete, columns, given=candidates.given, every=every)
 
 
 def _given_set(arrays: Sequence[Any]) -> PointSet:
     """Return points of a condition that were given."""
     known = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
     columns = (tuple(range(len(known))),)
-    return PointSet(lambda _: known, lambda arrays: arrays, columns, given=True, redrawn=False)
+    return PointSet(lambda _: known, lambda arrays: arrays, columns, given=True, every=None)
 
 
 def check_pointwise(point_set: PointSet) -> None:

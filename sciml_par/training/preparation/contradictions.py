@@ -22,23 +22,18 @@ def contradictions(problem: Problem, arrays: Sequence[Arrays]) -> Iterator[str]:
 
     `arrays` are those of the conditions.
     """
-    names = [term.name for term in problem.terms[len(problem.residuals) :]]
-    for i, j in combinations(range(len(names)), 2):
-        a, b = problem.conditions[i], problem.conditions[j]
+    known = zip(problem.terms_of_conditions, arrays, strict=True)
+    for ((a, term), ours), ((b, other), theirs) in combinations(known, 2):
+        both = f"the conditions {term.name!r} and {other.name!r}"
         if a is b or (type(a) is type(b) and a == b and a.own is b.own):
-            yield (
-                f"the conditions {names[i]!r} and {names[j]!r} are the same; leave one of the two "
-                f"out, or give it twice the weight."
-            )
+            yield f"{both} are the same; leave one of the two out, or give it twice the weight."
         elif _gives_u(a) and _gives_u(b):
-            ours, theirs = arrays[i], arrays[j]
             text = _difference(problem, a, b, ours, theirs)
             text = text or _difference(problem, b, a, theirs, ours)
             if text:
                 yield (
-                    f"the conditions {names[i]!r} and {names[j]!r} contradict one another: {text}, "
-                    f"so the loss cannot become 0. Restrict them to separate faces with on= or "
-                    f"where=."
+                    f"{both} contradict one another: {text}, so the loss cannot become 0. Restrict "
+                    f"them to separate faces with on= or where=."
                 )
 
 

@@ -35,7 +35,7 @@ class ProblemChanges:
     def __init__(self, weights: Any, optimizers: Sequence[Optimizer]) -> None:
         self._known: dict[Any, Chosen] = {}
         self._weights = weights if isinstance(weights, Mapping) else {}
-        known = [(_weight_of(each), _name(each)) for each in optimizers]
+        known = [(_weight_of(each), type(each).__name__) for each in optimizers]
         usual = [(weight, name) for weight, name in known if weight is not None]
         self._usual = max(usual, key=lambda pair: pair[0], default=None)
         self._scaled: dict[Problem, Problem] = {}
@@ -51,10 +51,9 @@ class ProblemChanges:
                 problem = problem.with_term_weights(self._weights)
             except InputError as error:
                 raise InputError(f"train: {error}.") from None
-        terms = problem.terms[len(problem.residuals) :]
         open_ = [
             type(each).__name__
-            for each, term in zip(problem.conditions, terms, strict=True)
+            for each, term in problem.terms_of_conditions
             if each.weight is None
             and not each.statistical
             and term.name not in problem.term_weights
@@ -138,11 +137,7 @@ def _weight_of(optimizer: Optimizer) -> float | None:
     number = isinstance(weight, Real) and not isinstance(weight, bool)
     if not number or not math.isfinite(weight) or weight < 0:
         raise InputError(
-            f"optimizer: condition_weight of {_name(optimizer)} must be a finite number ≥ 0, the "
-            f"weight of conditions that have none, or None; got {weight!r}."
+            f"optimizer: condition_weight of {type(optimizer).__name__} must be a finite number ≥ "
+            f"0, the weight of conditions that have none, or None; got {weight!r}."
         )
     return float(weight)
-
-
-def _name(optimizer: Optimizer) -> str:
-    return type(optimizer).__name__

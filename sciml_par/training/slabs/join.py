@@ -153,9 +153,9 @@ def _error_of(
     member: Member, errors: Sequence[ErrorEstimate | None], slabs: Sequence[Slab]
 ) -> ErrorEstimate | None:
     """Return the error of the whole march; None if none was asked for."""
-    if any(each is None for each in errors):
-        return None
     found = [each for each in errors if each is not None]
+    if len(found) < len(errors):
+        return None
     prediction: Any = member.on_own_domain
     outputs = len(prediction.fields)
     seconds = sum(each.seconds for each in found if not math.isnan(each.seconds))
@@ -167,10 +167,9 @@ def _error_of(
     values = evaluate(prediction.x)
     inside = np.ones(len(values), np.bool_) if prediction.inside is None else prediction.inside
     slab_of = np.sum(prediction.x[:, -1:] > times, axis=1)
-    squares = np.array(
-        [np.sum(prediction.u[inside & (slab_of == k)] ** 2) for k in range(len(slabs))]
-    )
-    counts = np.array([np.sum(inside & (slab_of == k)) for k in range(len(slabs))])
+    of_slabs = [inside & (slab_of == k) for k in range(len(slabs))]
+    squares = np.array([np.sum(prediction.u[here] ** 2) for here in of_slabs])
+    counts = np.array([np.sum(here) for here in of_slabs])
     relative = np.array([each.relative for each in found])
     absolute = np.array([each.absolute for each in found])
     return ErrorEstimate(

@@ -8,22 +8,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, TrainingError
+from sciml_par.networks.keras.network import Network
 from sciml_par.parallel.groups.world import World
+from sciml_par.problems.conditions.in_time import Before
 from sciml_par.problems.problem import Problem
-from sciml_par.results.member import SIGNALS
+from sciml_par.results.error_estimate import ErrorEstimate
+from sciml_par.results.member import SIGNALS, Member
 from sciml_par.results.result import Result
 from sciml_par.results.stored.keras_models import copy_with, flat_weights
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import as_mode
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint, compare_checkpoints
+from sciml_par.training.estimate.by_correction import Correction
 from sciml_par.training.estimate.scale_of_features import with_scale
+from sciml_par.training.loss.objective import field_of
 from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.phases import as_phases
+from sciml_par.training.outcome.evaluate import in_time
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.run.progress import Reporter
-from sciml_par.training.slabs.carried import Carried
 from sciml_par.training.slabs.divide import Slab, check_points, slabs_of
 from sciml_par.training.slabs.join import joined
 
@@ -112,18 +120,21 @@ class March:
         self._arguments = replace(own, network=_First(own.network, first), evaluation_domain=None)
         for text in (*([note] if note else []), *changes.notes, *of_scale):
             reporter.note(text)
-        self._carried = Carried(self.whole.outputs)
+        self._results: list[Result] = []  # of the slabs so far
+        self._before: Before | None = None  # the solution at the end of the last slab
+        self._error: Correction | None = None  # the estimate of its error
+        self._unknown = ""  # why that is not known, if it is asked for
 
     def train(self, slab: Slab, *, estimate: bool, **how: Any) -> None:
         """Train on the next slab, and show a line (collective)."""
         began, everyone = time.perf_counter(), self._world.communicator
-        problem = everyone.attempt(lambda: slab.problem_of(self.whole, self._carried.before))
+        problem = everyone.attempt(lambda: slab.problem_of(self.whole, self._before))
         points = everyone.attempt(
             lambda: slab.points_of(self._given.points, self._given.problem.domain)
         )
         arguments = replace(self._arguments, problem=problem, points=points)
-        if self._carried.results:
-            before = self._carried.results[-1].networks[0].network
+        if self._results:
+            before = self._results[-1].networks[0].network
             copy = copy_with(before, flat_weights(before))
             network = _moved(copy, problem.domain.dimension, problem.network_outputs, slab)
             arguments = replace(arguments, network=network)
@@ -132,9 +143,9 @@ class March:
                 arguments,
                 self._world,
                 progress=False,
-                estimate=estimate and not self._carried.unknown,
+                estimate=estimate and not self._unknown,
                 uncertainty=False,
-                start=self._carried.error,
+                start=self._error,
                 **how,
             )
         except TrainingError as error:
@@ -145,17 +156,42 @@ class March:
                 f"train: {member.ended} ended the training in {slab.text}, and the later slabs "
                 f"have none. With checkpoint=Checkpoint(folder), resume=True continues there."
             )
-        self._carried.add(slab, problem, found, estimate=estimate)
+        member = replace(member, error=self._error_of(slab, member, estimate=estimate))
+        self._results.append(replace(found, members=(member,)))
+        self._before = _end_of(problem, found.networks[0])
         self._reporter.note(
             f"{slab.text}   loss {member.kept_loss:.2e}, at other points "
             f"{member.validation_loss:.2e}   {time.perf_counter() - began:.1f} s"
         )
 
+    def _error_of(self, slab: Slab, member: Member, *, estimate: bool) -> ErrorEstimate | None:
+        """Return the error of a slab, which the next one begins with, if it is known (local)."""
+        error = member.error
+        if estimate and self._unknown:
+            return ErrorEstimate.not_known(self.whole.outputs, self._unknown)
+        if estimate and error is not None and not error.known:
+            self._unknown = f"{slab.text}: {error.reason}"
+            return replace(error, reason=self._unknown)
+        if estimate and error is not None and isinstance(error.evaluate, Correction):
+            self._error = error.evaluate
+        return error
+
     def result(self) -> Result:
         """Return the result over all slabs (collective)."""
-        found = self._carried.results
-        networks = [each.networks[0].network for each in found]
-        return joined(self.whole, self.slabs, found, networks, self._given, self._world)
+        networks = [each.networks[0].network for each in self._results]
+        return joined(self.whole, self.slabs, self._results, networks, self._given, self._world)
+
+
+def _end_of(problem: Problem, model: Any) -> Before:
+    """Return the solution of a slab, with which the one after it begins."""
+    from sciml_par.networks.keras.from_model import as_network  # it imports TensorFlow
+
+    d, m = problem.domain.dimension, problem.network_outputs
+    dtype = str(model.trainable_variables[0].dtype)
+    network: Network = as_network(model, d, m, dtype=dtype)
+    weights = [tf.constant(np.asarray(variable)) for variable in network.trainable_variables]
+    u = field_of(problem, network, weights)
+    return lambda x, order: in_time(u, x, order, dtype)
 
 
 def _moved(model: Any, d: int, m: int, slab: Slab) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.known import Jacobian, squared
+from sciml_par.training.loss.known import Jacobian
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
@@ -74,10 +74,6 @@ class Panels:
         """Return the rank that keeps panel k."""
         return k % self.ranks
 
-    def of(self, rank: int) -> list[int]:
-        """Return the panels of a rank."""
-        return list(range(rank, self.count, self.ranks))
-
 
 def _ceil(a: int, b: int) -> int:
     return -(-a // b)
@@ -103,10 +99,9 @@ class BlockCholesky(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         known = objective.evaluate(Jacobian, parameters, batch)
-        ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
-        members, p = parameters.shape
+        ranks, (members, p) = objective.ranks, parameters.shape
         panels = Panels(p, ranks.size)
-        rows = [tf.cast(j, tf.float64) for j in jacobian]
+        rows = [tf.cast(j, tf.float64) for j in known.jacobian]
         owned: Owned = {}
         for k in range(panels.count):
             shape = (members, *panels.shape(k))
@@ -115,11 +110,9 @@ class BlockCholesky(LinearSystem):
             whole = ranks.sum_on_rank(tf.reshape(here, [-1]), panels.owner(k))
             if panels.owner(k) == ranks.rank:
                 owned[k] = tf.reshape(whole, shape)
-        doubles = [tf.cast(r, tf.float64) for r in residuals]
+        doubles = [tf.cast(r, tf.float64) for r in known.residuals]
         gradient = tf.add_n([tf.linalg.matvec(j, r) for j, r in zip(rows, doubles, strict=True)])
-        both = ranks.sum(tf.concat([gradient, squared(residuals)], axis=1))
-        matrix = _Matrix(panels, owned)
-        return Linearization(ranks, residuals, jacobian, matrix, both[:, :p], both[:, p:])
+        return Linearization.of(ranks, known, known.jacobian, _Matrix(panels, owned), gradient)
 
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> _Matrix:
         """See `LinearSystem`; panels are not finite if no factor exists."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sciml_par._tensorflow import tf
 from sciml_par.parallel.execution.host_function import can_call_on_host
 from sciml_par.parallel.requests.request import even_rows
-from sciml_par.training.loss.known import Jacobian, squared
+from sciml_par.training.loss.known import Jacobian
 from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
@@ -58,16 +58,12 @@ class KernelForm(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         known = objective.evaluate(Jacobian, parameters, batch)
-        ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
-        p, count = parameters.shape[1], len(residuals)
-        here = [tf.cast(r, tf.float64) for r in residuals]
-        slopes = tf.concat([tf.cast(j, tf.float64) for j in jacobian], axis=2)
+        here = [tf.cast(r, tf.float64) for r in known.residuals]
+        slopes = tf.concat([tf.cast(j, tf.float64) for j in known.jacobian], axis=2)
         gradient = _product(slopes, tf.concat(here, axis=1))
-        whole = ranks.sum(tf.concat([gradient, squared(residuals)], axis=1))
-        gradient, terms = tf.split(whole, [p, count], axis=1)
-        columns = self._columns(ranks, slopes)
-        matrix = columns if self.scaled else _kernel(ranks, columns)
-        return Linearization(ranks, residuals, jacobian, matrix, gradient, terms)
+        columns = self._columns(objective.ranks, slopes)
+        matrix = columns if self.scaled else _kernel(objective.ranks, columns)
+        return Linearization.of(objective.ranks, known, known.jacobian, matrix, gradient)
 
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> _Factor:
         """See `LinearSystem`; collective where `scaled`."""

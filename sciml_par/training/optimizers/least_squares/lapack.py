@@ -37,10 +37,8 @@ def gram(rows: FloatArray, out: FloatArray, *, add: bool, factor: float = 1.0) -
         _add_products(mine, upper, out[start:end], factor=factor, old=old)
         # Column-major, `mine` is A: [n, p], and the lower triangle here is the upper one there.
         p, n = mine.shape
-        _routine("dsyrk")(
-            *_characters("U", "T"), _i(p), _i(n), _d(factor), _a(mine), _step(rows),
-            _d(old), _a(out[start:end, start:end]), _step(out),
-        )  # fmt: skip
+        square = out[start:end, start:end]
+        _call("dsyrk", "U", "T", p, n, factor, mine, _step(rows), old, square, _step(out))
 
     in_blocks(block, len(rows), triangle=True)
 
@@ -52,22 +50,19 @@ def times(rows: FloatArray, vector: FloatArray, out: FloatArray, *, add: bool) -
         if not add:
             out[...] = 0.0
         return
-    _routine("dgemv")(
-        *_characters("T"), _i(n), _i(p), _d(1.0), _a(rows), _i(n), _a(vector), _i(1),
-        _d(1.0 if add else 0.0), _a(out), _i(1),
-    )  # fmt: skip
+    _call("dgemv", "T", n, p, 1.0, rows, n, vector, 1, 1.0 if add else 0.0, out, 1)
 
 
 def pack(matrix: FloatArray, out: FloatArray) -> None:
     """Return the triangle i ≥ j of a matrix [p, p], row by row: [p (p + 1) / 2]."""
-    p, info = len(matrix), ctypes.c_int()
-    _routine("dtrttp")(*_characters("U"), _i(p), _a(matrix), _i(p), _a(out), ctypes.byref(info))
+    p = len(matrix)
+    _info("dtrttp", "U", p, matrix, p, out)
 
 
 def unpack(packed: FloatArray, out: FloatArray) -> None:
     """Invert `pack`; the numbers above the diagonal stay."""
-    p, info = len(out), ctypes.c_int()
-    _routine("dtpttr")(*_characters("U"), _i(p), _a(packed), _a(out), _i(p), ctypes.byref(info))
+    p = len(out)
+    _info("dtpttr", "U", p, packed, out, p)
 
 
 def cholesky(matrix: FloatArray) -> bool:
@@ -75,11 +70,7 @@ def cholesky(matrix: FloatArray) -> bool:
     for start in range(0, len(matrix), _PANEL):
         end = start + _PANEL
         top = matrix[start:end, start:end]
-        info = ctypes.c_int()
-        _routine("dpotrf")(
-            *_characters("U"), _i(len(top)), _a(top), _step(matrix), ctypes.byref(info)
-        )
-        if info.value != 0:
+        if _info("dpotrf", "U", len(top), top, _step(matrix)) != 0:
             return False
         below = matrix[end:, start:end]
         if len(below):
@@ -90,10 +81,8 @@ def cholesky(matrix: FloatArray) -> bool:
 
 def solve_cholesky(factor: FloatArray, vector: FloatArray) -> None:
     """Put A⁻¹ v in place of v: [p], for A = L Lᵀ, L in the triangle i ≥ j of `factor`: [p, p]."""
-    p, info = len(factor), ctypes.c_int()
-    _routine("dpotrs")(
-        *_characters("U"), _i(p), _i(1), _a(factor), _i(p), _a(vector), _i(p), ctypes.byref(info)
-    )
+    p = len(factor)
+    _info("dpotrs", "U", p, 1, factor, p, vector, p)
 
 
 def products(left: FloatArray, right: FloatArray, out: FloatArray, *, factor: float) -> None:
@@ -111,10 +100,8 @@ def divide_rows(factor: FloatArray, rows: FloatArray) -> None:
     def block(start: int, end: int) -> None:
         n, b = end - start, rows.shape[1]
         if n > 0:
-            _routine("dtrsm")(
-                *_characters("L", "U", "T", "N"), _i(b), _i(n), _d(1.0), _a(factor), _step(factor),
-                _a(rows[start:]), _step(rows),
-            )  # fmt: skip
+            right, steps = rows[start:], (_step(factor), _step(rows))
+            _call("dtrsm", "L", "U", "T", "N", b, n, 1.0, factor, steps[0], right, steps[1])
 
     in_blocks(block, len(rows))
 
@@ -122,10 +109,8 @@ def divide_rows(factor: FloatArray, rows: FloatArray) -> None:
 def solve_lower(factor: FloatArray, vector: FloatArray, *, transposed: bool = False) -> None:
     """Put L⁻¹ v, or L⁻ᵀ v, in place of v: [b], L in the triangle i ≥ j of `factor`: [≥ b, ≥ b]."""
     # Column-major, L is the upper triangular Lᵀ.
-    _routine("dtrsv")(
-        *_characters("U", "N" if transposed else "T", "N"), _i(len(vector)), _a(factor),
-        _i(factor.shape[1]), _a(vector), _i(1),
-    )  # fmt: skip
+    which, columns = "N" if transposed else "T", factor.shape[1]
+    _call("dtrsv", "U", which, "N", len(vector), factor, columns, vector, 1)
 
 
 def triangular_factor(columns: FloatArray, out: FloatArray) -> None:
@@ -141,12 +126,9 @@ def triangular_factor(columns: FloatArray, out: FloatArray) -> None:
     if n == 0:
         return
     # By default LAPACK's wrappers ask for a workspace with which it works column by column.
-    few, info = min(n, k), ctypes.c_int()
+    few = min(n, k)
     scales, work = np.empty(few), np.empty(64 * k)
-    _routine("dgeqrf")(
-        _i(n), _i(k), _a(columns), _i(n), _a(scales), _a(work), _i(len(work)),
-        ctypes.byref(info),
-    )  # fmt: skip
+    _info("dgeqrf", n, k, columns, n, scales, work, len(work))
     out[:, :few] = np.tril(columns[:, :few])
 
 
@@ -155,13 +137,10 @@ def join_triangular_factors(factor: FloatArray, other: FloatArray) -> None:
 
     Uses that they are triangles: about 2 k³ / 3 multiplications. `other` is overwritten.
     """
-    k, info = len(factor), ctypes.c_int()
+    k = len(factor)
     block = min(32, k)
     reflectors, work = np.empty(block * k), np.empty(block * k)
-    _routine("dtpqrt")(
-        _i(k), _i(k), _i(k), _i(block), _a(factor), _i(k), _a(other), _i(k),
-        _a(reflectors), _i(block), _a(work), ctypes.byref(info),
-    )  # fmt: skip
+    _info("dtpqrt", k, k, k, block, factor, k, other, k, reflectors, block, work)
 
 
 def _add_products(
@@ -172,31 +151,34 @@ def _add_products(
     if a == 0 or b == 0:
         return
     # Column-major, out is its transpose: right · leftᵀ.
-    _routine("dgemm")(
-        *_characters("T", "N"), _i(b), _i(a), _i(n), _d(factor), _a(right), _step(right),
-        _a(left), _step(left), _d(old), _a(out), _step(out),
-    )  # fmt: skip
+    matrices = (right, _step(right), left, _step(left), old, out, _step(out))
+    _call("dgemm", "T", "N", b, a, n, factor, *matrices)
 
 
-def _step(array: FloatArray) -> Any:
+def _step(array: FloatArray) -> int:
     """Return the distance of two rows, in numbers; at least 1, as BLAS demands for no rows."""
-    return _i(max(array.strides[0] // array.itemsize, 1))
+    return max(array.strides[0] // array.itemsize, 1)
 
 
-def _i(value: int) -> Any:
-    return ctypes.byref(ctypes.c_int(value))
+def _call(name: str, *arguments: str | int | float | FloatArray | ctypes.c_int) -> None:
+    """Call a routine of BLAS or LAPACK."""
+    _routine(name)(*map(_pointer, arguments))
 
 
-def _d(value: float) -> Any:
-    return ctypes.byref(ctypes.c_double(value))
+def _info(name: str, *arguments: str | int | float | FloatArray) -> int:
+    """Call a routine of LAPACK, and return its last argument: 0 where it has succeeded."""
+    info = ctypes.c_int()
+    _call(name, *arguments, info)
+    return info.value
 
 
-def _a(array: FloatArray) -> Any:
-    return ctypes.c_void_p(array.ctypes.data)
-
-
-def _characters(*letters: str) -> list[Any]:
-    return [ctypes.c_char_p(letter.encode()) for letter in letters]
+def _pointer(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    if isinstance(value, str):
+        return ctypes.c_char_p(value.encode())
+    number: Any = {int: ctypes.c_int, float: ctypes.c_double}.get(type(value))
+    return ctypes.byref(number(value) if number else value)
 
 
 @lru_cache

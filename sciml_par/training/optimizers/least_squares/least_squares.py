@@ -20,7 +20,7 @@ from sciml_par.training.optimizers.least_squares.linear_system import (
     loss_at,
     or_not_finite,
 )
-from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
+from sciml_par.training.optimizers.least_squares.on_host import found_by_first
 from sciml_par.training.optimizers.least_squares.orthogonal_factors import (
     OrthogonalFactors,
     unpacked,
@@ -142,17 +142,13 @@ class LeastSquares(Optimizer):
 
     def _solution(self, line: Linearization, dtype: Any) -> Tensor:
         """Return J⁺ r over the rows of all ranks, [M, q]."""
-        solution = line.gradient
-        if line.ranks.rank == 0:
-            cutoff = self.cutoff_in(dtype.as_numpy_dtype)
+        cutoff = self.cutoff_in(dtype.as_numpy_dtype)
 
-            def solve(arguments: Sequence[Array], results: Sequence[Array]) -> None:
-                for packed, found in zip(arguments[0], results[0], strict=True):
-                    found[...] = least_squares(unpacked(packed).T, cutoff)
+        def solve(arguments: Sequence[Array], results: Sequence[Array]) -> None:
+            for packed, found in zip(arguments[0], results[0], strict=True):
+                found[...] = least_squares(unpacked(packed).T, cutoff)
 
-            shape = tuple(solution.shape)
-            (solution,) = algebra_on_host(solve, [line.matrix], [shape], columns=shape[1])
-        return line.ranks.from_rank(solution)
+        return found_by_first(line.ranks, solve, [line.matrix], line.gradient)
 
 
 def least_squares(factor: Array, cutoff: float) -> Array:

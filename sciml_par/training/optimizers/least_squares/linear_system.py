@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from sciml_par._tensorflow import tf
 from sciml_par.training.loss.known import Residuals, squared
@@ -34,6 +34,13 @@ class Linearization(NamedTuple):
     matrix: Any
     gradient: Tensor
     terms: Tensor
+
+    @classmethod
+    def of(cls, ranks: Ranks, known: Any, jacobian: list[Tensor], matrix: Any, own: Tensor) -> Self:
+        """Return it with sums over the ranks, of Jᵀ r of this rank's rows, too (collective)."""
+        p = own.shape[1]
+        both = ranks.sum(tf.concat([own, squared(known.residuals)], axis=1))
+        return cls(ranks, known.residuals, jacobian, matrix, both[:, :p], both[:, p:])
 
 
 class Search(NamedTuple):

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.known import LinearMap, squared
+from sciml_par.training.loss.known import LinearMap
 from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
-from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
+from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host, found_by_first
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -74,12 +74,9 @@ class MatrixFree(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         ranks, jacobian = objective.ranks, objective.evaluate(LinearMap, parameters, batch)
-        residuals = jacobian.residuals
-        back = tf.cast(jacobian.transposed_times(residuals), tf.float64)
-        whole = ranks.sum(tf.concat([back, squared(residuals)], axis=1))
-        p = parameters.shape[1]
+        back = tf.cast(jacobian.transposed_times(jacobian.residuals), tf.float64)
         matrix = _Matrix(jacobian, self._root(ranks, jacobian, parameters), parameters.dtype)
-        return Linearization(ranks, residuals, [], matrix, whole[:, :p], whole[:, p:])
+        return Linearization.of(ranks, jacobian, [], matrix, back)
 
     def along(self, at: Linearization, direction: Tensor) -> list[Tensor]:
         return at.matrix.jacobian.times(tf.cast(direction, at.matrix.dtype))
@@ -113,11 +110,8 @@ class MatrixFree(LinearSystem):
 
         here = tf.transpose(tf.map_fn(column, tf.transpose(test)), [1, 2, 0])
         sketch = ranks.sum(here)
-        root = sketch
-        if ranks.rank == 0:
-            given = [sketch, tf.tile(test[None], [members, 1, 1])]
-            root = algebra_on_host(_nystrom, given, [(members, p, k)], columns=k)[0]
-        return ranks.from_rank(root)
+        given = [sketch, tf.tile(test[None], [members, 1, 1])]
+        return found_by_first(ranks, _nystrom, given, sketch)
 
     def solution(self, at: Linearization, factor: _Factor, right: Tensor) -> Tensor:
         """Solve by preconditioned conjugate gradients: [M, p] (collective)."""

@@ -15,7 +15,7 @@ from sciml_par.training.loss.known import Jacobian, squared
 from sciml_par.training.loss.ranks import Ranks
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
-from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
+from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host, found_by_first
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -72,13 +72,9 @@ class NormalEquations(LinearSystem):
         return algebra_on_host(_factorize, given, [(members, p, p)], columns=p)[0]
 
     def solution(self, at: Linearization, factor: Tensor, right: Tensor) -> Tensor:
-        solution = right
-        if not can_call_on_host():
-            solution = tf.linalg.cholesky_solve(factor, right[:, :, None])[:, :, 0]
-        elif at.ranks.rank == 0:
-            shape = tuple(right.shape)
-            solution = algebra_on_host(_solve, [factor, right], [shape], columns=shape[1])[0]
-        return at.ranks.from_rank(solution)
+        if can_call_on_host():
+            return found_by_first(at.ranks, _solve, [factor, right], right)
+        return at.ranks.from_rank(tf.linalg.cholesky_solve(factor, right[:, :, None])[:, :, 0])
 
 
 def _products(count: int, arguments: Sequence[Array], results: Sequence[Array]) -> None:

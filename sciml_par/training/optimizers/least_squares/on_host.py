@@ -15,6 +15,7 @@ from typing import Any
 from sciml_par.parallel.execution.host_function import Array, HostFunction, call_on_host
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.request import Shape
+from sciml_par.training.loss.ranks import Ranks
 
 _COLUMNS_PER_THREAD = 500
 _LEAST_ROWS = 64  # of a block
@@ -33,6 +34,19 @@ def algebra_on_host(
 
     limited.__name__ = getattr(function, "func", function).__name__  # of a partial as well
     return call_on_host(limited, tensors, shapes)
+
+
+def found_by_first(
+    ranks: Ranks, function: HostFunction, tensors: Sequence[Any], like: Any, *, columns: int = 0
+) -> Any:
+    """Return on all ranks what the first one finds on the host, a tensor as `like` (collective).
+
+    columns : by default, the length of the last axis of `like`.
+    """
+    found, shape = like, tuple(like.shape)
+    if ranks.rank == 0:
+        (found,) = algebra_on_host(function, tensors, [shape], columns=columns or shape[-1])
+    return ranks.from_rank(found)
 
 
 @contextlib.contextmanager

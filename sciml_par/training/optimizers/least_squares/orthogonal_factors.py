@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.loss.known import Jacobian, squared
+from sciml_par.training.loss.known import Jacobian
 from sciml_par.training.optimizers.least_squares import lapack
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
-from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
+from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host, found_by_first
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -34,18 +34,16 @@ class OrthogonalFactors(LinearSystem):
 
     def linearize(self, objective: Objective, parameters: Tensor, batch: Batch) -> Linearization:
         known = objective.evaluate(Jacobian, parameters, batch)
-        ranks, residuals, jacobian = objective.ranks, known.residuals, known.jacobian
-        members, p = parameters.shape[0], jacobian[0].shape[1]
-        r = tf.cast(tf.concat(residuals, axis=1), tf.float64)
-        rows = tf.cast(tf.concat(jacobian, axis=2), tf.float64)
-        whole = ranks.sum(tf.concat([tf.linalg.matvec(rows, r), squared(residuals)], axis=1))
+        ranks, members, p = objective.ranks, parameters.shape[0], known.jacobian[0].shape[1]
+        r = tf.cast(tf.concat(known.residuals, axis=1), tf.float64)
+        rows = tf.cast(tf.concat(known.jacobian, axis=2), tf.float64)
         columns = tf.concat([rows, r[:, None]], axis=1)
         size = (p + 1) * (p + 2) // 2
         here = algebra_on_host(_factors, [columns], [(members, size)], columns=p)[0]
         everyone = ranks.from_every_rank(here)
         if ranks.rank == 0 and ranks.size > 1:
             here = algebra_on_host(_joined, [everyone], [(members, size)], columns=p)[0]
-        return Linearization(ranks, residuals, jacobian, here, whole[:, :p], whole[:, p:])
+        return Linearization.of(ranks, known, known.jacobian, here, tf.linalg.matvec(rows, r))
 
     def factorize(self, at: Linearization, damping: Tensor, scale: Tensor) -> Tensor:
         """See `LinearSystem`; Rᵀ of [R r; √λ D 0], [M, p + 1, p + 1]."""
@@ -57,18 +55,10 @@ class OrthogonalFactors(LinearSystem):
         return algebra_on_host(_damped, [at.matrix, added], [shape], columns=p)[0]
 
     def solve_gradient(self, at: Linearization, factor: Tensor) -> Tensor:
-        solution = at.gradient
-        if at.ranks.rank == 0:
-            shape = tuple(solution.shape)
-            solution = algebra_on_host(_solve_last, [factor], [shape], columns=shape[1])[0]
-        return at.ranks.from_rank(solution)
+        return found_by_first(at.ranks, _solve_last, [factor], at.gradient)
 
     def solution(self, at: Linearization, factor: Tensor, right: Tensor) -> Tensor:
-        solution = right
-        if at.ranks.rank == 0:
-            given, shape = [factor, right], tuple(right.shape)
-            solution = algebra_on_host(_solve_any, given, [shape], columns=shape[1])[0]
-        return at.ranks.from_rank(solution)
+        return found_by_first(at.ranks, _solve_any, [factor, right], right)
 
 
 def _factors(arguments: Sequence[Array], results: Sequence[Array]) -> None:

@@ -18,7 +18,7 @@ from sciml_par.errors import InputError
 from sciml_par.training.loss.known import WindowJacobian
 from sciml_par.training.loss.window_band import WindowBand
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
-from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host
+from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host, found_by_first
 from sciml_par.training.optimizers.optimizer import Batch, Objective
 
 Tensor = Any
@@ -66,10 +66,8 @@ class WindowEquations(LinearSystem):
         )
 
     def solution(self, at: Linearization, factor: Any, right: Tensor) -> Tensor:
-        solution = right
-        if at.ranks.rank == 0:
-            solution = self._on_host(self._solve, [*factor, right], tuple(right.shape))
-        return at.ranks.from_rank(solution)
+        given, columns = [*factor, right], self.band.places.shape[1]
+        return found_by_first(at.ranks, self._solve, given, right, columns=columns)
 
     def transposed_times(self, at: Linearization, v: list[Tensor]) -> Tensor:
         p, known = at.gradient.shape[1], at.matrix[1]

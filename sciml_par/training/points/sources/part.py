@@ -54,15 +54,14 @@ def make_part(
     *,
     number: int,
     batch_size: int | None,
-    resample_every: int | None,
     adapting: Adapting | None = None,
 ) -> Part:
     """Return this rank's part of a set of points."""
     every_row = point_set.complete(point_set.points(0))
     total = len(every_row[0])
     _check(total, terms, batch_size)
-    redrawn = point_set.redrawn and resample_every is not None
-    if redrawn or adapting is not None:
+    every = point_set.every
+    if every is not None or adapting is not None:
         if place.bootstrap is not None:
             raise InputError(
                 "train: bootstrap gives every member a sample of the same points, which "
@@ -91,9 +90,7 @@ def make_part(
     share = Share(
         tuple(array[rows_here] for array in every_row),
         weights_of(terms, total, None if counts is None else counts[rows_here]),
-        redrawn=Redrawn(point_set, resample_every, total, place)
-        if redrawn and resample_every
-        else None,
+        redrawn=None if every is None else Redrawn(point_set, every, total, place),
     )
     orders = []
     if batch_size is not None:
