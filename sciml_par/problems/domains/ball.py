@@ -14,7 +14,7 @@ from sciml_par.problems.checks.arrays import BoolArray, FloatArray, checked_vect
 from sciml_par.problems.checks.names import names_of_axes
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surfaces.spheres import coordinates_of, directions, spread
+from sciml_par.problems.domains.surfaces.sampling import coordinates_of, directions, spread
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface, all_kept
 
 SURFACE = "surface"

@@ -22,7 +22,7 @@ from sciml_par.problems.domains.surfaces.surface import Surface
 
 INITIAL = "initial"
 _SHOWN = 16  # names of faces in a message
-_TURN = 1e-9  # sine of the angle between sides of which the second goes on from the first
+_STRAIGHT = 1e-14  # by which a corner lies off the line between others, at least
 
 
 class BoundedRegion(Region):
@@ -266,14 +266,10 @@ def _vertices(polygon: Any) -> FloatArray:
     """Return the points of a geometry of shapely at which its boundary turns, [k, 2]."""
     import shapely
 
-    found = []
-    for ring in shapely.get_parts(shapely.get_rings(polygon)):
-        x = shapely.get_coordinates(ring)[:-1]
-        before, behind = x - np.roll(x, 1, axis=0), np.roll(x, -1, axis=0) - x
-        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(behind, axis=1)
-        turns = before[:, 0] * behind[:, 1] - before[:, 1] * behind[:, 0]
-        found.append(x[np.abs(turns) > _TURN * lengths])
-    return np.unique(np.concatenate(found), axis=0)
+    # The first point of a ring is kept, which is a corner in the normal form.
+    rings, size = shapely.normalize(polygon), float(np.max(np.abs(polygon.bounds)))
+    x = shapely.get_coordinates(shapely.simplify(rings, _STRAIGHT * size))
+    return np.unique(x, axis=0)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,8 +12,7 @@ import numpy as np
 
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray
 from sciml_par.problems.domains.region import Region
-from sciml_par.problems.domains.surfaces.sampling import kept_share
-from sciml_par.problems.domains.surfaces.spheres import spread
+from sciml_par.problems.domains.surfaces.sampling import kept_share, spread
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
 
 _AROUND = 32

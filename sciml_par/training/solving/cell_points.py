@@ -88,8 +88,8 @@ class PointsOfTerms:
             )
             rows = arrays, self._even(arrays[0], term)
             found.append(self._near_corners(rows, condition, term, draw))
-        arrays, factors = zip(*found, strict=True)
-        return Equations(self.problem, arrays, factors, self.asked, sums=True)
+        of_terms, of_rows = zip(*found, strict=True)
+        return Equations(self.problem, of_terms, of_rows, self.asked, sums=True)
 
     def in_cells(
         self, cells: Cells, along: tuple[int, ...], *, draw: int = 0, even: bool = True
@@ -127,8 +127,8 @@ class PointsOfTerms:
                 factors = np.sqrt(term.weight * shares / np.maximum(size[of_points], _LEAST_SIZE))
                 rows = self._near_corners((arrays, factors), condition, term, draw, (cells, size))
             found.append(rows)
-        arrays, factors = zip(*found, strict=True)
-        return Equations(self.problem, arrays, factors, self.asked, sums=True)
+        of_terms, of_rows = zip(*found, strict=True)
+        return Equations(self.problem, of_terms, of_rows, self.asked, sums=True)
 
     def _denser(self, n: int, draw: int) -> tuple[Array, Array] | None:
         """Return n points of the density Π 1/√(z − z²) on the unit cube, and their shares.

@@ -53,7 +53,7 @@ _FACTORS, _STEPS_OF_FACTOR = (1e-8, 1e-3), 8
 """Limits of the factor of √w of equations with which unknowns are sought first, by the data."""
 _STEP, _MOST_FITS, _FEW_UNKNOWNS = 1e-4, 30, 8
 """Of unknowns by which layers change: differences, fits at most, and how many there may be."""
-_SIZES, _SEED = np.geomspace(1e-12, 1e12, 49), 7
+_SEED = 7
 """Of the random u with which modes are begun."""
 _ENTER = (
     "the equation carries values into the domain at {}, where fewer conditions are given than it "
@@ -426,24 +426,14 @@ class PolynomialSolver:
         begin = self._constant(system)
         terms = system.linearized(np.concatenate([begin.ravel(), self._unknowns]))
 
-        def stays(rows: Any, term: Any) -> bool:
+        for rows, term in zip(system.equations.rows, terms, strict=True):
             slopes = [np.abs(each).max(initial=0.0) for each in term.by_jets]
-            return rows.sums is not None and not any(slopes) and bool(term.residuals.any())
-
-        stay = [stays(*pair) for pair in zip(system.equations.rows, terms, strict=True)]
-        if not any(stay):
-            return begin
-        total = 1.0 + system.model.exponents.sum(axis=1)[:, None]
-        c = np.zeros_like(begin)
-        shape = len(total), system.outputs
-        c[0, : len(total)] = np.random.default_rng(_SEED).normal(size=shape) / total**2
-
-        def misfit(size: float) -> float:
-            theta = np.concatenate([(begin + size * c).ravel(), self._unknowns])
-            r = system.equations.residuals(system.jets(theta), self._unknowns)
-            return float(sum(np.vdot(each, each) for each, at in zip(r, stay, strict=True) if at))
-
-        return begin + min(_SIZES, key=misfit) * c
+            if rows.sums is not None and not any(slopes) and term.residuals.any():
+                total = 1.0 + system.model.exponents.sum(axis=1)[:, None]
+                c = np.random.default_rng(_SEED).normal(size=(len(total), system.outputs))
+                begin[0, : len(total)] += c / total**2
+                break
+        return begin
 
     def open_functions(
         self, stage: Stage, problem: Problem, degree: int
