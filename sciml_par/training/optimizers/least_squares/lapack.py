@@ -177,8 +177,8 @@ def _pointer(value: Any) -> Any:
         return ctypes.c_void_p(value.ctypes.data)
     if isinstance(value, str):
         return ctypes.c_char_p(value.encode())
-    number: Any = {int: ctypes.c_int, float: ctypes.c_double}.get(type(value))
-    return ctypes.byref(number(value) if number else value)
+    number = ctypes.c_double if isinstance(value, float) else ctypes.c_int
+    return ctypes.byref(value if isinstance(value, ctypes.c_int) else number(value))
 
 
 @lru_cache
