@@ -220,6 +220,8 @@ class _Climb:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
         ladder, best, linear = self.ladder, None, True
         for number, degree in enumerate(_DEGREES.get(self._d, _DEGREES_OTHERWISE), 1):
+            if best is not None and self.solver.points.unknowns is not None:
+                self.solver.begin_at(best.steps.p)  # with layers as of what was found
             model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
             memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns

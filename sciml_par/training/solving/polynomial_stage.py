@@ -165,6 +165,7 @@ class PolynomialSolver:
         self.points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
         if problem.domain.dimension == 2 and not has_time(problem.domain):
             self.use_corners()
+        self._observed = [isinstance(each, Observations) for each in problem.conditions]
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d, part = problem.domain.dimension, problem.means(x).mean(axis=0).min()
@@ -208,9 +209,8 @@ class PolynomialSolver:
     @property
     def follows(self) -> bool:
         """Whether layers grow with unknowns that are fitted to observations."""
-        observed = any(isinstance(each, Observations) for each in self.problem.conditions)
         few = self._d == 2 and 0 < self._unknowns.size <= _FEW_UNKNOWNS  # each takes one more solve
-        return few and observed and self.points.layered
+        return few and any(self._observed) and self.points.layered
 
     def use(self, points: PointsOfTerms) -> None:
         """Use the functions of these points from now on."""
@@ -220,9 +220,8 @@ class PolynomialSolver:
     @property
     def _in_windows(self) -> PointsOfTerms:
         """The points for windows, which take less time without functions at outward corners."""
-        return (
-            self.points if self.inward else replace(self.points, at_corners=False, in_layers=False)
-        )
+        plain = replace(self.points, at_corners=False, in_layers=False)
+        return self.points if self.inward else plain
 
     @property
     def inward(self) -> bool:
@@ -260,8 +259,7 @@ class PolynomialSolver:
         if like is not None and like is self.ahead[0] and self.ahead[1:3] == (model.cells, degree):
             c, first = _padded(like.model, like.steps.c, model), self.ahead[3]
             begins = [np.concatenate([c.ravel(), like.steps.p])]
-        observed = any(isinstance(each, Observations) for each in self.problem.conditions)
-        sought = system.unknowns and system.windows == 1 and not observed
+        sought = system.unknowns and system.windows == 1 and not any(self._observed)
         if like is not None and sought and like.rough:
             # With too few polynomials, unknowns may have left the start.
             like, begin = None, self._begin(system, None)
@@ -269,7 +267,7 @@ class PolynomialSolver:
             # Without data there may be many solutions; the start says which one is sought.
             of_start = gauss_newton(system, begin, steps=_MOST_STEPS, fixed=True)
             begins = [np.concatenate([of_start.c.ravel(), of_start.p])]
-            begins += [self._data_first(system, begin)] if observed else []
+            begins += [self._data_first(system, begin)] if any(self._observed) else []
         ends = [gauss_newton(system, each, steps=_MOST_STEPS, first=first) for each in begins]
         steps = min(ends, key=lambda each: each.loss)
         if not math.isfinite(steps.loss):
@@ -288,8 +286,7 @@ class PolynomialSolver:
         """
         from scipy.optimize import least_squares
 
-        observed = [isinstance(each, Observations) for each in self.problem.conditions]
-        weights = [1.0] * len(self.problem.residuals) + [1.0 - each for each in observed]
+        weights = [1.0] * len(self.problem.residuals) + [1.0 - each for each in self._observed]
 
         def misfit(p: Array) -> Array:
             self.begin_at(p)
@@ -299,7 +296,7 @@ class PolynomialSolver:
             theta = np.concatenate([self._constant(system).ravel(), p])
             of = gauss_newton(system.weighted(weights), theta, steps=_MOST_STEPS, fixed=True)
             r = at.residuals(system.jets(np.concatenate([of.c.ravel(), p])), p)
-            of_data = zip(r[-len(observed) :], observed, strict=True)
+            of_data = zip(r[-len(self._observed) :], self._observed, strict=True)
             return np.concatenate([each.ravel() for each, given in of_data if given])
 
         found = least_squares(misfit, self._unknowns, diff_step=_STEP, max_nfev=_MOST_FITS)
@@ -307,7 +304,7 @@ class PolynomialSolver:
 
     def begin_at(self, p: Array) -> None:
         """Begin with these unknowns, and use the layers that grow with them."""
-        self._unknowns = p
+        self._unknowns, self.ahead = p, (None, None, 0, None)
         self.use(replace(self.points, unknowns=tuple(p)))
 
     def _data_first(self, system: System, theta: Array) -> Array:
@@ -396,7 +393,7 @@ class PolynomialSolver:
         if like is None:
             start = self._start
             c = self._leaving_zero(system) if start is None else system.fitted(start)
-        elif math.prod(system.model.cells.shape) == 1:
+        elif system.windows == 1 and set(like.model.labels) <= set(system.model.labels):
             c = _padded(like.model, like.steps.c, system.model)
         else:
             c = system.fitted(like.solution.network_values)
