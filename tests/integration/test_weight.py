@@ -23,14 +23,14 @@ LINES = {
     "problems": 12_956,
     "programs": 808,
     "results": 5_174,
-    "training": 24_518,
+    "training": 24_519,
     "other modules": 1_581,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (47, 8_928),
     "training/optimizers/least_squares/levenberg_marquardt.py": (11, 1_734),
-    "training/solving/by_polynomials.py": (226, 38_855),
+    "training/solving/by_polynomials.py": (226, 38_856),
 }
 """Files and lines that the import of a method runs."""
 

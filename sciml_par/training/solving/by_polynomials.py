@@ -79,8 +79,8 @@ _NEAR, _NEAR_IN_WINDOWS, _IF_NOT_KNOWN, _USEFUL_WITH_NOISE = 2.0, 0.7, 10.0, 0.5
 """Times the tolerance, of the foreseen error of which an estimate is made, which in windows takes
 several times as long as a further stage; by how much less it must be after one that was not known;
 and as `USEFUL`, of a residual that contains errors of data."""
-_LEAST_STEPS = 3
-"""Gauss–Newton steps that tell that equations are not linear."""
+_LEAST_STEPS, _SECONDS = 3, 2e-8
+"""Gauss–Newton steps that tell that equations are not linear; and those for a cube of columns."""
 _NUMERICAL = ("LinAlgError", "NotByJetsError")
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
@@ -202,8 +202,7 @@ class _Climb:
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
         self._untried: PointsOfTerms | None = None
-        self._others = True
-        self._tested, self.evolves = 0, march_suits(self.problem)
+        self._others, self._tested, self.evolves = True, 0, march_suits(self.problem)
 
     @property
     def known(self) -> bool:
@@ -228,6 +227,8 @@ class _Climb:
             longer = -math.inf
             if best is not None and bool(best.model.corners) == bool(model.corners):
                 longer = (columns / best.theta.size) ** 3 * best.seconds
+                # What is done once, as residuals are traced, does not grow with the columns.
+                longer = min(longer, best.seconds + _SECONDS * columns**3)
             if memory > _MOST_COLUMNS or ladder.left() < ladder.longest(longer):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
