@@ -15,7 +15,7 @@ from sciml_par.problems.domains.region import Region
 from sciml_par.problems.domains.surfaces.sampling import kept_share, spread
 from sciml_par.problems.domains.surfaces.surface import Level, OnSurface, Surface
 
-_AROUND = 32
+_AROUND = 64
 """Points around one at a boundary, of which some lie in the region unless it ends in a tip."""
 
 
