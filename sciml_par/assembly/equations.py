@@ -125,7 +125,7 @@ class Rows:
         return self.of_points(f.T) - self.sums[1].T * self.factors
 
     def of_points(self, slopes: Array, points: Any = slice(None)) -> Array:
-        """Return √w S a of slopes a at some points, [..., n'] -> [..., N]; a itself without sums."""
+        """Return √w S a of slopes a at points, [..., n'] -> [..., N]; a itself without sums."""
         if self.sums is None:
             return slopes
         flat = self.sums[0][:, points] @ slopes.reshape(-1, slopes.shape[-1]).T
