@@ -19,6 +19,7 @@ from sciml_par.networks.layers.initial_weights import checked_box
 from sciml_par.networks.layers.quiet_keras import keras
 from sciml_par.networks.propagation.cells import Cells, Slabs, of_one_axis
 from sciml_par.networks.propagation.corner_functions import CornerFunction
+from sciml_par.networks.propagation.hole_functions import HoleFunction
 from sciml_par.networks.propagation.layer_functions import LayerFunction
 from sciml_par.networks.propagation.own_model import OwnModel
 from sciml_par.networks.propagation.propagated_model import PropagatedModel
@@ -27,7 +28,7 @@ from sciml_par.networks.propagation.singular_function import SingularFunction
 from sciml_par.networks.propagation.weights_of import WeightsOf
 
 Exponents = npt.NDArray[np.int64]
-_SINGULAR = {each.__name__: each for each in (CornerFunction, LayerFunction)}
+_SINGULAR = {each.__name__: each for each in (CornerFunction, HoleFunction, LayerFunction)}
 _LARGEST = 1 << 22
 """Numbers of columns at points that are computed at once."""
 

@@ -17,7 +17,8 @@ from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.initial import Initial
 from sciml_par.problems.problem import Problem
-from sciml_par.training.solving.corners import Corner, corners_of
+from sciml_par.training.solving.corners import Corner, corners_and_holes
+from sciml_par.training.solving.holes import Hole
 from sciml_par.training.solving.initial_layers import InitialLayer, initial_layers_of
 from sciml_par.training.solving.principal_part import principal_of
 
@@ -149,9 +150,8 @@ class PointsOfTerms:
 
     def _at_corners(self, x: Array, shares: Array, draw: int) -> tuple[Array, Array]:
         """Return points with further ones that are denser near corners, and all shares."""
-        count = max(_FEW_AT_CORNER, len(x) // _AT_CORNER)
-        of, pairs = (self.problem.domain, count), enumerate(self.corners)
-        found = [corner.inside(*of, (self.seed, draw, k)) for k, corner in pairs]
+        pairs = enumerate(self.corners)
+        found = [c.inside(self.problem.domain, self._count(len(x), c), (self.seed, draw, k)) for k, c in pairs]
         points, parts = zip((x, shares), *found, strict=True)
         every = np.concatenate(parts)
         return np.concatenate(points), every / every.sum()
@@ -166,9 +166,8 @@ class PointsOfTerms:
         arrays, factors = rows
         if self.given(condition) or not condition.on_boundary or not self.corners:
             return arrays, factors
-        domain, count = self.problem.domain, max(_FEW_AT_CORNER, len(factors) // _AT_CORNER)
-        pairs = enumerate(self.corners)
-        found = [corner.on_sides(domain, count, (self.seed, draw, k)) for k, corner in pairs]
+        domain, pairs = self.problem.domain, enumerate(self.corners)
+        found = [c.on_sides(domain, self._count(len(factors), c), (self.seed, draw, k)) for k, c in pairs]
         x, normals, shares = (np.concatenate(each) for each in zip(*found, strict=True))
         holds = domain.contains(x) & domain.on_boundary(x)
         holds &= condition.holds_at(x, domain, normals)
@@ -186,15 +185,21 @@ class PointsOfTerms:
         every = np.concatenate([factors, np.sqrt(weights)])
         return together, every / math.sqrt(1 + shares[holds].sum())
 
+    def _count(self, whole: int, of: Corner | Hole | InitialLayer) -> int:
+        """Return how many points there are beside those in the whole domain."""
+        holes = sum(isinstance(each, Hole) for each in self.corners)
+        share = 1 + holes if isinstance(of, Hole) else _AT_CORNER
+        return max(_FEW_AT_CORNER, whole // share)
+
     @cached_property
-    def corners(self) -> list[Corner | InitialLayer]:
+    def corners(self) -> list[Corner | Hole | InitialLayer]:
         """The corners whose functions are used."""
         of = self.problem, self._principal
         layers = initial_layers_of(*of, products=self.products) if self.in_layers else []
-        return [*layers, *(corners_of(*of) if self.at_corners else [])]
+        return [*layers, *(corners_and_holes(*of) if self.at_corners else [])]
 
     @property
-    def on_box(self) -> list[Corner | InitialLayer]:
+    def on_box(self) -> list[Corner | Hole | InitialLayer]:
         """The corners whose functions can be used on the whole box.
 
         Others jump in the domain, where it goes on behind their corners.

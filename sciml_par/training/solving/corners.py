@@ -1,4 +1,4 @@
-"""The corners of a domain, and what solutions are made of there."""
+"""The corners and holes of a domain, and what solutions are made of there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.product import Product
 from sciml_par.problems.problem import Problem
+from sciml_par.training.solving.holes import Hole, ends_of, holes_of
 from sciml_par.training.solving.initial_layers import FAR, InitialLayer, unit_points
 from sciml_par.training.solving.principal_part import Principal, has_plain_sides
 
@@ -117,10 +117,10 @@ class Corner:
         return x, across / np.linalg.norm(across, axis=1, keepdims=True)
 
 
-def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
-    """Return the corners of a plane domain, or of one times an interval or time (local).
+def corners_and_holes(problem: Problem, principal: Principal) -> list[Corner | Hole]:
+    """Return those of a plane domain, or of one times an interval or time (local).
 
-    None of those whose angle cannot be seen, or where the equation is not elliptic.
+    No corner whose angle cannot be seen, and none where the equation is not elliptic.
     """
     plane: Any = problem.domain
     plane = plane._space if isinstance(plane, Product) else plane
@@ -129,36 +129,41 @@ def corners_of(problem: Problem, principal: Principal) -> list[Corner]:
     flat = plane.dimension == 2 and not has_time(plane) and not isinstance(plane, Product)
     if not flat or not has_plain_sides(problem):
         return []
-    found = plane.corners() if hasattr(plane, "corners") else _of_box(plane)
-    if not len(found):  # as of a disc
+    at = plane.corners() if hasattr(plane, "corners") else ends_of(plane)
+    inward = plane.sample(1, seed=0)
+    beside = np.vstack([at + _RADIUS * (inward - at), inward])
+    others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(beside), 1))
+    of = [second[:, :2, :2] for second, _ in principal(np.hstack([beside, others]))]
+    if not of:
         return []
-    inward = np.tile(plane.sample(1, seed=0), (len(found), 1))
-    others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(found), 1))
-    of = principal(np.hstack([found + _RADIUS * (inward - found), others]))
-    # Components that second derivatives couple, as displacements, have other powers.
-    if not of or problem.network_outputs > 1 and not _apart(problem.network_outputs, of):
-        return []
-    pairs = zip(found, of[0][0][:, :2, :2], strict=True)
-    corners = [_corner(plane, at, a) for at, a in pairs if np.isfinite(a).all()]
-    return [corner for corner in corners if corner is not None]
+    # Components that second derivatives couple, as displacements, have other powers at corners.
+    apart = problem.network_outputs == 1 or _apart(problem.network_outputs, of)
+    pairs = zip(at, of[0], strict=False) if apart else ()
+    corners = [_corner(plane, x, a) for x, a in pairs if np.isfinite(a).all()]
+    unit = _isotropic(of[0][-1]) if apart else np.eye(2)
+    holes = [] if unit is None else holes_of(plane, unit)
+    return [*(corner for corner in corners if corner is not None), *holes]
 
 
-def _apart(outputs: int, of: Sequence[tuple[Array, Array]]) -> bool:
+def _apart(outputs: int, of: Sequence[Array]) -> bool:
     """Return whether each component has an equation with second derivatives alike, its own."""
-    shapes = [a / np.linalg.norm(a, axis=(1, 2), keepdims=True) for a, _ in of]
+    shapes = [a / np.linalg.norm(a, axis=(1, 2), keepdims=True) for a in of]
     alike = (np.allclose(each, s * shapes[0]) for each in shapes[1:] for s in (1, -1))
     return len(of) == outputs and sum(alike) == outputs - 1
 
 
-def _of_box(plane: Any) -> Array:
-    """Return the corners of the box around a plane domain, [4, 2]."""
-    return np.array(list(product(*zip(plane.lower, plane.upper, strict=True))))
+def _isotropic(a: Array) -> Array | None:
+    """Return B with B a Bᵀ proportional to 1, [2, 2]; None if a is not elliptic."""
+    if not np.isfinite(a).all():
+        return None
+    squares, axes = np.linalg.eigh(a * np.sign(np.trace(a)))
+    return axes.T / np.sqrt(squares)[:, None] if squares[0] > _SINGULAR * squares[1] else None
 
 
 def functions_of(
-    corners: Sequence[Corner | InitialLayer], degree: int, problem: Problem
+    corners: Sequence[Corner | Hole | InitialLayer], degree: int, problem: Problem
 ) -> list[SingularFunction]:
-    """Return the functions of corners for polynomials of a degree (local)."""
+    """Return the functions of corners and others for polynomials of a degree (local)."""
     # Between a given value and a given flux there are further powers.
     kinds = {isinstance(each, Dirichlet) for each in problem.conditions if each.on_boundary}
     mixed = len(kinds) > 1
@@ -167,11 +172,10 @@ def functions_of(
 
 def _corner(plane: Any, at: Array, a: Array) -> Corner | None:
     """Return a corner by the points of a small ellipse that are in the domain."""
-    squares, axes = np.linalg.eigh(a * np.sign(np.trace(a)))
-    if not squares[0] > _SINGULAR * squares[1]:
+    unit = _isotropic(a)
+    if unit is None:
         return None
-    unit = axes.T / np.sqrt(squares)[:, None]
-    unit /= np.linalg.norm((_of_box(plane) - at) @ unit.T, axis=1).max()
+    unit /= np.linalg.norm((ends_of(plane) - at) @ unit.T, axis=1).max()
 
     def inside(angles: Any) -> npt.NDArray[np.bool_]:
         z = _RADIUS * np.stack([np.cos(angles), np.sin(angles)])
