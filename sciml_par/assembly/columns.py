@@ -6,12 +6,13 @@ takes longer than the arithmetic of a window, and here all of a window stays in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import pairwise, product
 from math import comb
-from operator import mul
+from operator import add, mul
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ Integers = npt.NDArray[np.int64]
 
 _FEW = 3
 """Variables, of which most products contain any."""
+_AT_ONCE, _FEWEST = 1 << 18, 128
+"""Numbers of columns at points that are computed at once, as many as a cache holds; and points."""
 _STEP = Polynomial([0, 0, 0, 0, 35, -84, 70, -20])
 """From 0 at s = 0 to 1 at s = 1, three times continuously differentiable there: see `Cells`."""
 
@@ -53,6 +56,15 @@ class _Window:
     tables: list[Array]
     inverse: Mapping[Axes, Array] | None
     corners: Sequence[Mapping[Axes, Array] | None]
+
+    def part(self, some: slice) -> _Window:
+        """Return some of the points."""
+
+        def of(values: Mapping[Axes, Array] | None) -> Mapping[Axes, Array] | None:
+            return None if values is None else {k: v[..., some] for k, v in values.items()}
+
+        tables = [table[..., some] for table in self.tables]
+        return _Window(self.rows[some], tables, of(self.inverse), [*map(of, self.corners)])
 
 
 @dataclass(frozen=True)
@@ -199,28 +211,38 @@ def _inverse_of_sum(
 
 def _jets(model: Any, at: _Window, operators: Sequence[Operator], c: Array | None = None) -> Array:
     """Return the jets of a window's columns, [Q, M', n]; with c: [M, m] of their sum, [Q, m, n]."""
-    exponents, d = model.exponents, len(at.tables)
-    derivatives = [_polynomials(exponents, at, None if c is None else c[: len(exponents)])]
-    first = len(exponents)
+    exponents, d, n = model.exponents, len(at.tables), len(at.rows)
+    of_functions = zip(model.corners, at.corners, strict=True)
+    counts = [f.count * len(rows) for (f, rows), parts in of_functions if parts is not None]
+    asked: list[Operator] = [(((), 1.0),), *((((i,), 1.0),) for i in range(d)), *operators]
+    width = len(exponents) + sum(counts) if c is None else c.shape[1]
+    jets = np.zeros((len(asked), width, n))
+    at_once = max(_AT_ONCE // max(width, 1), _FEWEST)
+    for begin in range(0, n, at_once):
+        part = slice(begin, begin + at_once)
+        for own, of_columns in _derivatives(model, at.part(part), c):
+            for jet, operator in zip(jets[:, own, part], asked, strict=True):
+                for axes, factor in operator:
+                    values = of_columns(axes)
+                    if values is not None:
+                        jet += values if factor == 1 else factor * values
+    return jets
+
+
+def _derivatives(
+    model: Any, at: _Window, c: Array | None
+) -> Iterator[tuple[slice, Callable[[Axes], Array | None]]]:
+    """Yield the derivatives of some columns of a window, or of their sum, and their places."""
+    first, place = len(model.exponents), len(model.exponents)
+    own = slice(0, first) if c is None else slice(None)
+    yield own, _polynomials(model.exponents, at, None if c is None else c[:first])
     for (function, rows), parts in zip(model.corners, at.corners, strict=True):
         of_corner = slice(first, first := first + function.count * len(rows))
         if parts is not None:
-            own = None if c is None else c[of_corner]
-            derivatives.append(_at_corner(exponents[rows], at, parts, own))
-
-    def jet_of(axes: Axes) -> Array:
-        found = [of_columns(axes) for of_columns in derivatives]
-        return np.concatenate(found) if c is None else np.asarray(sum(found))
-
-    value = jet_of(())
-    jets = np.zeros((1 + d + len(operators), *value.shape))
-    jets[0] = value
-    for axis in range(d):
-        jets[1 + axis] = jet_of((axis,))
-    for jet, operator in zip(jets[1 + d :], operators, strict=True):
-        for axes, factor in operator:
-            jet += factor * jet_of(axes)
-    return jets
+            own = slice(place, place := place + of_corner.stop - of_corner.start)
+            of_sum = None if c is None else c[of_corner]
+            found = _at_corner(model.exponents[rows], at, parts, of_sum)
+            yield own if c is None else slice(None), found
 
 
 def _polynomials(exponents: Integers, at: _Window, c: Array | None) -> Callable[[Axes], Array]:
@@ -250,16 +272,22 @@ def _polynomials(exponents: Integers, at: _Window, c: Array | None) -> Callable[
 
 def _at_corner(
     exponents: Integers, at: _Window, parts: Mapping[Axes, Array], c: Array | None
-) -> Callable[[Axes], Array]:
+) -> Callable[[Axes], Array | None]:
     """Return the derivatives of a corner function's parts times polynomials, as there."""
     polynomials = _polynomials(exponents, at, None)
 
     @cache
-    def jet_of(axes: Axes) -> Array:
-        terms = [parts[rest][:, None] * polynomials(part) for part, rest in splits(axes)]
-        products = np.asarray(sum(terms))
+    def jet_of(axes: Axes) -> Array | None:
+        terms = [
+            (parts[rest] if times == 1 else times * parts[rest])[:, None] * polynomials(part)
+            for (part, rest), times in Counter(splits(axes)).items()
+            if rest in parts
+        ]
+        if not terms:
+            return None
+        products = reduce(add, terms)
         values = products.reshape(len(products) * len(exponents), products.shape[2])
-        return values if c is None else c.T @ values
+        return values if c is None else np.asarray(c.T @ values)
 
     return jet_of
 

@@ -68,10 +68,10 @@ class SingularFunction(ABC):
         """Return what computes derivatives up to an order at points of the coordinates x: d [n]."""
 
     def parts(self, x: FloatArray, asked: Sequence[Axes]) -> dict[Axes, FloatArray]:
-        """Return ∂^α of all at x: [N, d] for the axes asked for, [F, N] each (local)."""
+        """Return ∂^α of all at x: [N, d] for the axes asked for, [F, N] each, but zeros (local)."""
         derivative = self._derivatives([*x.T], max(map(len, asked), default=0), _NUMPY)
         found = {axes: derivative(axes) for axes in asked}
-        return {k: np.zeros((self.count, len(x))) if v is None else v for k, v in found.items()}
+        return {axes: values for axes, values in found.items() if values is not None}
 
     def propagate(self, x: Propagated) -> Propagated:
         """Return all at points, [F, n] (local)."""

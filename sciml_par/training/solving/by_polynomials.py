@@ -43,6 +43,7 @@ from sciml_par.training.solving.ladder import (
 from sciml_par.training.solving.polynomial_error import (
     CONVERGES,
     Corrected,
+    change_of,
     error_of,
     linearized_of,
     opened,
@@ -132,7 +133,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb, best = _Climb(ladder, problem, sizes, points), None
     try:
         best = climb.on_box()
-        stages = [climb.in_slabs] if climb.evolves else []
+        # In a plane, slabs have no functions of holes and inward corners.
+        stages = [climb.in_slabs] if climb.evolves and not climb.solver.around else []
         stages += [climb.in_windows] if _suits_windows(ladder.problem) else []
         # Slabs, without functions of corners, would divide cells at these.
         for stage in stages[:: -1 if climb.solver.inward else 1]:
@@ -217,7 +219,7 @@ class _Climb:
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
-        ladder, best, linear = self.ladder, None, True
+        ladder, best, linear, former = self.ladder, None, True, None
         for number, degree in enumerate(_DEGREES.get(self._d, _DEGREES_OTHERWISE), 1):
             if best is not None and self.solver.points.unknowns is not None:
                 self.solver.begin_at(best.steps.p)  # with layers as of what was found
@@ -259,12 +261,15 @@ class _Climb:
                     continue
             if self._met(stage, best, certain=exact):
                 return stage
-            best = stage if best is None or fall > 1.0 else best
+            former, best = (best, stage) if best is None or fall > 1.0 else (former, best)
             # Functions of corners, which are many in three dimensions, need no oscillations.
             resolves = number >= _LEAST_STAGES or self._d > 2 and bool(stage.model.corners)
             last = resolves and self._d <= MOST_DIMENSIONS and fall < enough
             if ladder.decided(exact or last and not more):
                 break
+        if best is not None and former is not None and self._changes(best, _fall(former, best)):
+            if ladder.decided(ladder.left() < _TIMES_AS_LONG * best.seconds):
+                self._conclude_once(best, _fall(former, best), former)
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
         elif best is not None and self._tested:
@@ -391,8 +396,9 @@ class _Climb:
         given = any(map(self.points.given, self.problem.conditions))
         if given or not (self.evolves and error.known):  # slabs may have none of given points
             return error
-        correction: Any = error.evaluate
-        share = self._march(stage, 0.0).grown(correction.solved.corrected)
+        solved = getattr(error.evaluate, "solved", None)
+        u = stage.solution if solved is None else solved.corrected
+        share = self._march(stage, 0.0).grown(u)
         if not share < _TOO_LARGE:
             return ErrorEstimate.not_known(self.problem.outputs, _GROWTH, reliability=0.0)
         times = 1 + share / error.relative
@@ -457,9 +463,10 @@ class _Climb:
             promising |= (
                 self.evolves and self._concluded is None and self._share(stage) <= _NEAR * tolerance
             )
+        changed = 2 * foreseen <= tolerance and self._changes(stage, fall)
         ends = self._ends(stage, before)
-        if self.ladder.decided(certain or promising or ends):
-            error = self._conclude_once(stage, fall)
+        if self.ladder.decided(certain or promising or changed or ends):
+            error = self._conclude_once(stage, fall, before if changed else None)
             if error is not None:
                 known = error.relative / foreseen if error.known else _IF_NOT_KNOWN * self._times
                 self._times = max(known, 1.0)
@@ -480,25 +487,38 @@ class _Climb:
         falls = before is None or _fall(before, stage) > _FALL
         return ladder.decided(ends and not (nearly and falls and not self.evolves))
 
-    def _conclude_once(self, stage: Stage, fall: float = 1.0) -> ErrorEstimate | None:
+    def _changes(self, stage: Stage, fall: float) -> bool:
+        """Return whether the change since the stage before can be the error (local)."""
+        return self._d > 2 and stage.windows == 1 and not self._noisy and fall > CONVERGES
+
+    def _conclude_once(
+        self, stage: Stage, fall: float = 1.0, before: Stage | None = None
+    ) -> ErrorEstimate | None:
         """Make a result of a stage, and return its error, unless its residual is still large.
 
         fall : of the residual since the stage before, which shows whether polynomials converge.
+        before : that stage, if the change since it is to be the error.
         """
         ladder = self.ladder
         share = self._share(stage)
         useful = share <= (_USEFUL_WITH_NOISE if self._noisy else USEFUL)
-        if stage is self._concluded or not ladder.decided(useful):
+        if stage is self._concluded or not ladder.decided(useful or before is not None):
             return None
         self._concluded = stage
         ladder.doing("estimating the error")
         if stage.windows == 1 and self._tested:
             self._finds_open(stage, _RICHER)
-        estimate = partial(error_of, self.solver, stage, self._inside, fall=fall)
         left = ladder.left() / ladder.longest(stage.seconds)
         in_time = operations(stage.model, self.problem) * left
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
-        error = self._alike(lambda: self._grown(stage, estimate(most_operations=most)))
+
+        def estimate() -> ErrorEstimate:
+            of = self.solver, stage
+            if before is not None:
+                return change_of(*of, before, self._inside, fall)
+            return error_of(*of, self._inside, fall=fall, most_operations=most)
+
+        error = self._alike(lambda: self._grown(stage, estimate()))
         self._as_long = _GROWS * (1 + ladder.longest(error.seconds / stage.seconds))
         of_all = ladder.world.communicator.broadcast_object(error.without_field())
         # As processors may differ.

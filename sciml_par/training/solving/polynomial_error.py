@@ -42,6 +42,7 @@ _HEAVIER = 10.0
 """The factor of √w of equations beside data with errors, which leaves 1 % of what these change."""
 _WITH_CORNERS = 1e-11
 """The least error that is claimed of solutions with functions of corners."""
+_CAUTION = 2.0
 CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
@@ -145,6 +146,29 @@ def error_of(
     if len(solver.open_names) == solver.problem.outputs:
         return error
     return if_converged(error, corrected, (stage.x, inside), [*solver.open_names])
+
+
+def change_of(
+    solver: PolynomialSolver, stage: Stage, before: Stage, inside: Any, fall: float
+) -> ErrorEstimate:
+    """Return the error by the change since a stage with fewer polynomials (local).
+
+    If it falls at least by half as much as the residual, by q, it is 2/q of the change or less.
+    That of `error_of`, with more polynomials, takes several times as long as the stage.
+    """
+    m, free = solver.problem.outputs, solver.free
+    if free is not None and len(free.components) == m:
+        return ErrorEstimate.not_known(m, free.reason, reliability=fall)
+    u, former = stage.solution, before.solution
+    error = Difference(u, former, _CAUTION / fall).estimate(
+        (stage.x, inside),
+        fall=fall,
+        seconds=0.0,
+        precision="float64",
+        free=solver.open_names,
+        unknowns={n: (value, former.unknowns[n]) for n, value in u.unknowns.items()},
+    )
+    return replace(error, between=False)
 
 
 def linearized_of(stage: Stage) -> Linearized | None:

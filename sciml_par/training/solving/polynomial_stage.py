@@ -27,6 +27,7 @@ from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
 from sciml_par.training.solving.corners import functions_of
+from sciml_par.training.solving.holes import Hole
 from sciml_par.training.solving.open_sides import open_sides
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -227,6 +228,11 @@ class PolynomialSolver:
     def inward(self) -> bool:
         """Whether functions of an inward corner are used."""
         return any(each.inward for each in self.points.corners)
+
+    @property
+    def around(self) -> bool:
+        """Whether functions of a hole or an inward corner are used."""
+        return self.inward or any(isinstance(each, Hole) for each in self.points.corners)
 
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
