@@ -44,9 +44,6 @@ class CallSites:
         self._numbers = itertools.count(int.from_bytes(os.urandom(7), "little"))
         self._acts: dict[Role, dict[int, Act]] = {role: {} for role in Role}
 
-    def __len__(self) -> int:
-        return len(self._acts[Role.HOST])
-
     def act(self, role: Role) -> Act:
         """Return an act that passes the frame to the act of the frame's call site."""
         return on_frame(self._acts[role], _refuse)

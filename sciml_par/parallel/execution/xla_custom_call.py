@@ -95,7 +95,7 @@ class Bridge:
             {Role.HOST: execute, Role.RESUME: resume, Role.FAIL: call.fail, **more}
         )
         if call.shared is not None:
-            call.serve_by_machine_code(number)
+            call.shared.enter(number, call.announcement)
             with_the_graph(None, call.shared.leave, number)
         return number
 
