@@ -12,33 +12,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
-from sciml_par.errors import CollectiveMismatchError, InputError
+from sciml_par.errors import InputError
 from sciml_par.parallel.groups.ledger import Ledger
 from sciml_par.parallel.native.host_group import HostGroup
 from sciml_par.parallel.native.layout import DIGEST_STEP, DIGESTS_KEPT, HISTORY_KEPT
 from sciml_par.parallel.native.layout import Group as Word
 from sciml_par.parallel.requests.request import Announcement, Kind
 from sciml_par.parallel.requests.signature import KEY_MASK, Signature
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
-
-
-class Group(Protocol):
-    """The part of `Communicator` that the supervision needs."""
-
-    name: str
-    rank: int
-    size: int
-    identity: tuple[int, int]
-    world_ranks: list[int]
-    control: MPI.Comm
-    progress: Progress
-    mismatch_error: type[CollectiveMismatchError]
-
-    def __hash__(self) -> int: ...
 
 
 class Observer:
@@ -52,8 +34,8 @@ class Observer:
     ) -> None:
         """Note the end of a collective without an error; if `enqueued`, a GPU may not be done."""
 
-    def for_new_group(self, group: Group) -> Observer | None:
-        """Return the observer of a group that is made later, or None."""
+    def for_new_group(self, group: Any) -> Observer | None:
+        """Return the observer of a `Communicator` that is made later, or None."""
         return None
 
 
