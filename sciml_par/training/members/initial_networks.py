@@ -1,4 +1,4 @@
-"""The seeds and networks of members before their training."""
+"""The networks of members before their training."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from sciml_par.errors import InputError
 from sciml_par.networks.keras.network import Network
@@ -69,12 +67,3 @@ def network_of_member(
         glorot = not open_to_it and made.model.initial_weights is None
         made = replace(made, notes=(note,) if glorot else ())
     return made.with_others(others)
-
-
-def member_seed(seed: int, member: int) -> int:
-    """Return the seed of a member: different for each member and the same in every run.
-
-    NumPy's SeedSequence keeps the seeds of neighbouring runs apart.
-    """
-    sequence = np.random.SeedSequence(seed, spawn_key=(member,))
-    return int(sequence.generate_state(1, np.uint32)[0])

@@ -62,11 +62,6 @@ def _phases(optimizer: Any, steps: Any) -> tuple[Phase, ...]:
     return tuple(Phase(*each) for each in taken.in_phases(count))
 
 
-def of_second_order(phases: Sequence[Phase]) -> bool:
-    """Return whether an optimizer can make residuals vanish at the training points alone."""
-    return any(phase.optimizer.second_order for phase in phases)
-
-
 def initial_rate(optimizer: Any) -> float:
     """Return the learning rate of the first step, of which members' rates are multiples."""
     rate = getattr(optimizer, "learning_rate", None)

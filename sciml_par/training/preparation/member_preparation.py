@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
@@ -12,7 +14,7 @@ from sciml_par.training.arguments.ensemble import Division, Ensemble, problem_of
 from sciml_par.training.arguments.settings import Settings
 from sciml_par.training.loop.stops import Stops
 from sciml_par.training.loss.traced_terms import TermTracer
-from sciml_par.training.members.initial_networks import member_seed, network_of_member
+from sciml_par.training.members.initial_networks import network_of_member
 from sciml_par.training.members.stack import MemberSetup
 from sciml_par.training.optimizers.phases import Phase, initial_rate
 from sciml_par.training.points.feed import RankFeed
@@ -94,7 +96,9 @@ class MemberPreparation:
     def _seed(self, number: int) -> int:
         if self.asked.ensemble is not None and self.asked.ensemble.seeds is not None:
             return int(self.asked.ensemble.seeds[number])
-        return member_seed(self.asked.settings.seed, number)
+        # NumPy's SeedSequence keeps the seeds of neighbouring runs apart.
+        sequence = np.random.SeedSequence(self.asked.settings.seed, spawn_key=(number,))
+        return int(sequence.generate_state(1, np.uint32)[0])
 
     def _feed(self, problem: Problem, seed: int) -> RankFeed:
         bootstrap = self.asked.ensemble is not None and self.asked.ensemble.bootstrap

@@ -37,11 +37,6 @@ class Order:
     ranks: int
     period: int
 
-    @property
-    def most_rows(self) -> int:
-        """The largest number of points that a rank has in a batch; the same on all ranks."""
-        return -(-self.size // self.ranks)
-
     def batches(self, first: int, count: int) -> IntArray:
         """Return which points of their draw the batches of `count` steps have: [count, n]."""
         end, found = first + count, []

@@ -135,7 +135,8 @@ class Pool(Source):
         self._draws, window = self._draws_in_a_pool(), 0
         if batches:
             self.steps_per_epoch = -(-orders[0].total // orders[0].size)
-            numbers = len(self._orders) * orders[0].most_rows
+            # On the rank with the most points, so that it is the same on all ranks.
+            numbers = len(self._orders) * -(-orders[0].size // orders[0].ranks)
             window = max(1, min(_MOST_BATCHES, _MOST_INDICES // numbers))
         self.take = TakeRows(self._period, self._draws, window, flags, scalars)
         sizes = (orders[0].total, orders[0].size) if batches else ()
