@@ -17,8 +17,7 @@ from sciml_par.training.points.adapting import Adapting
 from sciml_par.training.points.division import Place, bootstrap_counts
 from sciml_par.training.points.point_sets import PointSet, check_pointwise
 from sciml_par.training.points.sources.adaptive import Adaptive
-from sciml_par.training.points.sources.order import Order
-from sciml_par.training.points.sources.pool import Pool, Redrawn, Share
+from sciml_par.training.points.sources.pool import Order, Pool, Redrawn, Share
 from sciml_par.training.points.sources.source import ENDLESS, Arrays, Source
 
 FloatArray = npt.NDArray[np.float64]
