@@ -15,12 +15,15 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sciml_par.errors import InputError
-from sciml_par.parallel.groups.ledger import Ledger
 from sciml_par.parallel.native.host_group import HostGroup
 from sciml_par.parallel.native.layout import DIGEST_STEP, DIGESTS_KEPT, HISTORY_KEPT
 from sciml_par.parallel.native.layout import Group as Word
 from sciml_par.parallel.requests.request import Announcement, Kind
 from sciml_par.parallel.requests.signature import KEY_MASK, Signature
+
+MOST_SIGNATURES = 1 << 16
+"""How many signatures are remembered. A program that names its collectives by the step would
+otherwise fill the memory."""
 
 
 class Observer:
@@ -261,3 +264,37 @@ class Progress:
 def _place(number: int) -> int:
     """Return the place of (number, digest after it) of a collective."""
     return Word.DIGESTS + 2 * (number // DIGEST_STEP & (DIGESTS_KEPT - 1))
+
+
+class Ledger:
+    """The signatures that the ranks of one group have agreed on, wherever in the program.
+
+    A comparison each time would double the cost of a short collective. A rank that traces a
+    function again, alone, asks for nothing new and waits for nobody.
+
+    Parameters
+    ----------
+    words : the group's record, which machine code reads.
+    """
+
+    __slots__ = ("_digests", "_words", "generation")
+
+    def __init__(self, words: Any) -> None:
+        self._words = words
+        self._digests: set[bytes] = set()
+        self.generation = 0
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._digests
+
+    def add(self, digest: bytes) -> None:
+        """Remember a signature on which all ranks have just agreed."""
+        if len(self._digests) >= MOST_SIGNATURES:
+            self.clear()
+        self._digests.add(digest)
+
+    def clear(self) -> None:
+        """Forget all agreements; to be done at the same collective on all ranks."""
+        self._digests.clear()
+        self.generation += 1
+        self._words[Word.GENERATION] = self.generation + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from sciml_par.problems.domains.box import Box
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.unknowns.placed_function import PlacedFunction
 from sciml_par.results.member import Member, PredictionElsewhere, RankContribution, Weights
-from sciml_par.results.member_function import MemberFunction, function_architecture, function_field
+from sciml_par.results.member_function import MemberFunction, function_field
 from sciml_par.results.trained_field import TrainedField, form_of
 from sciml_par.results.unknown_values import unknown_values
 from sciml_par.training.identity.described import architecture_of
@@ -201,14 +202,15 @@ def field_of_function(placed: PlacedFunction, network: Network, *, dtype: str) -
 def _described(placed: PlacedFunction, network: Network) -> MemberFunction:
     """Describe an unknown function with its network, without any arrays."""
     scaled = is_scaled(network)
-    of_network = architecture_of(network.model)
+    # Equal for functions that differ in their weights only.
+    text = repr((placed.name, placed.key(scaled=scaled), architecture_of(network.model)))
     return MemberFunction(
         # For files and other ranks, with its bounds and inputs alone.
         placed=replace(
             placed, function=replace(placed.function, network=None, prior=None, true=None)
         ),
         scaled=scaled,
-        architecture=function_architecture(placed, scaled=scaled, network=of_network),
+        architecture=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
         prediction=PredictionElsewhere(False, float("nan")),
         weights=None,
     )
