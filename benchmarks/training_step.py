@@ -124,7 +124,7 @@ def engine_loop(
     from sciml_par.training.loop.stops import Stops
     from sciml_par.training.loss.objective import StackedObjective, field_of
     from sciml_par.training.loss.parameter_layout import ParameterLayout
-    from sciml_par.training.optimizers.convert import as_optimizer
+    from sciml_par.training.optimizers.phases import as_optimizer
     from sciml_par.training.points.feed import DividedFeed
     from sciml_par.training.points.make_feed import make_feed
 

@@ -42,15 +42,11 @@ def check_number(where: str, name: str, value: Any, expected: str, good: Any) ->
         raise InputError(f"{where}: expected {name} to be a number {expected}; got {value!r}.")
 
 
-def check_count(where: str, name: str, value: Any) -> None:
-    """Raise unless `value` is an integer, at least 1."""
-    checked_integer(value, f"{where}: {name}", least=1)
-
-
-def check_flag(where: str, name: str, value: Any) -> None:
-    """Check that a value is True or False."""
-    if not isinstance(value, bool):
-        raise InputError(f"{where}: expected {name} to be True or False; got {value!r}.")
+def check_flag(where: str, name: str, value: Any, *, or_none: bool = False) -> None:
+    """Check that a value is True or False, or None if that is allowed as well."""
+    if not isinstance(value, bool) and not (or_none and value is None):
+        kinds = "True, False or None" if or_none else "True or False"
+        raise InputError(f"{where}: expected {name} to be {kinds}; got {value!r}.")
 
 
 def check_fraction(where: str, **values: Any) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _LONGEST_LIST = 4
 _LONGEST_LINE = 300
@@ -29,6 +32,14 @@ def rank_list(ranks: Sequence[int]) -> str:
         long = len(members) > _LONGEST_LIST
         parts += [f"{members[0]}–{members[-1]}"] if long else map(str, members)
     return f"ranks {listed(parts)}"
+
+
+def ranks_by(values: Iterable[tuple[int, T]]) -> dict[T, list[int]]:
+    """Return {value: the ranks that have it}, of pairs of a rank and its value."""
+    ranks: dict[T, list[int]] = {}
+    for rank, value in values:
+        ranks.setdefault(value, []).append(rank)
+    return ranks
 
 
 def one_line(error: BaseException) -> str:

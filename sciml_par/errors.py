@@ -16,7 +16,7 @@ class OutputError(SciMLParError, OSError):
     """A folder or file of results cannot be written; nothing was overwritten."""
 
 
-class NotInitializedError(SciMLParError, RuntimeError):
+class NotInitializedError(SciMLParError, RuntimeError, ValueError):
     """A call needs ranks, but `sciml_par.init()` has not run, or `shutdown()` has."""
 
 

@@ -46,7 +46,7 @@ from sciml_par.training import (
     NoProgress,
     Points,
 )
-from sciml_par.training.optimizers.convert import as_optimizer
+from sciml_par.training.optimizers.phases import as_optimizer
 
 UNIT = Interval(0, 1)
 X = np.zeros((3, 1), "float32")

@@ -245,11 +245,8 @@ class Space:
     def solve(self, vector: Array, begin: Array | None = None) -> Solved:
         """Solve for one μ: [q] by Gauss–Newton steps."""
         begin = np.zeros(self.columns) if begin is None else begin
-        return gauss_newton(self.system_at(vector), begin, steps=_STEPS)
-
-    def system_at(self, vector: Array) -> System:
-        """Return the least-squares problem of one μ: [q]."""
-        return _with_equations(self.system, at(self.system.equations, self.inputs, vector))
+        equations = at(self.system.equations, self.inputs, vector)
+        return gauss_newton(_with_equations(self.system, equations), begin, steps=_STEPS)
 
     def solution(self, c: Array) -> Solution:
         """Return u with these coefficients, [p]."""

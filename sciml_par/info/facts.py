@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import platform
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par._text import one_line, rank_list
+from sciml_par._text import one_line, rank_list, ranks_by
 from sciml_par.errors import SciMLParError
 from sciml_par.parallel.execution.xla_ffi import UnavailableError, foreign_calls
 from sciml_par.parallel.groups.world import World
@@ -22,7 +22,6 @@ from sciml_par.parallel.startup.options import tensor_float_32_is_on
 from sciml_par.parallel.tensors.memory import has_gpus
 from sciml_par.parallel.transports.cupy_binding import load_nccl
 
-T = TypeVar("T")
 Facts = dict[str, Any]
 """The keys of the JSON file, which docs/info.md describes."""
 
@@ -32,18 +31,10 @@ _VARIABLES = ("CUDA_VISIBLE_DEVICES", *(f"{library}_NUM_THREADS" for library in 
 _PREFIXES = ("SCIML_PAR_", "NCCL_")
 
 
-def ranks_by(values: Iterable[T]) -> dict[T, list[int]]:
-    """Return {value: the ranks that have it} of one value a rank."""
-    ranks: dict[T, list[int]] = {}
-    for rank, value in enumerate(values):
-        ranks.setdefault(value, []).append(rank)
-    return ranks
-
-
 def gather_facts(world: World, environment: Mapping[str, str]) -> Facts:
     """Return what every rank finds; `environment` is that before `init` (collective)."""
     ranks = world.communicator.allgather_object(_facts_of_rank(world, environment))
-    blind = ranks_by(rank["tensorflow_on_gpu"] for rank in ranks).get(False)
+    blind = ranks_by(enumerate(rank["tensorflow_on_gpu"] for rank in ranks)).get(False)
     obstacles = (  # that to NCCL is one on which `init` agreed, unless there is a plainer one
         len(ranks) == 1 and "there is one rank",
         not any(rank["gpu"] for rank in ranks) and "no rank has a GPU",

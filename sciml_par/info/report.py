@@ -9,8 +9,8 @@ from typing import Any
 from rich.text import Text
 
 from sciml_par._terminal import console
-from sciml_par._text import counted, rank_list
-from sciml_par.info.facts import Facts, ranks_by
+from sciml_par._text import counted, rank_list, ranks_by
+from sciml_par.info.facts import Facts
 from sciml_par.info.self_test import COUNT, Outcome
 from sciml_par.parallel.startup.launcher_environment import launched_apart
 
@@ -78,7 +78,9 @@ def _print(*parts: str | Said) -> None:
 
 def _row(label: str, answers: Iterable[str | Said]) -> Row:
     """Return the answer of all ranks; or, if they differ, each answer with its ranks."""
-    ranks = ranks_by((answer, "") if isinstance(answer, str) else answer for answer in answers)
+    ranks = ranks_by(
+        enumerate((answer, "") if isinstance(answer, str) else answer for answer in answers)
+    )
     if len(ranks) == 1:
         return label, next(iter(ranks))
     parts = "; ".join(f"{text} on {rank_list(those)}" for (text, _), those in ranks.items())
@@ -94,13 +96,13 @@ def _finding(label: str, ranks: Ranks, name: str) -> Row:
 def _mpi(ranks: Ranks) -> Iterator[Row]:
     yield _row("library", (rank["mpi_library"] for rank in ranks))
     yield _row("standard", (rank["mpi_standard"] for rank in ranks))
-    for level, those in ranks_by(rank["thread_level"] for rank in ranks).items():
+    for level, those in ranks_by(enumerate(rank["thread_level"] for rank in ranks)).items():
         text = f"{level} on {rank_list(those)}, not MULTIPLE: nothing notices ranks that hang"
         yield "thread level", (level, "") if level == "MULTIPLE" else (text, BAD)
 
 
 def _ranks(ranks: Ranks) -> Iterator[Row]:
-    hosts = ranks_by(rank["host_number"] for rank in ranks).values()
+    hosts = ranks_by(enumerate(rank["host_number"] for rank in ranks)).values()
     yield "in all", (f"{counted(len(ranks), 'rank')} on {counted(len(hosts), 'host')}", "")
     if launched_apart(len(ranks), launched := ranks[0]["launched"]):
         text = f"mpirun started {launched} processes, and each is alone: mpi4py uses another MPI"
@@ -125,7 +127,7 @@ def _on_cores(text: str, surplus: int, consequence: str) -> Said:
 
 
 def _gpus(ranks: Ranks, obstacle: str) -> Iterator[Row]:
-    for group in ranks_by(rank["host_number"] for rank in ranks).values():
+    for group in ranks_by(enumerate(rank["host_number"] for rank in ranks)).values():
         host = ranks[group[0]]["host"]
         entries = {gpu["identity"]: gpu["entry"] for r in group for gpu in ranks[r]["visible"]}
         if not entries:
@@ -137,8 +139,10 @@ def _gpus(ranks: Ranks, obstacle: str) -> Iterator[Row]:
             known = ", ".join(filter(None, [f"GPU {entry}", *names, uuid]))
             yield host, (f"{known}: {rank_list(users) if users else 'no rank'}", "")
             host = ""
-    devices = ranks_by((rank["gpu"] is not None, rank["tensorflow_on_gpu"]) for rank in ranks)
-    wrong = ranks_by(rank["tensorflow_is_right"] for rank in ranks).get(False)
+    devices = ranks_by(
+        enumerate((rank["gpu"] is not None, rank["tensorflow_on_gpu"]) for rank in ranks)
+    )
+    wrong = ranks_by(enumerate(rank["tensorflow_is_right"] for rank in ranks)).get(False)
     for those, text, style in (
         (devices.get((True, True)), "computes on the GPU on {}", GOOD),
         (devices.get((True, False)), f"finds no GPU on {{}} and uses the CPU: {_GPU}", BAD),

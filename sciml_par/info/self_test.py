@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par._text import one_line, rank_list
-from sciml_par.info.facts import Facts, ranks_by
+from sciml_par._text import one_line, rank_list, ranks_by
+from sciml_par.info.facts import Facts
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.requests.reduce_op import Sum
@@ -57,13 +57,13 @@ def planned(facts: Facts) -> Iterator[tuple[str, str, str]]:
     """Yield path, context and the obstacle to a test of it, empty if there is none."""
     ranks = facts["ranks"]
     alone = "a collective of one rank moves nothing" if len(ranks) == 1 else ""
-    calls = ranks_by(rank["foreign_calls"]["obstacle"] for rank in ranks)
+    calls = ranks_by(enumerate(rank["foreign_calls"]["obstacle"] for rank in ranks))
     no_calls = "; ".join(f"{rank_list(those)}: {text}" for text, those in calls.items() if text)
     no_nccl = alone or facts["transport_obstacle"]
     obstacles = {_MPI: (alone, no_calls), _NCCL: (no_nccl, no_calls)}
     if no_nccl and not alone and all(rank["tensorflow_on_gpu"] for rank in ranks):
         # Programs take this path here.
-        lacking = ranks_by(rank["copies"] for rank in ranks).get(False)
+        lacking = ranks_by(enumerate(rank["copies"] for rank in ranks)).get(False)
         no_copies = f"needs CuPy on {rank_list(lacking)}" if lacking else ""
         obstacles[_MPI_FROM_GPU] = "", no_calls or no_copies
     for path, (in_any_context, in_compiled) in obstacles.items():

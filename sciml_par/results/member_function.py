@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,12 +51,6 @@ class MemberFunction:
             field=self.field,
             functions=(),
         )
-
-
-def function_architecture(placed: PlacedFunction, *, scaled: bool, network: str) -> str:
-    """Return a text that is equal for functions that differ in their weights only."""
-    text = repr((placed.name, placed.key(scaled=scaled), network))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def function_field(

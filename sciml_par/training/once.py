@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from sciml_par._checks import check_flag
 from sciml_par.errors import TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World, current_world
@@ -31,7 +32,7 @@ from sciml_par.training.run.progress import ProgressWatcher, Reporter, TimeWatch
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import signals_caught
 from sciml_par.training.run.watcher import Watcher
-from sciml_par.training.uncertainty.of_members import check_uncertainty, with_uncertainties
+from sciml_par.training.uncertainty.of_members import with_uncertainties
 from sciml_par.training.uncertainty.resampling import resampled
 from sciml_par.training.uncertainty.retraining import Retraining
 from sciml_par.training.windows.points import with_points_of_windows
@@ -70,7 +71,7 @@ def train_once(
                 ready = replace(ready, notes=(*chosen, *ready.notes))
         everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
         everyone.attempt(lambda: check_grow(arguments, ready))
-        everyone.attempt(lambda: check_uncertainty(uncertainty))
+        everyone.attempt(lambda: check_flag("train", "uncertainty", uncertainty, or_none=True))
         ready = solved_in_windows(ready, everyone)
         meeting = _meeting(ready, everyone)
         saver = begin_from(checkpoint, resume, meeting, ready, everyone)

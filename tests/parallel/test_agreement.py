@@ -9,7 +9,7 @@ from ranks import MISMATCHES, eager, odd_one_out
 
 import sciml_par.parallel as sp
 from sciml_par.errors import CollectiveMismatchError
-from sciml_par.parallel.groups import ledger
+from sciml_par.parallel.groups import progress
 
 pytestmark = pytest.mark.ranks(least=2, reason="one rank always agrees with itself")
 
@@ -213,7 +213,7 @@ def test_names_of_gradients_and_of_other_calls():
 def agreements(monkeypatch):
     """The signatures that the ranks compare, in a group that remembers three."""
     group = sp.current_world().communicator.split(0)
-    monkeypatch.setattr(ledger, "MOST_SIGNATURES", 3)
+    monkeypatch.setattr(progress, "MOST_SIGNATURES", 3)
     compared = []
     agree = group.agree
 

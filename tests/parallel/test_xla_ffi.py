@@ -11,7 +11,7 @@ import tensorflow as tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution import xla_custom_call as xla_bridge
 from sciml_par.parallel.execution import xla_ffi
-from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_call_sites import one_tensor
 from sciml_par.parallel.execution.xla_ffi import ForeignCalls, UnavailableError, foreign_calls
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing travels")

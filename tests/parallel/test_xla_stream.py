@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from sciml_par.parallel.execution.xla_call_frame import one_tensor
+from sciml_par.parallel.execution.xla_call_sites import one_tensor
 from sciml_par.parallel.execution.xla_ffi import FAILED_PRECONDITION, c_function
 from sciml_par.parallel.native.interrupts import take
 

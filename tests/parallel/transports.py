@@ -17,6 +17,7 @@ from real_gpus import require_gpu
 
 import sciml_par.parallel as sp
 from sciml_par.parallel.groups.call_site import PreparedCall
+from sciml_par.parallel.native.host_group import SharedTransfer
 from sciml_par.parallel.requests.request import Request
 from sciml_par.parallel.tensors.memory import HOST_MEMORY
 from sciml_par.parallel.transports.cupy_binding import Gpu, Nccl
@@ -151,6 +152,6 @@ def transports_from_now_on(monkeypatch: Any) -> list[str]:
         execute(self, *arguments)
 
     # Transfers of machine code would not be noted.
-    monkeypatch.setattr(PreparedCall, "serve_by_machine_code", lambda *_: None)
+    monkeypatch.setattr(SharedTransfer, "enter", lambda *_: None)
     monkeypatch.setattr(PreparedCall, "execute", recording)
     return by

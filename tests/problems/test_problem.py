@@ -61,9 +61,9 @@ def test_the_loss_by_hand():
     x = [tf.constant(a) for a in interior.points(5)]
     s = np.linspace(0, 1, 5)
     expected = np.sum((6 * s - 2) ** 2)
-    np.testing.assert_allclose(interior.sum_of_squares(lambda x: x**3, *x), expected)
+    np.testing.assert_allclose(np.sum(interior.residual(lambda x: x**3, *x) ** 2), expected)
     x = [tf.constant(a) for a in ends.points(5)]
-    np.testing.assert_allclose(ends.sum_of_squares(lambda x: x**3, *x), 0.5)
+    np.testing.assert_allclose(np.sum(ends.residual(lambda x: x**3, *x) ** 2), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_data_of_ones_own_without_a_second_axis():
 def test_a_wrong_residual_is_found_without_a_check():
     term = Problem(UNIT, lambda u, x: u(x)[:, 0]).terms[0]
     with pytest.raises(InputError, match="residual"):
-        term.sum_of_squares(MLP(1, 1), tf.zeros([4, 1]))
+        term.residual(MLP(1, 1), tf.zeros([4, 1]))
 
 
 def test_an_exception_of_the_residual_goes_through_with_a_note():

@@ -159,7 +159,7 @@ def test_optimizers_have_their_own_defaults() -> None:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_train_takes_the_optimizers_and_has_the_same_usual_steps(name: str, tmp_path: Path) -> None:
-    from sciml_par.training.optimizers.convert import as_optimizer
+    from sciml_par.training.optimizers.phases import as_optimizer
 
     optimizer = parse("--optimizer", name).training(tmp_path)["optimizer"]
     if name == "auto":

@@ -30,6 +30,11 @@ def at(made: RankFeed, step: int) -> list[np.ndarray]:
     return tables(batch_at(made, step))
 
 
+def counts_of(made: RankFeed) -> tuple[int, ...]:
+    """Return for each term the number of this rank's points."""
+    return tuple(len(arrays[0]) for arrays in made.arrays)
+
+
 def joined(of_ranks: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
     """Return the rows of all ranks, sorted."""
     found = [np.concatenate(each) for each in zip(*of_ranks, strict=True)]
@@ -44,7 +49,7 @@ def assert_ranks_have_together_what_one_has(
         feeds = [feed_of(rank, size) for rank in range(size)]
         assert {each.totals for each in feeds} == {alone.totals}
         assert all(each.description == alone.description for each in feeds)
-        counts = np.array([each.counts for each in feeds])
+        counts = np.array([counts_of(each) for each in feeds])
         assert counts.sum(axis=0).tolist() == list(alone.totals)
         assert np.all(np.ptp(counts, axis=0) <= 1)
         for step in steps:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sciml_par._free_memory import free_memory
 from sciml_par.errors import InputError
 from sciml_par.training import LevenbergMarquardt
+from sciml_par.training.preparation.sizes import free_memory
 
 pytestmark = pytest.mark.ranks(most=1, reason="a function of numbers")
 GB = 10**9

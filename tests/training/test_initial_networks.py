@@ -14,7 +14,7 @@ from sciml_par.problems import Box, Dirichlet, Interval, Problem, Unknown, deriv
 from sciml_par.training import Adam
 from sciml_par.training.identity.described import architecture_of
 from sciml_par.training.loss.traced_terms import trace_terms
-from sciml_par.training.members.initial_networks import network_of_member
+from sciml_par.training.preparation.member_preparation import network_of_member
 from sciml_par.training.preparation.remarks import remarks_on_unread_outputs
 
 pytestmark = pytest.mark.ranks(most=1, reason="local: each rank makes its own networks")

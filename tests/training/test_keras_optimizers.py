@@ -11,8 +11,8 @@ import tensorflow as tf
 from small_training import SmallObjective, Trainings, initial, keras_train_all
 
 from sciml_par.errors import InputError
-from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.optimizer import At
+from sciml_par.training.optimizers.phases import as_optimizer
 
 pytestmark = [
     pytest.mark.beside,

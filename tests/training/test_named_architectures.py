@@ -14,7 +14,7 @@ from sciml_par.networks import MLP, FourierFeatures, PeriodicEmbedding, PirateNe
 from sciml_par.problems import Box, Dirichlet, Interval, Problem, laplacian
 from sciml_par.results import Result
 from sciml_par.training import Adam, Ensemble, train
-from sciml_par.training.members.initial_networks import network_of_member
+from sciml_par.training.preparation.member_preparation import network_of_member
 
 pytestmark = pytest.mark.ranks(most=1, reason="the networks are local to a rank")
 

@@ -13,8 +13,8 @@ from sciml_par.errors import InputError
 from sciml_par.horovod import tensorflow as horovod
 from sciml_par.parallel import DistributedOptimizer
 from sciml_par.training import SGD, Adam, CosineDecay
-from sciml_par.training.optimizers.convert import as_optimizer
 from sciml_par.training.optimizers.keras_optimizer import KerasOptimizer
+from sciml_par.training.optimizers.phases import as_optimizer
 
 pytestmark = pytest.mark.ranks(most=1, reason="nothing here knows of ranks")
 

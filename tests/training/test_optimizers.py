@@ -26,7 +26,7 @@ from sciml_par.training import (
     RMSprop,
     SSBroyden,
 )
-from sciml_par.training.optimizers.convert import as_optimizer
+from sciml_par.training.optimizers.phases import as_optimizer
 
 pytestmark = pytest.mark.beside
 OPTIMIZERS: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine import Engine
+from feeds import counts_of
 
 import sciml_par.parallel as sp
 from sciml_par.networks import MLP
@@ -49,7 +50,7 @@ def engines(problem: Problem, points: Any, model: Any, **options: Any) -> tuple[
     world = sp.current_world()
     shared = Engine(problem, world.communicator, model, points=points, **options)
     serial = Engine(problem, world.alone, model, points=points, **options)
-    assert shared.feed.totals == serial.feed.totals == serial.feed.counts
+    assert shared.feed.totals == serial.feed.totals == counts_of(serial.feed)
     return shared, serial
 
 
@@ -76,5 +77,5 @@ def test_empty_shards_occur() -> None:
     world = sp.current_world().communicator
     problem = poisson()
     mine = Engine(problem, world, network(problem), points=Interval(0, 1).sample(1, seed=1))
-    counts = world.allgather_object(mine.feed.counts)
+    counts = world.allgather_object(counts_of(mine.feed))
     assert (world.size == 1) == all(n > 0 for n, _ in counts)

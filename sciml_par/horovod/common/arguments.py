@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sciml_par.errors import InputError
-from sciml_par.horovod.common.process_sets import current_world, group_of
-from sciml_par.parallel import Average, ReduceOp, Sum
+from sciml_par.horovod.common.process_sets import group_of
+from sciml_par.parallel import Average, ReduceOp, Sum, current_world
 
 _SAME_NAMES = (
     "compression",

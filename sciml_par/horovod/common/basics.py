@@ -12,7 +12,6 @@ from sciml_par.errors import CollectiveMismatchError, InputError, SciMLParError
 from sciml_par.horovod.common.process_sets import (
     ProcessSet,
     add_process_set,
-    current_world,
     forget,
     global_process_set,
 )
@@ -22,15 +21,13 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-def _question(name: str, doc: str) -> Callable[[Any], int]:
-    """Return a method that asks `sciml_par.parallel`, or raises `NoRanksError` before `init`."""
+def _question(answer: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Return the method with this answer."""
 
-    def ask(self: Any) -> int:
-        current_world()
-        number: int = getattr(parallel, name)()
-        return number
+    def ask(self: Any) -> Any:
+        return answer()
 
-    ask.__name__, ask.__doc__ = name, doc
+    ask.__name__, ask.__doc__ = answer.__name__, answer.__doc__
     return ask
 
 
@@ -117,21 +114,17 @@ class HorovodBasics:
         """End the recording (collective)."""
         parallel.stop_timeline()
 
-    size = _question("size", "Return the number of ranks.")
-    local_size = _question("local_size", "Return the number of ranks on this host.")
-    cross_size = _question("cross_size", "Return the number of hosts with this `local_rank`.")
-    rank = _question("rank", "Return this process's number, 0 ≤ rank < size.")
-    local_rank = _question("local_rank", "Return this process's number on its host.")
-    cross_rank = _question("cross_rank", "Return this host's number among those of `cross_size`.")
-
-    def is_homogeneous(self) -> bool:
-        """Return whether all hosts run as many ranks."""
-        current_world()
-        return parallel.is_homogeneous()
+    size = _question(parallel.size)
+    local_size = _question(parallel.local_size)
+    cross_size = _question(parallel.cross_size)
+    rank = _question(parallel.rank)
+    local_rank = _question(parallel.local_rank)
+    cross_rank = _question(parallel.cross_rank)
+    is_homogeneous = _question(parallel.is_homogeneous)
 
     def mpi_threads_supported(self) -> bool:
         """Return whether several threads of a rank may call MPI at once."""
-        current_world()
+        parallel.current_world()
         from mpi4py import MPI
 
         return bool(MPI.Query_thread() == MPI.THREAD_MULTIPLE)

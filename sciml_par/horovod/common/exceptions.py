@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from sciml_par.errors import InputError, NotInitializedError
+from sciml_par.errors import InputError
 
 
 class HorovodInternalError(RuntimeError):
@@ -52,10 +52,6 @@ class UnsupportedError(InputError, NotImplementedError):
 
 class NeedsGraphError(InputError, RuntimeError):
     """A function for graphs, called where TensorFlow executes eagerly."""
-
-
-class NoRanksError(NotInitializedError, ValueError):
-    """A question about ranks before `init` or after `shutdown`."""
 
 
 @contextlib.contextmanager

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from sciml_par.errors import InputError, NotInitializedError
-from sciml_par.horovod.common.exceptions import NoRanksError, invalid_arguments
-from sciml_par.parallel import Communicator, is_initialized
-from sciml_par.parallel import current_world as current_native_world
+from sciml_par.errors import InputError
+from sciml_par.horovod.common.exceptions import invalid_arguments
+from sciml_par.parallel import Communicator, current_world, is_initialized
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from sciml_par.parallel.groups.world import World
 
 _GLOBAL_ID = 0
 
@@ -101,14 +99,6 @@ class _AllRanks(ProcessSet):
 
 
 global_process_set: ProcessSet = _AllRanks()
-
-
-def current_world() -> World:
-    """Return the ranks of this job, or an error that is a `ValueError` as well."""
-    try:
-        return current_native_world()
-    except NotInitializedError as error:
-        raise NoRanksError(str(error)) from None
 
 
 def communicator_of(process_set: ProcessSet) -> Communicator:

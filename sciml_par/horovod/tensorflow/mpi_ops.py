@@ -16,7 +16,7 @@ from sciml_par.horovod.common.process_sets import (
     process_set_of,
     root_in,
 )
-from sciml_par.horovod.tensorflow.collective_gradients import with_gradient_times
+from sciml_par.horovod.tensorflow.reductions import with_gradient_times
 from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.execution.dispatch import outside_the_order
 from sciml_par.parallel.execution.xla_custom_call import in_compiled_function

@@ -9,15 +9,11 @@ from functools import partial
 from typing import Any
 
 from sciml_par import parallel
-from sciml_par._tensorflow import tf
+from sciml_par._tensorflow import is_recorded, tf
 from sciml_par.errors import InputError
 from sciml_par.horovod.common.arguments import device_for, device_of, reduction
 from sciml_par.horovod.common.exceptions import UnsupportedError, invalid_arguments
 from sciml_par.horovod.common.process_sets import ProcessSet, communicator_of, global_process_set
-from sciml_par.horovod.tensorflow.collective_gradients import (
-    with_gradient_times,
-    with_itself_as_gradient,
-)
 from sciml_par.horovod.tensorflow.compression import Compression
 from sciml_par.parallel import Adasum, Average, Communicator, ReduceOp, Sum
 from sciml_par.parallel.collectives.tensor_bundle import by_groups
@@ -25,6 +21,7 @@ from sciml_par.parallel.execution.autograph import not_converted
 from sciml_par.parallel.gradients.reduction import on_values
 
 Tensor = Any
+Collective = Callable[[list[Tensor]], list[Tensor]]
 
 _FACTORS = ("prescale_factor", "postscale_factor")
 
@@ -269,3 +266,41 @@ def _each_kind(
         indices = [i for i, each in enumerate(kinds) if each is kind]
         values = by_groups(values, [indices] if indices else [], function)
     return list(values)
+
+
+def with_itself_as_gradient(collective: Collective, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return `collective` of floating-point tensors, which is its own gradient (collective)."""
+
+    def with_gradient(*tensors: Tensor) -> tuple[list[Tensor], Callable[..., list[Tensor]]]:
+        return collective(list(tensors)), lambda *gradients: with_itself_as_gradient(
+            collective, gradients
+        )
+
+    if not _is_differentiated():
+        return collective(list(tensors))
+    results: list[Tensor] = tf.custom_gradient(with_gradient)(*tensors)
+    return results
+
+
+def with_gradient_times(factor: float, tensor: Tensor) -> Tensor:
+    """Return `tensor`, with a gradient multiplied by `factor`.
+
+    In Horovod the loss is the mean over the P ranks for collectives that gather, and the sum for
+    those that scatter: these gradients are the adjoints times 1/P or P.
+    """
+    if factor == 1 or not _is_differentiated():
+        return tensor
+    x = tf.convert_to_tensor(tensor)
+    if not (x.dtype.is_floating or x.dtype.is_complex):
+        return x
+
+    @tf.custom_gradient
+    def identity(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        return tf.identity(x), lambda gradient: gradient * tf.constant(factor, gradient.dtype)
+
+    return identity(x)
+
+
+def _is_differentiated() -> bool:
+    """Return whether a gradient may be computed: in graphs, and under a tape."""
+    return not tf.executing_eagerly() or is_recorded()

@@ -20,20 +20,18 @@ from sciml_par.parallel.execution.graph_lifetime import (
     with_the_graph,
 )
 from sciml_par.parallel.execution.vectorized import AllPasses, convert_to_nothing
-from sciml_par.parallel.execution.xla_call_frame import (
-    Act,
-    Frame,
-    one_tensor,
-    operands,
-    results,
-    stream,
-)
 from sciml_par.parallel.execution.xla_call_sites import (
+    Act,
     CallSites,
+    Frame,
     OnHost,
     Role,
     gpu_handler,
     on_copies,
+    one_tensor,
+    operands,
+    results,
+    stream,
 )
 from sciml_par.parallel.execution.xla_ffi import CUDA, HOST, UnavailableError, foreign_calls
 from sciml_par.parallel.execution.xla_module import SCALAR, TARGET, ArrayType, custom_call
@@ -95,7 +93,7 @@ class Bridge:
             {Role.HOST: execute, Role.RESUME: resume, Role.FAIL: call.fail, **more}
         )
         if call.shared is not None:
-            call.serve_by_machine_code(number)
+            call.shared.enter(number, call.announcement)
             with_the_graph(None, call.shared.leave, number)
         return number
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from sciml_par._tensorflow import import_module
-from sciml_par.parallel.execution.xla_call_frame import SHIFT, Act, Frame, memory
+from sciml_par.parallel.execution.xla_call_sites import SHIFT, Act, Frame, memory
 from sciml_par.parallel.native.interrupts import keep, kept
 from sciml_par.parallel.native.xla_structures import (
     API_AT,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sciml_par._checks import check_count
+from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.parallel.execution.autograph import not_converted
@@ -98,7 +98,9 @@ def DistributedOptimizer(
             f"DistributedOptimizer: expected an optimizer of Keras, such as "
             f"keras.optimizers.Adam(); got {optimizer!r}."
         )
-    check_count("DistributedOptimizer", "backward_passes_per_step", backward_passes_per_step)
+    checked_integer(
+        backward_passes_per_step, "DistributedOptimizer: backward_passes_per_step", least=1
+    )
     reduction = GradientReduction(
         op,
         compression=compression,

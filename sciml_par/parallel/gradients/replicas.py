@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par._text import counted, rank_list
+from sciml_par._text import counted, rank_list, ranks_by
 from sciml_par.errors import InputError
 from sciml_par.parallel.collectives.one_tensor import allreduce
 from sciml_par.parallel.execution.autograph import not_converted
@@ -33,7 +33,6 @@ from sciml_par.parallel.gradients.optimizer_state import backend_of, raw_learnin
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.requests.reduce_op import Sum
-from sciml_par.parallel.requests.signature import ranks_by_text
 
 FIRST_COMPARED = 8
 """The first reduction with a comparison. Programs broadcast their weights after the first step,
@@ -279,7 +278,9 @@ class _Judge:
         return None if early.any() else self._fault_of_weights(rows, present)
 
     def _of_ranks(self, what: str, texts: Mapping[int, str]) -> str:
-        lines = [f"  {rank_list(ranks)}: {text}\n" for text, ranks in ranks_by_text(texts).items()]
+        lines = [
+            f"  {rank_list(ranks)}: {text}\n" for text, ranks in ranks_by(texts.items()).items()
+        ]
         return f"{self._begin} different {what}\n{''.join(lines)}{_REMEDY}"
 
     @property

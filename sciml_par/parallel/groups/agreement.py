@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 
-from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.requests.signature import Signature, mismatch_message
 
 _COMPARED = struct.Struct("<16sQQ")
@@ -15,7 +15,7 @@ _COMPARED = struct.Struct("<16sQQ")
 _NUMBER = struct.Struct("<q")
 
 
-def compare(group: Group, signature: Signature, number: int) -> list[int]:
+def compare(group: Any, signature: Signature, number: int) -> list[int]:
     """Return every rank's `number`, [P], if all ask and have asked for the same (collective)."""
     mine = _COMPARED.pack(signature.digest, group.progress.sequence, group.progress.order_digest)
     sent = np.frombuffer(mine + _NUMBER.pack(number), np.uint8)
@@ -33,7 +33,7 @@ def compare(group: Group, signature: Signature, number: int) -> list[int]:
     raise group.mismatch_error(mismatch_message(group.name, dict(enumerate(asked_for))))
 
 
-def _past_explanation(group: Group) -> str:
+def _past_explanation(group: Any) -> str:
     """Return each rank's request at an earlier collective, which was not compared."""
     recent = {number: announcement.signature for number, announcement in group.progress.history}
     digests = {number: signature.digest for number, signature in recent.items()}

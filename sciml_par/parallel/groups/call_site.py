@@ -56,18 +56,18 @@ class PreparedCall:
             self.shared is None
             and (not request.is_meeting or (is_long and not transport.returns_early))
         )
-        self._announcement = Announcement(Kind.TRANSFER, self.signature, request)
+        self.announcement = Announcement(Kind.TRANSFER, self.signature, request)
         self._ledger = communicator.progress.ledger
         self._agreed_in = -1  # the generation of the ledger in which the signature was found
 
     def execute(self, *where: Any) -> None:
         """Carry out the request (collective)."""
-        self._progress.begin(self._announcement)
+        self._progress.begin(self.announcement)
         self._carry(where)
 
     def resume(self, *where: Any) -> None:
         """Carry out what machine code has begun, and notify the observers (collective)."""
-        self._progress.resume(self._announcement)
+        self._progress.resume(self.announcement)
         self._carry(where)
 
     def fail(self, *_: Any) -> None:
@@ -77,11 +77,6 @@ class PreparedCall:
             self.shared.fail()
         except DifferentRequestError:
             raise self._difference() from None
-
-    def serve_by_machine_code(self, number: int) -> None:
-        """Let machine code serve the call site `number`, if it can."""
-        if self.shared is not None:
-            self.shared.enter(number, self._announcement)
 
     def _carry(self, where: tuple[Any, ...]) -> None:
         progress = self._progress

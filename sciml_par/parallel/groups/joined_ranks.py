@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Announced, Joined, Mailbox
-from sciml_par.parallel.groups.progress import Group, Observer
+from sciml_par.parallel.groups.progress import Observer
 from sciml_par.parallel.requests.request import Announcement
 
 
@@ -20,7 +21,7 @@ class JoinedRanks(Observer):
     """Joined ranks that are notified of a group's collectives, up to number `last`."""
 
     mailbox: Mailbox
-    group: Group
+    group: Communicator
     ranks: frozenset[int]
     meeting: int
     last: float = math.inf
@@ -36,17 +37,17 @@ class JoinedRanks(Observer):
             self.mailbox.send(Announced(self.group.identity, {number: announcement}), to=self.ranks)
 
 
-def observer_of(group: Group) -> JoinedRanks | None:
+def observer_of(group: Communicator) -> JoinedRanks | None:
     """Return the observer that notifies joined ranks of this group, or None."""
     found = (each for each in _observers(group) if not each.is_past)
     return next(found, None)
 
 
-def _observers(group: Group) -> list[JoinedRanks]:
+def _observers(group: Communicator) -> list[JoinedRanks]:
     return [each for each in group.progress.observers if isinstance(each, JoinedRanks)]
 
 
-def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
+def tell_who_joined(group: Communicator, mailbox: Mailbox) -> None:
     """Notify newly joined ranks of the current and all later collectives (called repeatedly)."""
     if not joined_ranks(group, mailbox):
         return
@@ -76,7 +77,7 @@ def tell_who_joined(group: Group, mailbox: Mailbox) -> None:
                 mailbox.send(Announced(group.identity, announcements), to=[rank])
 
 
-def join_in(group: Group, mailbox: Mailbox) -> None:
+def join_in(group: Communicator, mailbox: Mailbox) -> None:
     """Tell all ranks of the group that this one has joined."""
     mine = Joined(group.identity, group.progress.meetings, group.progress.sequence)
     with mailbox.telling:
@@ -87,7 +88,7 @@ def join_in(group: Group, mailbox: Mailbox) -> None:
     mailbox.send(mine, to=[rank for rank in group.world_ranks if rank != mailbox.rank])
 
 
-def end_meeting(group: Group, mailbox: Mailbox) -> None:
+def end_meeting(group: Communicator, mailbox: Mailbox) -> None:
     """End the stay in `join` of all ranks, after which each continues its program."""
     with mailbox.telling:
         group.progress.forget(observer_of(group))
@@ -95,7 +96,9 @@ def end_meeting(group: Group, mailbox: Mailbox) -> None:
         mailbox.asked.pop(group.identity, None)
 
 
-def joined_ranks(group: Group, mailbox: Mailbox, meeting: int | None = None) -> dict[int, Joined]:
+def joined_ranks(
+    group: Communicator, mailbox: Mailbox, meeting: int | None = None
+) -> dict[int, Joined]:
     """Return the other ranks that have joined since the `meeting`, by rank in the world."""
     meeting = group.progress.meetings if meeting is None else meeting
     others = (rank for rank in group.world_ranks if rank != mailbox.rank)

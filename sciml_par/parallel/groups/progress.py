@@ -12,33 +12,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
-from sciml_par.errors import CollectiveMismatchError, InputError
-from sciml_par.parallel.groups.ledger import Ledger
+from sciml_par.errors import InputError
 from sciml_par.parallel.native.host_group import HostGroup
 from sciml_par.parallel.native.layout import DIGEST_STEP, DIGESTS_KEPT, HISTORY_KEPT
 from sciml_par.parallel.native.layout import Group as Word
 from sciml_par.parallel.requests.request import Announcement, Kind
 from sciml_par.parallel.requests.signature import KEY_MASK, Signature
 
-if TYPE_CHECKING:
-    from mpi4py import MPI
-
-
-class Group(Protocol):
-    """The part of `Communicator` that the supervision needs."""
-
-    name: str
-    rank: int
-    size: int
-    identity: tuple[int, int]
-    world_ranks: list[int]
-    control: MPI.Comm
-    progress: Progress
-    mismatch_error: type[CollectiveMismatchError]
-
-    def __hash__(self) -> int: ...
+MOST_SIGNATURES = 1 << 16
+"""How many signatures are remembered. A program that names its collectives by the step would
+otherwise fill the memory."""
 
 
 class Observer:
@@ -52,8 +37,8 @@ class Observer:
     ) -> None:
         """Note the end of a collective without an error; if `enqueued`, a GPU may not be done."""
 
-    def for_new_group(self, group: Group) -> Observer | None:
-        """Return the observer of a group that is made later, or None."""
+    def for_new_group(self, group: Any) -> Observer | None:
+        """Return the observer of a `Communicator` that is made later, or None."""
         return None
 
 
@@ -279,3 +264,37 @@ class Progress:
 def _place(number: int) -> int:
     """Return the place of (number, digest after it) of a collective."""
     return Word.DIGESTS + 2 * (number // DIGEST_STEP & (DIGESTS_KEPT - 1))
+
+
+class Ledger:
+    """The signatures that the ranks of one group have agreed on, wherever in the program.
+
+    A comparison each time would double the cost of a short collective. A rank that traces a
+    function again, alone, asks for nothing new and waits for nobody.
+
+    Parameters
+    ----------
+    words : the group's record, which machine code reads.
+    """
+
+    __slots__ = ("_digests", "_words", "generation")
+
+    def __init__(self, words: Any) -> None:
+        self._words = words
+        self._digests: set[bytes] = set()
+        self.generation = 0
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._digests
+
+    def add(self, digest: bytes) -> None:
+        """Remember a signature on which all ranks have just agreed."""
+        if len(self._digests) >= MOST_SIGNATURES:
+            self.clear()
+        self._digests.add(digest)
+
+    def clear(self) -> None:
+        """Forget all agreements; to be done at the same collective on all ranks."""
+        self._digests.clear()
+        self.generation += 1
+        self._words[Word.GENERATION] = self.generation + 1

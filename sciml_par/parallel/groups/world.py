@@ -4,41 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from sciml_par.errors import NotInitializedError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Mailbox
-
-
-class Service(Protocol):
-    """Works next to the program, on a separate thread or process."""
-
-    def stop(self) -> None: ...
-
-
-class TimelineService(Service, Protocol):
-    """Records this rank's part of a timeline; `merge` returns the obstacle, if any (collective)."""
-
-    def merge(self) -> str | None: ...
-
-    def close(self) -> None: ...
-
-
-class ErrorReporter(Service, Protocol):
-    """Reports an error that ends this rank, together with the others."""
-
-    def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None: ...
-
-
-class JobEnd(Protocol):
-    """Ends all ranks; its methods do not return."""
-
-    sentinel: Any
-
-    def with_message(self, message: str) -> None: ...
-
-    def with_code(self, exit_code: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -80,12 +50,12 @@ class World:
     threads: int
     gpu: str | None
     transport: GpuTransport
-    failures: ErrorReporter
+    failures: Any
     mailbox: Mailbox
-    job_end: JobEnd
-    watchdog: Service | None = None
-    sentinel: Service | None = None
-    timeline: TimelineService | None = None
+    job_end: Any
+    watchdog: Any = None
+    sentinel: Any = None
+    timeline: Any = None
     process_sets: dict[int, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
     process: int = field(default_factory=os.getpid)

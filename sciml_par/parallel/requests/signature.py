@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from sciml_par._text import rank_list
+from sciml_par._text import rank_list, ranks_by
 from sciml_par.parallel.requests.reduce_op import ReduceOp
 
 KEY_MASK = (1 << 30) - 1
@@ -87,29 +87,16 @@ _TRACING = (
 )
 
 
-_MISMATCH = re.compile(
+MISMATCH = re.compile(
     r"The ranks of «[^»]*» (did not ask for the same .*?depends on it|train with .*?every rank)\.",
     re.DOTALL,
 )
-
-
-def found_mismatch(text: str) -> str | None:
-    """Return the message of a mismatch in an error's text, or None."""
-    found = _MISMATCH.search(text)
-    return found and found.group()
-
-
-def ranks_by_text(texts: Mapping[int, str]) -> dict[str, list[int]]:
-    """Return the ranks that share a text, for each text."""
-    ranks: dict[str, list[int]] = {}
-    for rank, text in texts.items():
-        ranks.setdefault(text, []).append(rank)
-    return ranks
+"""Finds the message of a mismatch in an error's text."""
 
 
 def mismatch_message(group: str, asked: Mapping[int, str]) -> str:
     """Return the message with `asked`, {rank: signature}; equal signatures share a line."""
-    asked_for = ranks_by_text(asked)
+    asked_for = ranks_by(asked.items())
     lines = [f"  {rank_list(ranks)}: {signature}" for signature, ranks in asked_for.items()]
     hint = _TRACING if any(signature.endswith(NUMBERS_OF_ROWS) for signature in asked_for) else ""
     hint += _EPOCHS if any(AT_EPOCH_END in signature for signature in asked_for) else ""

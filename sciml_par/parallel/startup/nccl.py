@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sciml_par._text import rank_list
+from sciml_par._text import rank_list, ranks_by
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import GpuTransport
-from sciml_par.parallel.requests.signature import Signature, ranks_by_text
+from sciml_par.parallel.requests.signature import Signature
 from sciml_par.parallel.transports.cupy_binding import (
     Gpu,
     MissingBindingError,
@@ -92,14 +92,12 @@ def decide(reports: Sequence[Report]) -> GpuTransport:
 
 
 def _obstacle(reports: Sequence[Report]) -> str:
-    lacking = ranks_by_text(
-        {r: report.obstacle for r, report in enumerate(reports) if report.obstacle}
-    )
+    lacking = ranks_by((r, report.obstacle) for r, report in enumerate(reports) if report.obstacle)
     if lacking:
         return "; ".join(f"{rank_list(ranks)}: {text}" for text, ranks in lacking.items())
     if len(reports) == 1:
         return "one rank has nobody to exchange tensors with"
-    by_gpu = ranks_by_text({r: report.gpu or "" for r, report in enumerate(reports)})
+    by_gpu = ranks_by(enumerate(report.gpu or "" for report in reports))
     sharing = [ranks for ranks in by_gpu.values() if len(ranks) > 1]
     if sharing and not all(report.may_share for report in reports):
         oldest = ".".join(map(str, _OLDEST_SHARING))

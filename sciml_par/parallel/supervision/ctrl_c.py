@@ -20,7 +20,7 @@ from typing import Any
 from sciml_par._stderr import write_error
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Interrupted, Mailbox
-from sciml_par.parallel.groups.world import JobEnd
+from sciml_par.parallel.supervision.end_job import JobEnd
 
 _SECONDS_TO_ACT = 0.3
 _SECONDS_BETWEEN_RANKS = 0.05

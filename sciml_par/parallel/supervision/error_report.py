@@ -11,11 +11,11 @@ from collections.abc import Callable
 from types import TracebackType
 
 from sciml_par._stderr import write_error
-from sciml_par._text import rank_list
+from sciml_par._text import rank_list, ranks_by
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Failed, Mailbox
 from sciml_par.parallel.native.interrupts import take
-from sciml_par.parallel.requests.signature import found_mismatch, ranks_by_text
+from sciml_par.parallel.requests.signature import MISMATCH
 from sciml_par.parallel.supervision.end_job import JobEnd
 
 _GRACE_SECONDS = 1.0
@@ -45,7 +45,8 @@ class FailureReporter:
 
     def report(self, error: BaseException, text: str, *, exit_code: int = 1) -> None:
         """Print `text` once for all ranks that fail alike (waits ≤ 1 s), and end the others."""
-        key = found_mismatch(str(error)) or f"{type(error).__name__}: {error}"
+        found = MISMATCH.search(str(error))
+        key = found.group() if found else f"{type(error).__name__}: {error}"
         mine = Failed(key, text)
         self._mailbox.send(mine)
         deadline = time.monotonic() + _GRACE_SECONDS
@@ -59,8 +60,8 @@ class FailureReporter:
         everyone = len(failed) == size
         if self._communicator.rank == min(failed):
             sys.stdout.flush()
-            keys = {rank: failure.key for rank, failure in failed.items()}
-            for ranks in ranks_by_text(keys).values():
+            keys = ((rank, failure.key) for rank, failure in failed.items())
+            for ranks in ranks_by(keys).values():
                 said = failed[ranks[0]].text
                 if len(ranks) < size:
                     host = f" on {socket.gethostname()}" if len(ranks) == 1 else ""

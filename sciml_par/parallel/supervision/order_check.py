@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import Identity, Left, Mailbox, OrderDigest
-from sciml_par.parallel.groups.progress import Group
 
 SECONDS = 1.0
 """The interval at which rank 0 of a group sends its digest."""
@@ -22,7 +22,7 @@ class OrderCheck:
         self._mailbox = mailbox
         self.told: dict[Identity, tuple[int, float]] = {}
 
-    def look(self, group: Group, now: float) -> str | None:
+    def look(self, group: Communicator, now: float) -> str | None:
         """Send or compare the digest of a group; return a message if it differs, or None."""
         if group.rank == 0:
             number, since = self.told.get(group.identity, (0, -SECONDS))
@@ -45,7 +45,7 @@ class OrderCheck:
         return order_message(group, 0, theirs.number)
 
 
-def difference_at_the_end(group: Group, left: Mapping[int, Left]) -> str | None:
+def difference_at_the_end(group: Communicator, left: Mapping[int, Left]) -> str | None:
     """Return what is wrong if a rank has ended after other collectives than this one, or None."""
     for rank, world_rank in enumerate(group.world_ranks):
         if world_rank in left and not ends_alike(group, left[world_rank]):
@@ -53,14 +53,14 @@ def difference_at_the_end(group: Group, left: Mapping[int, Left]) -> str | None:
     return None
 
 
-def ends_alike(group: Group, other: Left) -> bool:
+def ends_alike(group: Communicator, other: Left) -> bool:
     """Return False if a rank ended after as many collectives as this one began, but others."""
     mine = group.progress.sequence, group.progress.order_digest
     theirs = other.begun.get(group.identity, mine)
     return theirs[0] != mine[0] or theirs == mine
 
 
-def order_message(group: Group, other: int, number: int) -> str:
+def order_message(group: Communicator, other: int, number: int) -> str:
     """Return what is wrong where this rank and `other` differ before their collective `number`."""
     return (
         f"Ranks {other} and {group.rank} of «{group.name}» did not ask for the same collectives in "
@@ -70,7 +70,7 @@ def order_message(group: Group, other: int, number: int) -> str:
     )
 
 
-def is_over(group: Group, number: int) -> bool:
+def is_over(group: Communicator, number: int) -> bool:
     """Return whether this rank has finished the collective `number`."""
     return number < group.progress.sequence or (
         number == group.progress.sequence and group.progress.in_progress is None

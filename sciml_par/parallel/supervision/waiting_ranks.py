@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.mailbox import (
     Elsewhere,
     Identity,
@@ -24,7 +25,6 @@ from sciml_par.parallel.groups.mailbox import (
     Present,
     Waiting,
 )
-from sciml_par.parallel.groups.progress import Group
 from sciml_par.parallel.supervision.order_check import is_over
 
 _INSTALLED = (sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
@@ -83,7 +83,9 @@ class WaitingRanks:
                     self._mailbox.send(answer, to=[sender])
 
 
-def ask_missing(mailbox: Mailbox, group: Group, mine: Waiting, present: Iterable[int]) -> None:
+def ask_missing(
+    mailbox: Mailbox, group: Communicator, mine: Waiting, present: Iterable[int]
+) -> None:
     """Ask all ranks of the group that are not `present`, if this one is the lowest that waits."""
     mailbox.elsewhere.pop(mine.group, None)
     there = set(present)
@@ -93,7 +95,7 @@ def ask_missing(mailbox: Mailbox, group: Group, mine: Waiting, present: Iterable
         mailbox.send(question, to=[rank for rank in missing if rank not in mailbox.left])
 
 
-def answer_missing(mailbox: Mailbox, groups: Iterable[Group]) -> None:
+def answer_missing(mailbox: Mailbox, groups: Iterable[Communicator]) -> None:
     """Answer the ranks that miss this one."""
     here = {group.identity: group for group in groups}
     for sender, question in mailbox.take(Missing):

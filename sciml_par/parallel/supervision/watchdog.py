@@ -25,13 +25,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sciml_par._stderr import write_error
-from sciml_par._text import rank_list
-from sciml_par._thread_errors import ThreadErrors
+from sciml_par._stderr import ThreadErrors, write_error
+from sciml_par._text import rank_list, ranks_by
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.joined_ranks import tell_who_joined
 from sciml_par.parallel.groups.mailbox import Elsewhere, Identity, Mailbox, Present, Waiting
-from sciml_par.parallel.requests.signature import mismatch_message, ranks_by_text
+from sciml_par.parallel.requests.signature import mismatch_message
 from sciml_par.parallel.supervision.order_check import OrderCheck, ends_alike
 from sciml_par.parallel.supervision.waiting_ranks import WaitingRanks, answer_missing, ask_missing
 
@@ -237,7 +236,7 @@ class Watchdog:
         group, present = stall.communicator, stall.present
         missing = [r for r in range(group.size) if r not in present]
         answers = [each for each in self._elsewhere(stall) if each.rank in missing and each.place]
-        ranks_at = ranks_by_text({each.rank: each.place for each in answers})
+        ranks_at = ranks_by((each.rank, each.place) for each in answers)
         told = [f"{rank_list(sorted(ranks))} at {place}" for place, ranks in ranks_at.items()]
         places = f" ({'; '.join(told[:_MOST_PLACES])})" if told else ""
         who = f"{rank_list(missing)} did not come{places}" if missing else "all ranks are there"

@@ -9,7 +9,8 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sciml_par.parallel.groups.progress import Group, Observer
+from sciml_par.parallel.groups.communicator import Communicator
+from sciml_par.parallel.groups.progress import Observer
 from sciml_par.parallel.requests.request import Announcement
 from sciml_par.parallel.requests.signature import NUMBERS_OF_ROWS, Signature
 from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, named
@@ -17,7 +18,7 @@ from sciml_par.parallel.timeline.trace_file import FIRST, as_json, line, named
 _LIMIT = 50_000
 _KINDS = 10_000
 
-_Note = tuple[Group, int, Signature, int, int, int, bool, bool]
+_Note = tuple[Communicator, int, Signature, int, int, int, bool, bool]
 
 
 class Recorder:
@@ -49,7 +50,7 @@ class Recorder:
 
     def note(
         self,
-        group: Group,
+        group: Communicator,
         number: int,
         signature: Signature,
         begun: int,
@@ -93,7 +94,9 @@ class Recorder:
             f'"bytes":{max(size, 0)},"number":{sequence}{flags}}}}},\n'
         )
 
-    def _parts_of_line(self, group: Group, signature: Signature, tensor: bool) -> tuple[str, str]:
+    def _parts_of_line(
+        self, group: Communicator, signature: Signature, tensor: bool
+    ) -> tuple[str, str]:
         """Return the head and the arguments that all lines of this kind share."""
         members = tuple(group.world_ranks)
         call = str(signature).removesuffix(f" by {signature.transport}")
@@ -124,7 +127,7 @@ class GroupRecorder(Observer):
     """Notes the collectives of one group."""
 
     recorder: Recorder
-    group: Group
+    group: Communicator
     _begun: int | None = None
 
     def begun(self, number: int, announcement: Announcement) -> None:
@@ -138,6 +141,6 @@ class GroupRecorder(Observer):
         if self._begun is not None:
             self.recorder.note(self.group, number, signature, self._begun, size, compared, enqueued)
 
-    def for_new_group(self, group: Group) -> GroupRecorder:
+    def for_new_group(self, group: Communicator) -> GroupRecorder:
         """Return the observer of a new group."""
         return GroupRecorder(self.recorder, group)

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sciml_par._stderr import write_error
-from sciml_par._thread_errors import ThreadErrors
+from sciml_par._stderr import ThreadErrors, write_error
 from sciml_par.errors import InputError, OutputError
 from sciml_par.parallel.groups.world import current_world
 from sciml_par.parallel.timeline.recorder import GroupRecorder, Recorder

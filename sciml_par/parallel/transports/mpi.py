@@ -28,7 +28,7 @@ from sciml_par.parallel.transports.mpi_buffers import (
     scattered_in_pieces,
 )
 from sciml_par.parallel.transports.mpi_combined import Combination, MachineCode, is_combined_here
-from sciml_par.parallel.transports.transport import Shortcut, Transfer, Transport
+from sciml_par.parallel.transports.transport import Transfer, Transport
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -64,7 +64,7 @@ class MPITransport(Transport):
         comm: MPI.Comm,
         *,
         longest: int = LONGEST_BYTES,
-        shared: Shortcut | None = None,
+        shared: Any = None,
         machine_code: MachineCode | None = None,
     ) -> None:
         from mpi4py import MPI

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from sciml_par.parallel.transports.mpi_buffers import (
     offsets_of,
 )
 from sciml_par.parallel.transports.transport import Transfer
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 _ROOM_BYTES = 16 << 20
 _LARGEST_SHARE_BYTES, _SMALLEST_SHARE_BYTES = 4 << 20, 1 << 12
@@ -55,16 +52,6 @@ MachineCode = Callable[[ReduceOp, str, int], Callable[[int, int, int], object]]
 """Gives, for an operation, a type and a number of ranks, a `Combine` that takes an address."""
 
 
-class Group(Protocol):
-    """The ranks that reduce; see `MPITransport`."""
-
-    comm: MPI.Comm
-    rank: int
-    size: int
-    longest: int
-    machine_code: MachineCode | None
-
-
 def is_combined_here(op: ReduceOp, element: ElementType) -> bool:
     """Return whether MPI lacks the arithmetic."""
     is_half = element.wide is not element
@@ -72,9 +59,9 @@ def is_combined_here(op: ReduceOp, element: ElementType) -> bool:
 
 
 class Combination:
-    """The reduction of one call site."""
+    """The reduction of one call site by the ranks of an `MPITransport`."""
 
-    def __init__(self, group: Group, request: Allreduce | Reducescatter) -> None:
+    def __init__(self, group: Any, request: Allreduce | Reducescatter) -> None:
         element = request.element
         self._group = group
         self._count, self._row, self._element = request.count, request.row, element

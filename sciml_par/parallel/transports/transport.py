@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from sciml_par.parallel.requests.request import Request
 
 Transfer = Callable[..., Any]
 """A prepared request: `transfer(send, receive, *where)` between two addresses."""
-
-
-class Shortcut(Protocol):
-    """Carries some of a transport's requests faster, the same ones on all ranks."""
-
-    def carries(self, request: Request) -> bool:
-        """Return whether it carries a request; then no rank is done before all have begun."""
-
-    def transfer(self, request: Request) -> Transfer:
-        """Return the transfer of such a request."""
 
 
 class Transport:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.catalogue.functions import sin
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, sin
 from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.domains.domain import Domain

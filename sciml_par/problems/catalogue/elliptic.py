@@ -8,8 +8,7 @@ import numpy as np
 
 from sciml_par._checks import is_integer
 from sciml_par.errors import InputError
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.catalogue.functions import sin
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, sin
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.domains.box import Box, Interval
 from sciml_par.problems.operators.operators import laplacian

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
+import numpy as np
+
+from sciml_par._tensorflow import tf
 from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.problem import Problem
 
@@ -59,3 +63,15 @@ class CatalogueEntry:
     _: KW_ONLY
     goal: float = 1e-4
     place: Callable[[int], FloatArray] | None = None
+
+
+def _elementwise(in_numpy: Any, in_tensorflow: str) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        # TensorFlow is imported where a tensor comes first.
+        return in_numpy(x) if isinstance(x, np.ndarray) else getattr(tf.math, in_tensorflow)(x)
+
+    return function
+
+
+sin, exp = _elementwise(np.sin, "sin"), _elementwise(np.exp, "exp")
+"""For NumPy arrays and TensorFlow tensors alike, so that a solution is written once."""

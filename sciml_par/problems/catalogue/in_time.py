@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion
-from sciml_par.problems.catalogue.functions import exp, sin
+from sciml_par.problems.catalogue.entry import CatalogueEntry, Suggestion, exp, sin
 from sciml_par.problems.checks.arrays import FloatArray
 from sciml_par.problems.conditions.boundary_values import Dirichlet
 from sciml_par.problems.conditions.initial import Initial

@@ -158,10 +158,6 @@ class Term:
         """Return the term whose residuals are r − e, with e its last array (local)."""
         return self if self.is_shifted else replace(self, function=_Shifted(self.function))
 
-    def sum_of_squares(self, u: Any, *arrays: tf.Tensor) -> tf.Tensor:
-        """Compute Σ_i |r(x_i)|² over points and components, without the weight (local)."""
-        return tf.reduce_sum(tf.square(self.residual(u, *arrays)))
-
     def check(self, u: Any, *arrays: Any, own_variables: Sequence[Any] = ()) -> Trace:
         """Run the residual once in a throw-away graph and check its result (local).
 

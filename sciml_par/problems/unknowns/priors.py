@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import is_positive
+from sciml_par._checks import check_flag, is_positive
 from sciml_par._other_names import ByName
 from sciml_par._tape import Tensor
 from sciml_par._tensorflow import tf
@@ -194,8 +194,7 @@ class Smooth(ByName):
                 f"Smooth: amplitude must be a positive number, the standard deviation of the "
                 f"function around its mean; got {self.amplitude!r}."
             )
-        if not isinstance(self.log, bool):
-            raise InputError(f"Smooth: log must be True or False, got {self.log!r}.")
+        check_flag("Smooth", "log", self.log)
         if self.mean is None or callable(self.mean):
             return
         mean = finite_array(self.mean, "Smooth: mean, unless a function,")

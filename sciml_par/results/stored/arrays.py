@@ -112,12 +112,6 @@ def _prediction(
     )
 
 
-def sample_of(arrays: Arrays, number: int, rank: int) -> Array:
-    """Return the points that a rank trained a member on, [k, d]."""
-    mine = (arrays["member_trained"] == number) & (arrays["rank_trained"] == rank)
-    return arrays["x_trained"][mine]
-
-
 def arrays_of_weights(members: Sequence[Member]) -> dict[str, Array]:
     """Return what weights.npz holds."""
     found: dict[str, Array] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,6 @@ from sciml_par.results.stored.arrays import (
     estimate_of,
     prediction_of_function,
     predictions_of,
-    sample_of,
     table_of,
 )
 from sciml_par.results.stored.codec import Entry, Names, from_json, read, to_json, with_arrays
@@ -106,10 +104,7 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: History) ->
         prediction=prediction,
         on_own_domain=own,
         weights=with_arrays(Weights, {}, weights, OF_OWNER.format(number)),
-        contributions=tuple(
-            _read_contribution(share, sample_of(seen, number, share["rank"]))
-            for share in entry["per_rank"]
-        ),
+        contributions=tuple(_read_contribution(share, number, seen) for share in entry["per_rank"]),
         unknown_values=_read_unknowns(entry["unknowns"], history),
         functions=tuple(
             _read_function(function, f"{number}_{function['name']}", arrays[FUNCTIONS])
@@ -126,8 +121,10 @@ def read_member(entry: Entry, arrays: Mapping[str, Arrays], history: History) ->
     )
 
 
-def _read_contribution(entry: Entry, sample: Any) -> RankContribution:
+def _read_contribution(entry: Entry, number: int, arrays: Arrays) -> RankContribution:
     corners = None if entry["lower"] is None else (entry["lower"], entry["upper"])
+    mine = (arrays["member_trained"] == number) & (arrays["rank_trained"] == entry["rank"])
+    sample = arrays["x_trained"][mine]
     return read(RankContribution, entry, shard=Shard(f"rank {entry['rank']}", sample, corners))
 
 

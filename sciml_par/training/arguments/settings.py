@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import checked_integer
+from sciml_par._checks import check_flag, checked_integer
 from sciml_par.errors import InputError
 
 PRECISIONS = ("float32", "float64")
@@ -32,8 +32,7 @@ class Settings:
     def __post_init__(self) -> None:
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("keep", self.keep, (BEST, LAST))
-        if not isinstance(self.grow, bool | None):
-            raise InputError(f"train: expected grow to be True, False or None; got {self.grow!r}.")
+        check_flag("train", "grow", self.grow, or_none=True)
         for name, least in (("seed", 0), ("evaluation_points", 2), ("log_every", 1)):
             value = getattr(self, name)
             if value is not None or name == "seed":

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy.typing as npt
 
+from sciml_par._checks import check_flag
 from sciml_par._tensorflow import import_module
 from sciml_par.errors import InputError
 from sciml_par.evaluation.figures.parts.data import Prediction
@@ -32,8 +33,7 @@ _SECONDS = 120.0
 
 def check_estimate(asked: Any, ready: Preparation, everyone: Communicator) -> None:
     """Check the argument `estimate` of `train`, before any training (local)."""
-    if asked is not None and not isinstance(asked, bool):
-        raise InputError(f"train: expected estimate to be True, False or None; got {asked!r}.")
+    check_flag("train", "estimate", asked, or_none=True)
     if asked and ready.group.size < everyone.size:
         raise InputError(
             "train: estimate=True is for members that all ranks train together; give "

@@ -121,13 +121,6 @@ class Course:
         return sum(phase.steps for phase in self.phases)
 
     @property
-    def steps_left(self) -> int:
-        """The steps that are left in this phase and those after it."""
-        at = self.position
-        made = at.step - at.phase_start
-        return sum(phase.steps for phase in self.phases[at.phase :]) - made
-
-    @property
     def recorded(self) -> tuple[npt.NDArray[np.int64], FloatArray, FloatArray]:
         """Steps [s], records [s, M, T + q], and weights of terms, [s, M, T] or [s, M, 0]."""
         members, terms = self.terms.shape
@@ -192,8 +185,11 @@ class Course:
     @property
     def can_go_on(self) -> bool:
         """Whether all members run, or would with another loss."""
+        at = self.position
+        steps_left = sum(phase.steps for phase in self.phases[at.phase :])
+        steps_left -= at.step - at.phase_start
         goes = np.isin(self.ended, (RUNNING, *_BY_THE_LOSS)).all()
-        return self.stopped is None and self.steps_left > 0 and bool(goes)
+        return self.stopped is None and steps_left > 0 and bool(goes)
 
     def move_to(self, other: Course) -> bool:
         """Continue at the points of another course of this member; not if its loss is infinite.

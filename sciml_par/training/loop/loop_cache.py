@@ -14,7 +14,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.training.loop.loop import Loop, compiles_collectives
 from sciml_par.training.loss.known import LinearJacobian, WindowJacobian
 from sciml_par.training.loss.objective import StackedObjective, field_of, jacobians_of
-from sciml_par.training.loss.window_band import WindowBand
+from sciml_par.training.loss.window_jacobian import WindowBand
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.optimizer import Optimizer
 from sciml_par.training.weights.loss_weights import LossWeights, TermsOfLoss, Weighting

@@ -20,8 +20,7 @@ from sciml_par.training.loss.known import Known
 from sciml_par.training.loss.member_objective import MemberObjective
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.ranks import Ranks
-from sciml_par.training.loss.window_band import WindowBand
-from sciml_par.training.loss.window_jacobian import WindowJacobianOfTerm
+from sciml_par.training.loss.window_jacobian import WindowBand, WindowJacobianOfTerm
 from sciml_par.training.points.feed import Batch
 
 Tensor = Any

@@ -11,11 +11,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sciml_par._checks import (
-    check_count,
     check_flag,
     check_not_negative,
     check_number,
     check_positive,
+    checked_integer,
     is_number,
 )
 from sciml_par._tensorflow import tf
@@ -84,7 +84,7 @@ class ExponentialDecay(Schedule):
     def __post_init__(self) -> None:
         name = "ExponentialDecay"
         check_positive(name, initial_learning_rate=self.initial_learning_rate)
-        check_count(name, "decay_steps", self.decay_steps)
+        checked_integer(self.decay_steps, f"{name}: decay_steps", least=1)
         check_positive(name, decay_rate=self.decay_rate)
         check_flag(name, "staircase", self.staircase)
 
@@ -116,7 +116,7 @@ class CosineDecay(Schedule):
     def __post_init__(self) -> None:
         name = "CosineDecay"
         check_positive(name, initial_learning_rate=self.initial_learning_rate)
-        check_count(name, "decay_steps", self.decay_steps)
+        checked_integer(self.decay_steps, f"{name}: decay_steps", least=1)
         check_number(name, "alpha", self.alpha, "in [0, 1]", lambda a: 0 <= a <= 1)
 
     def __call__(self, step: Tensor, dtype: Any) -> Tensor:

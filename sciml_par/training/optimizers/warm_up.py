@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from sciml_par._checks import check_count, check_flag, check_not_negative
+from sciml_par._checks import check_flag, check_not_negative, checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.optimizers.schedules import Schedule, as_schedule, take_learning_rate
@@ -44,7 +44,7 @@ class WarmUp(Schedule):
 
     def __post_init__(self) -> None:
         take_learning_rate(self)
-        check_count("WarmUp", "steps", self.steps)
+        checked_integer(self.steps, "WarmUp: steps", least=1)
         check_not_negative("WarmUp", start=self.start)
         check_flag("WarmUp", "scale_by_ranks", self.scale_by_ranks)
         if self.scale_by_ranks and self.start:

@@ -43,10 +43,6 @@ class Place:
         """Return from where to where of n rows this rank has."""
         return piece(n, self.rank, self.size)
 
-    def rows_of_ranks(self, n: int) -> tuple[int, ...]:
-        """Return how many of n rows each rank has, [P]."""
-        return even_rows(n, self.size)
-
     def own_rows(self, x: FloatArray, *, along_axis: bool) -> IntArray:
         """Return the numbers of the rows of x: [n, d] that are this rank's."""
         first, end = self.piece(len(x))

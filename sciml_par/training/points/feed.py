@@ -175,11 +175,6 @@ class RankFeed(Feed):
         forms = tuple(source.form for source in self.sources)
         return (shapes, self.batch.views, forms, self.rows_of_ranks)
 
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """For each term the number of this rank's points."""
-        return tuple(len(arrays[0]) for arrays in self.arrays)
-
 
 class StackedFeed(Feed):
     """The points of M members of one `shape_key`; arrays that all members share come once."""

@@ -13,12 +13,12 @@ from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import as_mode, divide, problem_of
 from sciml_par.training.loss.parameter_layout import ParameterLayout
 from sciml_par.training.loss.traced_terms import trace_terms
-from sciml_par.training.members.initial_networks import network_of_member
 from sciml_par.training.optimizers.adam import Adam
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.optimizers.quasi_newton.lbfgs import LBFGS
 from sciml_par.training.optimizers.quasi_newton.ss_broyden import SSBroyden
 from sciml_par.training.points.make_feed import make_feed
+from sciml_par.training.preparation.member_preparation import network_of_member
 from sciml_par.training.weights.of_noise import statistical_terms
 
 AUTO = "auto"

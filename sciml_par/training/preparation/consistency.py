@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from sciml_par._text import rank_list
+from sciml_par._text import rank_list, ranks_by
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.problems.domains.box import Box
@@ -45,9 +45,7 @@ def check_consistency(description: Description, communicator: Communicator) -> N
         return
     everyone = communicator.allgather_object(description)
     name = first_difference(everyone) or "the order of what they describe"
-    ranks_with: dict[str, list[int]] = {}
-    for rank, each in enumerate(everyone):
-        ranks_with.setdefault(each.get(name, ABSENT), []).append(rank)
+    ranks_with = ranks_by(enumerate(each.get(name, ABSENT) for each in everyone))
     lines = [f"  {rank_list(ranks)}: {value}" for value, ranks in ranks_with.items()]
     mode = everyone[0]["mode"].strip("'")
     remedy = _REMEDIES["mode" if name == "mode" else mode]

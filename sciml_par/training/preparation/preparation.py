@@ -24,7 +24,7 @@ from sciml_par.training.loop.loop import Loop
 from sciml_par.training.loop.loop_cache import loop_for
 from sciml_par.training.loop.stops import Stops, as_stops
 from sciml_par.training.members.stack import MemberSetup, Stack, divided, make_stacks
-from sciml_par.training.optimizers.phases import Phase, as_phases, of_second_order
+from sciml_par.training.optimizers.phases import Phase, as_phases
 from sciml_par.training.points.feed import DividedFeed
 from sciml_par.training.points.growing import grown
 from sciml_par.training.preparation.automatic import with_optimizer
@@ -175,7 +175,8 @@ def prepare(
     check_consistency(run, everyone)
     group = world.alone if undivided else training_group(division, world)
     compared = everyone if undivided else group
-    scattered = of_second_order(phases) if scattered is None else scattered
+    if scattered is None:  # optimizers of second order make residuals vanish at their points alone
+        scattered = any(phase.optimizer.second_order for phase in phases)
     members = MemberPreparation(given, asked, group, scattered)
     optimizers = describe_phases(phases)
     described = joined(optimizers)

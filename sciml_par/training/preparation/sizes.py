@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from sciml_par._free_memory import free_memory
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import local_size
 from sciml_par.parallel.tensors.memory import has_gpus
-from sciml_par.training.loss.window_band import WindowBand
+from sciml_par.training.loss.window_jacobian import WindowBand
 from sciml_par.training.members.stack import Stack
 from sciml_par.training.optimizers.phases import Phase
+
+_MEMINFO = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
 
 
 def for_sizes(
@@ -59,3 +63,26 @@ def _rows(stack: Stack) -> int:
     feed = stack.setups[0].feed
     points = sum(len(arrays[0]) for arrays in feed.arrays)
     return -(-points * stack.problem.outputs // feed.steps_per_epoch)
+
+
+def free_memory(meminfo: Path = _MEMINFO, group: Path = _GROUP) -> int | None:
+    """Return the bytes that can be taken on this machine without swapping; None if unknown."""
+    found = [each for each in (_available(meminfo), _left_in_group(group)) if each is not None]
+    return min(found, default=None)
+
+
+def _available(meminfo: Path) -> int | None:
+    try:
+        found = re.search(r"^MemAvailable:\s*(\d+)", meminfo.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
+
+
+def _left_in_group(group: Path) -> int | None:
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        used = (group / "memory.current").read_text().strip()
+    except OSError:
+        return None
+    return max(0, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else None

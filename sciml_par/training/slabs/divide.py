@@ -110,12 +110,6 @@ class Slab:
         return x, in_slab(x, whole, self.domain)
 
 
-def slabs_of(problem: Problem, *, scaled: bool) -> list[Slab]:
-    """Return the slabs of a problem's domain."""
-    found = problem.domain.slabs
-    return [Slab(k, len(found), each, found[0], scaled) for k, each in enumerate(found)]
-
-
 def check_points(points: Any) -> None:
     """Check that the points can be divided among slabs."""
     given = Points.of(points)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sciml_par._checks import check_flag
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError, TrainingError
 from sciml_par.networks.keras.network import Network
@@ -32,7 +33,7 @@ from sciml_par.training.outcome.evaluate import in_time
 from sciml_par.training.preparation.automatic import with_optimizer
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.run.progress import Reporter
-from sciml_par.training.slabs.divide import Slab, check_points, slabs_of
+from sciml_par.training.slabs.divide import Slab, check_points
 from sciml_par.training.slabs.join import joined
 
 
@@ -95,7 +96,8 @@ class March:
     def __init__(self, given: Arguments, world: World, reporter: Reporter) -> None:
         everyone = world.communicator
         scaled = everyone.attempt(lambda: _scales(given))
-        self.slabs = slabs_of(given.problem, scaled=scaled)
+        parts = given.problem.domain.slabs
+        self.slabs = [Slab(k, len(parts), each, parts[0], scaled) for k, each in enumerate(parts)]
         self._given, self._world, self._reporter = given, world, reporter
         first = self.slabs[0]
         on_first = everyone.attempt(
@@ -223,8 +225,7 @@ def _check(given: Arguments, estimate: Any, uncertainty: Any) -> None:
             "end of the one before; for an ensemble, leave out slabs=, or call train in a loop "
             "over seeds."
         )
-    if estimate is not None and not isinstance(estimate, bool):
-        raise InputError(f"train: expected estimate to be True, False or None; got {estimate!r}.")
+    check_flag("train", "estimate", estimate, or_none=True)
     if uncertainty:
         raise InputError(
             "train: uncertainty=True takes all observations together, and slabs of time those of "

@@ -74,7 +74,8 @@ def free_directions(physics: Array, data: Array, *, unknowns: int, tolerance: fl
     again = first.T @ rest  # orthogonal to rounding
     rest, shared = rest - first @ again, shared + again
     last, corner = qr(rest, mode="economic") if unknowns else (rest, np.empty((0, 0)))
-    corner = _regular(corner)
+    diagonal, least = np.diag(corner), np.finfo(float).eps  # of which none shall be zero
+    corner = corner + np.diag(np.where(np.abs(diagonal) < least, least - diagonal, 0.0))
     triangle = np.block([[r[:rank, :rank], shared], [np.zeros((unknowns, rank)), corner]])
     q = np.hstack([first, last])
     _, cosines, rotation = svd(q[len(physics) :], full_matrices=True)
@@ -110,13 +111,6 @@ def _tolerance(g: Array, s: Array, most: float) -> float:
     free = ratios[ratios < most]
     # Without any, unknowns are held by more than the equation: a smaller τ would hold them more.
     return float(np.clip(_BELOW * free.max(initial=0.0), most / _PART, most)) if len(free) else most
-
-
-def _regular(corner: Array) -> Array:
-    """Return R of the unknowns with a diagonal that is not zero."""
-    least = np.finfo(float).eps
-    diagonal = np.diag(corner)
-    return corner + np.diag(np.where(np.abs(diagonal) < least, least - diagonal, 0.0))
 
 
 def _change(steps: Array, others: Array) -> float:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
-from sciml_par.errors import InputError, SciMLParError
+from sciml_par.errors import SciMLParError
 from sciml_par.problems.problem import Problem
 from sciml_par.results.linearized import Linearized
 from sciml_par.results.member import Member
@@ -44,12 +44,6 @@ Array = npt.NDArray[Any]
 _SEED, _DTYPE = 421, "float64"
 _ROWS_PER_PARAMETER = 2
 _MOST_MEMBERS = 16
-
-
-def check_uncertainty(asked: Any) -> None:
-    """Check the argument `uncertainty` of `train` (local)."""
-    if asked is not None and not isinstance(asked, bool):
-        raise InputError(f"train: expected uncertainty to be True, False or None; got {asked!r}.")
 
 
 def with_uncertainties(

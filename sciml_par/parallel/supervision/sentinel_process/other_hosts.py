@@ -9,30 +9,13 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from . import messages
 from .peer import Peer, keep_asking
 
 _SECONDS_TO_REPORT = 20.0
 """The time for hosts to connect to that of rank 0, before a warning."""
-
-
-class Job(Protocol):
-    """The actions of this host's sentinel on reports of others; see `Watch`.
-
-    Attributes
-    ----------
-    told : whether the reason of the end was given.
-    """
-
-    told: bool
-
-    def announce(self, message: str) -> None: ...
-
-    def end_ranks(self, *, without_a_host: bool = False) -> None: ...
-
-    def take_as_told(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -62,12 +45,15 @@ def introduce(link: socket.socket, token: str, host: str, ranks: Sequence[int]) 
 
 
 class OtherHosts:
-    """The connections to the sentinels of other hosts: a star around that of rank 0."""
+    """The connections to the sentinels of other hosts: a star around that of rank 0.
+
+    job : this host's `Watch`, which acts on reports of others.
+    """
 
     def __init__(
         self,
         neighbours: Neighbours,
-        job: Job,
+        job: Any,
         watch: Callable[[socket.socket, Callable[[], None]], None],
         forget: Callable[[socket.socket], object],
     ) -> None:

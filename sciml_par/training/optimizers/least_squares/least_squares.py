@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._checks import check_count, check_fraction
+from sciml_par._checks import check_fraction, checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import Known, LinearJacobian
@@ -92,7 +92,7 @@ class LeastSquares(Optimizer):
     def __post_init__(self) -> None:
         name = type(self).__name__
         check_fraction(name, cutoff=self.cutoff)
-        check_count(name, "halvings", self.halvings)
+        checked_integer(self.halvings, f"{name}: halvings", least=1)
 
     def cutoff_in(self, dtype: Any) -> float:
         """Return the cut-off in a precision, whose rounding it is at least."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sciml_par._checks import check_count, check_flag, check_positive
+from sciml_par._checks import check_flag, check_positive, checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import Jacobian, Known, LinearMap, Residuals, WindowJacobian
@@ -28,7 +28,7 @@ from sciml_par.training.optimizers.least_squares.solvers import (
 from sciml_par.training.optimizers.optimizer import At, Batch, Objective, Optimizer, Report
 
 if TYPE_CHECKING:
-    from sciml_par.training.loss.window_band import WindowBand
+    from sciml_par.training.loss.window_jacobian import WindowBand
 
 Tensor = Any
 
@@ -194,7 +194,7 @@ class LevenbergMarquardt(Optimizer):
         check_positive(name, damping=self.damping)
         check_flag(name, "geodesic", self.geodesic)
         check_flag(name, "scale_columns", self.scale_columns)
-        check_count(name, "trials", self.trials)
+        checked_integer(self.trials, f"{name}: trials", least=1)
         check_solver(name, self.solver)
         if not (isinstance(self.start, str | None) and self.start in (None, LEAST_SQUARES)):
             raise InputError(

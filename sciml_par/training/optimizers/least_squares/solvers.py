@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sciml_par.errors import InputError
 
 if TYPE_CHECKING:
-    from sciml_par.training.loss.window_band import WindowBand
+    from sciml_par.training.loss.window_jacobian import WindowBand
     from sciml_par.training.optimizers.least_squares.linear_system import LinearSystem
     from sciml_par.training.optimizers.optimizer import Batch, Objective
 

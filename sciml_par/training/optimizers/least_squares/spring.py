@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from sciml_par._checks import check_count, check_fraction, check_positive
+from sciml_par._checks import check_fraction, check_positive, checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.training.loss.known import Jacobian, Known
 from sciml_par.training.optimizers.least_squares.linear_system import (
@@ -98,7 +98,7 @@ class SPRING(Optimizer):
         name = type(self).__name__
         check_positive(name, damping=self.damping)
         check_fraction(name, momentum=self.momentum)
-        check_count(name, "trials", self.trials)
+        checked_integer(self.trials, f"{name}: trials", least=1)
         check_solver(name, self.solver, SMALLER)
 
     def init(self, objective: Objective, parameters: Tensor) -> State:

@@ -16,7 +16,7 @@ from sciml_par._tensorflow import tf
 from sciml_par.algebra.banded import Block, common_rows
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import WindowJacobian
-from sciml_par.training.loss.window_band import WindowBand
+from sciml_par.training.loss.window_jacobian import WindowBand
 from sciml_par.training.optimizers.least_squares.linear_system import Linearization, LinearSystem
 from sciml_par.training.optimizers.least_squares.on_host import algebra_on_host, found_by_first
 from sciml_par.training.optimizers.optimizer import Batch, Objective

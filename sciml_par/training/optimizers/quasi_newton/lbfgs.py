@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
-from sciml_par._checks import check_count
+from sciml_par._checks import checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.training.optimizers.quasi_newton.method import Pair, QuasiNewton
 
@@ -52,7 +52,7 @@ class LBFGS(QuasiNewton):
     evaluations: int = 25
 
     def __post_init__(self) -> None:
-        check_count("LBFGS", "memory", self.memory)
+        checked_integer(self.memory, "LBFGS: memory", least=1)
         self._check_line_search()
 
     def start(self, parameters: Tensor) -> Pairs:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from sciml_par._checks import check_count, check_number
+from sciml_par._checks import check_number, checked_integer
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.training.loss.known import Gradient
@@ -211,7 +211,7 @@ class QuasiNewton(Optimizer):
                 f"{name}: expected sufficient_decrease < curvature, without which no step need "
                 f"satisfy both; got {least!r} and {self.curvature!r}."
             )
-        check_count(name, "evaluations", self.evaluations)
+        checked_integer(self.evaluations, f"{name}: evaluations", least=1)
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

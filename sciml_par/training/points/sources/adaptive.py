@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.parallel.requests.request import even_rows
 from sciml_par.training.points.adapting import Adapting
 from sciml_par.training.points.division import Place, Purpose, generator
 from sciml_par.training.points.point_sets import PointSet
@@ -60,7 +61,7 @@ class Adaptive(Source):
     @property
     def counts(self) -> tuple[int, ...]:
         """How many candidates each rank has, of those drawn last, [P]."""
-        return self.place.rows_of_ranks(self._drawn)
+        return even_rows(self._drawn, self.place.size)
 
     def longest_chunk(self, step: int) -> int:
         return self.adapting.every - step % self.adapting.every

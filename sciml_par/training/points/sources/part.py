@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from sciml_par._rounding import coarse_rounding
 from sciml_par.errors import InputError
+from sciml_par.parallel.requests.request import even_rows
 from sciml_par.problems.terms.term import Term
 from sciml_par.training.identity.described import of_array
 from sciml_par.training.points.adapting import Adapting
 from sciml_par.training.points.division import Place, bootstrap_counts
 from sciml_par.training.points.point_sets import PointSet, check_pointwise
 from sciml_par.training.points.sources.adaptive import Adaptive
-from sciml_par.training.points.sources.order import Order
-from sciml_par.training.points.sources.pool import Pool, Redrawn, Share
+from sciml_par.training.points.sources.pool import Order, Pool, Redrawn, Share
 from sciml_par.training.points.sources.source import ENDLESS, Arrays, Source
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ def make_part(
     if adapting is not None:
         source = Adaptive([point_set], adapting, [[term.weight for term in terms]], place)
         total, own = source.capacity, tuple(source.rows()[1])
-        rows = place.rows_of_ranks(total)
+        rows = even_rows(total, place.size)
         return Part(source, point_set.columns, own, total, rows, digests, remarks)
     rows_here = place.own_rows(every_row[0], along_axis=not point_set.given)
     counts = None
@@ -99,7 +99,7 @@ def make_part(
         )
         period = ENDLESS if share.redrawn is None else share.redrawn.every
         orders = [Order(place.seed, number, total, batch_size, place.rank, place.size, period)]
-    pool, rows = Pool([share], orders, place.dtype), place.rows_of_ranks(batch_size or total)
+    pool, rows = Pool([share], orders, place.dtype), even_rows(batch_size or total, place.size)
     return Part(pool, point_set.columns, share.own, total, rows, digests, remarks)
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
-from sciml_par.training.points.division import Place
+from sciml_par.training.points.division import Place, Purpose, generator, piece
 from sciml_par.training.points.point_sets import PointSet
-from sciml_par.training.points.sources.order import Order
 from sciml_par.training.points.sources.source import (
     ENDLESS,
     Array,
@@ -22,7 +22,64 @@ from sciml_par.training.points.sources.source import (
     differing,
 )
 
+IntArray = npt.NDArray[np.int32]
 Tensor = Any
+
+# Permutations are drawn for several epochs at a time: making a generator takes longer than
+# drawing a short permutation.
+_NUMBERS_TOGETHER = 2**14
+
+
+@dataclass(frozen=True)
+class Order:
+    """A stream of random permutations of N points, which batches cut into pieces of equal size.
+
+    Batch k has the numbers from k·b to (k + 1)·b of the stream, and a batch in which a permutation
+    ends continues with the next. So all batches have b points, and the uses of two points differ by
+    at most one. Points that are drawn anew have a new stream.
+
+    `number` is that of the set of points, `total` and `size` are N and b. Each rank has a part of
+    each batch. `period` is the number of steps between two draws of the points.
+    """
+
+    seed: int
+    number: int
+    total: int
+    size: int
+    rank: int
+    ranks: int
+    period: int
+
+    def batches(self, first: int, count: int) -> IntArray:
+        """Return which points of their draw the batches of `count` steps have: [count, n]."""
+        end, found = first + count, []
+        while first < end:
+            draw, before = divmod(first, self.period)
+            steps = min(end, (draw + 1) * self.period) - first
+            key = (self.number,) if self.period == ENDLESS else (self.number, draw)
+            found.append(self._of_one_stream(key, before, steps))
+            first += steps
+        return np.concatenate(found)
+
+    def _of_one_stream(self, key: tuple[int, ...], first: int, count: int) -> IntArray:
+        start = np.arange(first, first + count, dtype=np.int64)[:, None] * self.size
+        columns = np.arange(*piece(self.size, self.rank, self.ranks), dtype=np.int64)
+        places = (start + columns).ravel()
+        chosen = np.empty(len(places), np.int32)
+        epochs, offsets = np.divmod(places, self.total)
+        together = max(1, _NUMBERS_TOGETHER // self.total)
+        blocks = epochs // together
+        for block in np.unique(blocks):
+            # Places ascend, so those of one block lie together.
+            low, high = np.searchsorted(blocks, [block, block + 1])
+            epoch = epochs[low:high] % together
+            rng = generator(self.seed, Purpose.ORDER, *key, int(block))
+            permutations = np.empty((int(epoch[-1]) + 1, self.total), np.int32)
+            for row in permutations:
+                row[:] = rng.permutation(self.total)
+            chosen[low:high] = permutations[epoch, offsets[low:high]]
+        return chosen.reshape(count, len(columns))
+
 
 _MOST_STEPS, _MOST_NUMBERS = 512, 2**21  # of a pool that is drawn anew
 _MOST_BATCHES, _MOST_INDICES = 2048, 2**20
@@ -135,7 +192,8 @@ class Pool(Source):
         self._draws, window = self._draws_in_a_pool(), 0
         if batches:
             self.steps_per_epoch = -(-orders[0].total // orders[0].size)
-            numbers = len(self._orders) * orders[0].most_rows
+            # On the rank with the most points, so that it is the same on all ranks.
+            numbers = len(self._orders) * -(-orders[0].size // orders[0].ranks)
             window = max(1, min(_MOST_BATCHES, _MOST_INDICES // numbers))
         self.take = TakeRows(self._period, self._draws, window, flags, scalars)
         sizes = (orders[0].total, orders[0].size) if batches else ()
