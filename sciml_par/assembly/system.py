@@ -27,8 +27,8 @@ from sciml_par.assembly.equations import Equations, Linearized, Request
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-_LEAST_WEIGHT, _ROUNDING, _FEW = 1e-3, 1e-15, 1_000
-"""The last: columns, for which a QR factorization with pivoting takes little time."""
+_LEAST_WEIGHT, _ROUNDING, _FEW, _SOME = 1e-3, 1e-15, 1_000, 2_000
+"""The last: columns, for which a QR factorization with pivoting takes little time; and without."""
 _SMALL, _CONVERGED = 1e-12, 1e-12
 """Of the largest component, as which at least others count; and a step of `newton` that is none."""
 _LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN, _LITTLE = 0.5, 1.0 + 1e-5, 1e-3, 1e-9, 1e-8
@@ -108,9 +108,13 @@ class System:
         if self.windows == 1:
             # With unknowns, light rows of data may be all that determines a column; functions of
             # corners are nearly polynomials away from these.
-            few = self.model.corners and self.width * self.outputs <= _FEW
-            solve = by_orthogonal_factors if self.unknowns or few else by_normal_equations
-            return solve(self.dense(terms), r)
+            count = self.width * self.outputs if self.model.corners else 0
+            if self.unknowns or 0 < count <= _FEW:
+                return by_orthogonal_factors(self.dense(terms), r)
+            if not _FEW < count <= _SOME:
+                return by_normal_equations(self.dense(terms), r)
+            ((d, rest),) = self.reduced(terms, r[None])
+            return d, float(rest @ rest)
         # With J = [A B]: what A leaves of r is reduced by what it leaves of B.
         right = np.vstack([r, self._by_unknowns(terms)])
         solved = self.reduced(terms, right)

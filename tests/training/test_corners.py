@@ -11,6 +11,7 @@ from sciml_par.errors import InputError
 from sciml_par.evaluation import relative_l2_error
 from sciml_par.networks import Polynomials
 from sciml_par.networks.propagation.corner_functions import CornerFunction
+from sciml_par.networks.propagation.hole_functions import HoleFunction
 from sciml_par.networks.propagation.layer_functions import LayerFunction
 from sciml_par.problems import (
     Box,
@@ -155,6 +156,8 @@ def test_columns_are_those_of_the_network(dropped) -> None:
         CornerFunction((0.0, 0.0), (-0.7, 0.7), (-0.7, -0.7), 2 / 3, False, 2),
         CornerFunction((1.0, 1.0), (-0.7, -0.7), (0.7, -0.7), 2.0, True, 1),
         LayerFunction((-1.0, -1.2), (0.6,), 0.5, 3, until=1.2, products=True, changes=3),
+        HoleFunction((0.5, -0.5), (2.0, 0.3), (-0.3, 2.0), (0.05, 0.02), 0, 1),
+        HoleFunction((0.5, -0.5), (2.0, 0.3), (-0.3, 2.0), (0.05, 0.02), 2, 1),
     ]
     sides = {} if dropped is None else {"breaks": [[-1, 0, 1]] * 2, "dropped": dropped}
     model = Polynomials(2, 2, degree=4, corners=corners, **sides)
@@ -185,7 +188,9 @@ def test_what_a_layer_is_made_of() -> None:
 
 @pytest.mark.parametrize("wrong", [(0.0, 0.0), {"at": (0.0, 0.0)}])
 def test_what_a_corner_is_made_of(wrong) -> None:
-    with pytest.raises(InputError, match="corners= to be a CornerFunction or a LayerFunction"):
+    with pytest.raises(
+        InputError, match="corners= to be a CornerFunction or a HoleFunction or a LayerFunction"
+    ):
         Polynomials(2, 1, degree=3, corners=[wrong])
 
 

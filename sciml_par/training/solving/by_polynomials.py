@@ -267,9 +267,10 @@ class _Climb:
             last = resolves and self._d <= MOST_DIMENSIONS and fall < enough
             if ladder.decided(exact or last and not more):
                 break
-        if best is not None and former is not None and self._changes(best, _fall(former, best)):
-            if ladder.decided(ladder.left() < _TIMES_AS_LONG * best.seconds):
-                self._conclude_once(best, _fall(former, best), former)
+        if best is not None and former is not None:
+            fall, late = _fall(former, best), ladder.left() < _TIMES_AS_LONG * best.seconds
+            if ladder.decided(late and self._changes(best, fall)):
+                self._conclude_once(best, fall, former)
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
         elif best is not None and self._tested:

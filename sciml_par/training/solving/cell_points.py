@@ -151,7 +151,10 @@ class PointsOfTerms:
     def _at_corners(self, x: Array, shares: Array, draw: int) -> tuple[Array, Array]:
         """Return points with further ones that are denser near corners, and all shares."""
         pairs = enumerate(self.corners)
-        found = [c.inside(self.problem.domain, self._count(len(x), c), (self.seed, draw, k)) for k, c in pairs]
+        found = [
+            c.inside(self.problem.domain, self._count(len(x), c), (self.seed, draw, k))
+            for k, c in pairs
+        ]
         points, parts = zip((x, shares), *found, strict=True)
         every = np.concatenate(parts)
         return np.concatenate(points), every / every.sum()
@@ -167,7 +170,9 @@ class PointsOfTerms:
         if self.given(condition) or not condition.on_boundary or not self.corners:
             return arrays, factors
         domain, pairs = self.problem.domain, enumerate(self.corners)
-        found = [c.on_sides(domain, self._count(len(factors), c), (self.seed, draw, k)) for k, c in pairs]
+        found = [
+            c.on_sides(domain, self._count(len(factors), c), (self.seed, draw, k)) for k, c in pairs
+        ]
         x, normals, shares = (np.concatenate(each) for each in zip(*found, strict=True))
         holds = domain.contains(x) & domain.on_boundary(x)
         holds &= condition.holds_at(x, domain, normals)

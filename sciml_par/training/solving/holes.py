@@ -12,21 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par.networks.propagation.hole_functions import HoleFunction
-from sciml_par.problems.domains.polygon import Polygon
 from sciml_par.training.solving.initial_layers import unit_points
 
 Array = npt.NDArray[np.float64]
 
 _ON_HOLE, _CLOSE = 200, 1e-6
 """Points of the boundary of a hole, and the step off it, relative to its size."""
-_ORDERS, _PER_DEGREE = 0.5, 0.15
-"""For each degree of polynomials: the highest order of functions, and the degree of the polynomials
-by which these are multiplied."""
+_PER_DEGREE = 0.15
+"""The degree of the polynomials by which a function of the order n is multiplied, for each degree
+of polynomials more than n."""
 
 
 @dataclass(frozen=True)
 class Hole:
-    """A hole of a plane domain.
+    """A hole of a plane domain, with a smooth boundary.
 
     Attributes
     ----------
@@ -47,9 +46,9 @@ class Hole:
     def functions(self, degree: int, *, mixed: bool) -> list[HoleFunction]:
         """Return those beside polynomials of a degree (local)."""
         at, real, imaginary = (tuple(v.tolist()) for v in (self.at, *self.matrix))
-        of, by = (self.square.real, self.square.imag), int(_PER_DEGREE * degree)
-        orders = range(1 + int(_ORDERS * degree))
-        return [HoleFunction(at, real, imaginary, of, n, by) for n in orders]
+        of = at, real, imaginary, (self.square.real, self.square.imag)
+        orders = range(degree + 1)
+        return [HoleFunction(*of, n, int(_PER_DEGREE * (degree - n))) for n in orders]
 
     def inside(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return interior points around it, [n, d], and shares of the volume (local).
@@ -79,14 +78,14 @@ class Hole:
 
 
 def holes_of(plane: Any, matrix: Array) -> list[Hole]:
-    """Return the parts of a plane that a domain goes around (local).
+    """Return the holes without corners, whose boundaries the whole domain has (local).
 
     matrix : see `Hole`, up to a factor.
     """
-    rings = [] if plane._polygon is None else getattr(plane._polygon, "interiors", [])
-    regions = [*plane._leaves, *(Polygon(np.array(ring.coords)) for ring in rings)]
-    found = list[Hole]()
-    for region in regions:
+    found, regions = list[Hole](), getattr(plane, "_leaves", ())
+    for region in regions if len(regions) > 1 else ():
+        if region._polygon is not None:
+            continue
         x, normals = region.boundary(_ON_HOLE)
         at = (region.lower + region.upper) / 2
         step = _CLOSE * float(region.extent.max()) * normals
