@@ -44,14 +44,17 @@ def solved(problem: Problem, tolerance: float = 1e-6) -> Any:
     return result
 
 
-def modes(domain: Any, near: float) -> float:
+def mode_of(domain: Any, near: float, *further: Any) -> Problem:
     def equation(u: Any, x: Any, k: Any) -> Any:
         return laplacian(u, x) + k * u(x)
 
     of = {"k": Unknown(near, lower=0)}
-    conditions = [Dirichlet(0.0), NORM]
-    found = solved(Problem(domain, equation, conditions=conditions, unknowns=of))
-    return float(found.unknowns["k"].mean)
+    conditions = [Dirichlet(0.0), NORM, *further]
+    return Problem(domain, equation, conditions=conditions, unknowns=of)
+
+
+def modes(domain: Any, near: float) -> float:
+    return float(solved(mode_of(domain, near)).unknowns["k"].mean)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,21 @@ def test_a_mode_is_the_one_that_is_closest_to_the_start(
     domain: Any, near: float, mode: float
 ) -> None:
     assert modes(domain, near) == pytest.approx(mode, rel=1e-6)
+
+
+def test_of_a_double_mode_the_frequency_is_known_but_not_u() -> None:
+    """sin πx sin 2πy and sin 2πx sin πy, and their sums; a value at a point chooses one of them."""
+    square = Box([0, 0], [1, 1])
+    with contextlib.redirect_stdout(io.StringIO()) as out, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sp.solve(mode_of(square, 49.0), tolerance=1e-6, seconds=60)
+    assert not result.error.known and "a family of solutions near this one" in result.error.reason
+    assert "features" not in out.getvalue() and "network" not in out.getvalue(), out.getvalue()
+    assert result.unknowns["k"].mean == pytest.approx(5 * np.pi**2, rel=1e-6)
+    chosen = Observations([[0.5, 0.25]], [[0.0]])  # where the first one has its maximum
+    found = solved(mode_of(square, 49.0, chosen)).predict([[0.25, 0.5], [0.75, 0.5]]).mean
+    np.testing.assert_allclose(np.abs(found), 2.0, rtol=1e-5)
+    assert found.prod() < 0
 
 
 def test_a_mode_that_few_polynomials_cannot_tell_is_not_lost_for_a_simpler_one() -> None:

@@ -23,6 +23,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.training.estimate.by_correction import ROUNDING, estimate_by
+from sciml_par.training.estimate.uniqueness import Free
 from sciml_par.training.identity.described import of_array
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
@@ -42,11 +43,13 @@ from sciml_par.training.solving.ladder import (
 )
 from sciml_par.training.solving.polynomial_error import (
     CONVERGES,
+    SEVERAL,
     Corrected,
     change_of,
     error_of,
     linearized_of,
     opened,
+    with_others,
 )
 from sciml_par.training.solving.polynomial_march import (
     March,
@@ -512,9 +515,12 @@ class _Climb:
         left = ladder.left() / ladder.longest(stage.seconds)
         in_time = operations(stage.model, self.problem) * left
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
+        several = self._is_one_of_many(stage)
 
         def estimate() -> ErrorEstimate:
             of = self.solver, stage
+            if several:
+                return ErrorEstimate.not_known(self.problem.outputs, SEVERAL)
             if before is not None:
                 return change_of(*of, before, self._inside, fall)
             return error_of(*of, self._inside, fall=fall, most_operations=most)
@@ -525,6 +531,15 @@ class _Climb:
         # As processors may differ.
         self.keep(stage, replace(of_all, evaluate=error.evaluate), "polynomials, error")
         return of_all
+
+    def _is_one_of_many(self, stage: Stage) -> bool:
+        """Return whether u is not determined beside unknowns, and keep that (collective)."""
+        sought = self.problem.unknowns and not self._noisy and stage.windows == 1
+        if not sought or not self.ladder.decided(self._alike(partial(with_others, stage))):
+            return False
+        every, nothing = tuple(range(self.problem.outputs)), np.zeros(0)
+        self.solver.free = Free(every, nothing, nothing, reason=SEVERAL)
+        return True
 
     def _share(self, stage: Stage) -> float:
         """Return the residual of a stage in relation to that of u = 0 (local)."""

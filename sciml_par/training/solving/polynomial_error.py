@@ -43,6 +43,12 @@ _HEAVIER = 10.0
 _WITH_CORNERS = 1e-11
 """The least error that is claimed of solutions with functions of corners."""
 _CAUTION = 2.0
+_INDEPENDENT, _ABOVE_RESIDUAL = 1e-8, 10.0
+SEVERAL = (
+    "the equation and its conditions have a family of solutions near this one, as two modes of the "
+    "same frequency and all their sums are; a condition that tells them apart, as a symmetry or a "
+    "value, makes u unique. The unknowns may be determined."
+)
 CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
@@ -169,6 +175,29 @@ def change_of(
         unknowns={n: (value, former.unknowns[n]) for n, value in u.unknowns.items()},
     )
     return replace(error, between=False)
+
+
+def with_others(stage: Stage) -> bool:
+    """Return whether u can change without a residual, as a double mode, if unknowns follow (local).
+
+    With J = [A B] of u and of unknowns, and V d the change of u at points in relation to u, the
+    least |A d − B q| / |V d| is about as small as the residual.
+    """
+    import scipy.linalg as sl
+
+    system, x = stage.system, stage.problem.domain.sample(2 * stage.model.width, seed=1)
+    j, u = system.dense(stage.steps.terms).T, stage.solution(x)
+    a, b = np.split(j, [-system.unknowns], axis=1)
+    sizes = np.linalg.norm(u, axis=0)
+    sizes[sizes == 0.0] = 1.0
+    values = system.values(x)[:, : a.shape[1]] / np.tile(sizes, len(x))[:, None]
+    r, order = sl.qr(values, mode="r", pivoting=True, check_finite=False)
+    rank = np.count_nonzero(np.abs(r.diagonal()) > _INDEPENDENT * abs(r[0, 0]))
+    r, order = r[:rank, :rank], order[:rank]
+    a = sl.solve_triangular(r, a[:, order].T, trans=1, check_finite=False).T
+    q = np.linalg.qr(b)[0]
+    least = np.linalg.svd(a - q @ (q.T @ a), compute_uv=False)[-1]
+    return bool(least < _ABOVE_RESIDUAL * math.sqrt(stage.steps.loss))
 
 
 def linearized_of(stage: Stage) -> Linearized | None:
