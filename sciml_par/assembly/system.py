@@ -111,7 +111,7 @@ class System:
             count = self.width * self.outputs if self.model.corners else 0
             if self.unknowns or 0 < count <= _FEW:
                 return by_orthogonal_factors(self.dense(terms), r)
-            if not _FEW < count <= _SOME:
+            if not _FEW < count <= _SOME or self.model.input_size > 2:  # there are many rows then
                 return by_normal_equations(self.dense(terms), r)
             ((d, rest),) = self.reduced(terms, r[None])
             return d, float(rest @ rest)
