@@ -11,6 +11,7 @@ import sciml_par as sp
 from sciml_par.problems import (
     Ball,
     Box,
+    Condition,
     Dirichlet,
     Ellipse,
     Initial,
@@ -18,6 +19,7 @@ from sciml_par.problems import (
     Neumann,
     Polygon,
     Problem,
+    Robin,
     Time,
     derivative,
     laplacian,
@@ -107,6 +109,67 @@ def test_heat_around_a_hole() -> None:
     problem = Problem(domain, equation, conditions=conditions)
     true, claimed, _ = true_and_claimed(problem, exact, 3e-4, seconds=200)
     assert true <= 3 * claimed <= 1e-3
+
+
+def test_a_plate_with_a_hole_under_tension() -> None:
+    """Displacements of Kirsch, E = 1, ν = 0.3 in plane stress, the hole without traction."""
+    nu, a, shear = 0.3, 0.3, 1 / 2.6
+    first, kappa = nu / (1 - nu**2), (3 - nu) / (1 + nu)
+
+    def exact(x):
+        r, angle = np.hypot(x[:, 0], x[:, 1]) / a, np.arctan2(x[:, 1], x[:, 0])
+        cos, sin = np.cos(2 * angle), np.sin(2 * angle)
+        along = r * (kappa - 1) + 2 / r + 2 * cos * (r + (kappa + 1) / r - 1 / r**3)
+        around = -2 * sin * (r + (kappa - 1) / r + 1 / r**3)
+        turned = np.exp(1j * angle) * (along + 1j * around) * a / (8 * shear)
+        return np.stack([turned.real, turned.imag], axis=1)
+
+    def equation(u, x):
+        d = lambda k, i, j: derivative(u, x, i, j)[:, k : k + 1]  # noqa: E731
+        along = first + 2 * shear
+        both = [along * d(k, k, k) + shear * d(k, 1 - k, 1 - k) for k in (0, 1)]
+        mixed = [(first + shear) * d(1 - k, 0, 1) for k in (0, 1)]
+        return tf.concat([p + q for p, q in zip(both, mixed, strict=True)], axis=1)
+
+    def traction(u, x, normals):
+        g = lambda k, i: derivative(u, x, i)[:, k : k + 1]  # noqa: E731
+        spread = first * (g(0, 0) + g(1, 1))
+        across = shear * (g(0, 1) + g(1, 0))
+        parts = [
+            (spread + 2 * shear * g(k, k)) * normals[:, k : k + 1]
+            + across * normals[:, 1 - k : 2 - k]
+            for k in (0, 1)
+        ]
+        return tf.concat(parts, axis=1)
+
+    plate = Box((-1, -1), (1, 1)) - Ball((0, 0), a)
+    outer = [face for face in plate.faces if face != "surface"]
+    conditions = [Dirichlet(exact, on=outer), Condition(traction, on="surface")]
+    problem = Problem(plate, equation, conditions=conditions, outputs=2)
+    true, claimed, _ = true_and_claimed(problem, exact, 1e-9)
+    assert true <= claimed <= 1e-9
+
+
+@pytest.mark.long
+def test_a_bracket_with_a_hole_over_time() -> None:
+    """Values by linear finite elements of the size 1/80 and 400 steps of Crank and Nicolson."""
+    space = Box((0, 0), (2, 2)) - Box((1, 1), (2, 2)) - Ball((0.5, 0.5), 0.2)
+    domain = space * Time(0, 1)
+
+    def equation(u, x):
+        squares = (x[:, :1] - 0.5) ** 2 + (x[:, 1:2] - 1.5) ** 2
+        spread = derivative(u, x, 0, 0) + derivative(u, x, 1, 1)
+        return derivative(u, x, 2) - spread - 5 * tf.exp(-squares / 0.1)
+
+    straight = [f for f in domain.faces if f not in ("surface", "initial", "final")]
+    conditions = [Initial(0.0), Neumann(0.0, on=straight), Robin(10.0, 1.0, on="surface")]
+    problem = Problem(domain, equation, conditions=conditions)
+    result = sp.solve(problem, tolerance=1e-3, seed=0, seconds=300)
+    places = [(0.5, 1.5, 1), (0.5, 0.9, 1), (1.5, 0.5, 1), (0.5, 1.5, 0.1), (0.5, 0.75, 0.5)]
+    found = result.predict(np.array([*places, (1.9, 0.1, 1)])).mean[:, 0]
+    by_elements = [0.94548, 0.36662, 0.09395, 0.21626, 0.11990, 0.07136]
+    np.testing.assert_allclose(found, by_elements, atol=5e-4)
+    assert result.error.relative <= 1e-3
 
 
 @pytest.mark.parametrize(
