@@ -60,10 +60,10 @@ class Polynomials(PropagatedModel):
     slabs : sequence of pairs (breaks, dropped), optional
         Those of each slab of time, one after another, in place of these; the last axis is the time,
         and has one cell.
-    corners : sequence of CornerFunction and LayerFunction, optional
-        Functions that are singular at a corner of the domain, or of space and time, which
-        `sciml_par.solve` gives. Each is multiplied by the products up to its degree, in windows
-        that are near to the corner.
+    corners : sequence of CornerFunction, HoleFunction and LayerFunction, optional
+        Functions that are singular at a corner of the domain, or of space and time, or in a hole,
+        which `sciml_par.solve` gives. Each is multiplied by the products up to its degree, in
+        windows that are near to the place.
     box : pair (lower, upper) of sequences of d numbers, optional
         The corners of the box; [−1, 1]^d by default. `sciml_par.train` gives it.
     seed : int

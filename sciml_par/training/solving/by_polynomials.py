@@ -136,11 +136,10 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     climb, best = _Climb(ladder, problem, sizes, points), None
     try:
         best = climb.on_box()
-        # In a plane, slabs have no functions of holes and inward corners.
-        stages = [climb.in_slabs] if climb.evolves and not climb.solver.around else []
+        stages = [climb.in_slabs] if climb.evolves else []
         stages += [climb.in_windows] if _suits_windows(ladder.problem) else []
-        # Slabs, without functions of corners, would divide cells at these.
-        for stage in stages[:: -1 if climb.solver.inward else 1]:
+        # Slabs, without functions of inward corners and holes, would divide cells at these.
+        for stage in stages[:: -1 if climb.solver.around else 1]:
             if best is not None and not climb.done:
                 stage(best)
         if climb.least is not None and ladder.best is None:  # what comes next may be worse

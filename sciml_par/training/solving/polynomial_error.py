@@ -166,7 +166,7 @@ def change_of(
     if free is not None and len(free.components) == m:
         return ErrorEstimate.not_known(m, free.reason, reliability=fall)
     u, former = stage.solution, before.solution
-    error = Difference(u, former, _CAUTION / fall).estimate(
+    return Difference(u, former, _CAUTION / fall).estimate(
         (stage.x, inside),
         fall=fall,
         seconds=0.0,
@@ -174,7 +174,6 @@ def change_of(
         free=solver.open_names,
         unknowns={n: (value, former.unknowns[n]) for n, value in u.unknowns.items()},
     )
-    return replace(error, between=False)
 
 
 def with_others(stage: Stage) -> bool:
