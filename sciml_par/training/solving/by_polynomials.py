@@ -110,6 +110,8 @@ u; and the share of the time in which that is seen."""
 _RICHER, _RESIDUAL, _FALLS = 1.35, 1e-9, 0.3
 """The degree is so many times as high for a claim; and the residual of a function that can be added
 is at rounding, or falls so far with it."""
+_SHRINKS = 2.0
+"""The fall of the residual, and of changes of u, from which changes tell the error."""
 _SMALL, _LATE = 1e-3, "further windows of polynomials would take longer than the time that is left"
 """An error, below which polynomials alone go on."""
 _TIMES_AS_LONG, _AT_LEAST, _GROWS = 10.0, 4.0, 1.5
@@ -207,6 +209,7 @@ class _Climb:
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
         self._untried: PointsOfTerms | None = None
         self._others, self._tested, self.evolves = True, 0, march_suits(self.problem)
+        self._changed, self._shrinks = math.inf, False
 
     @property
     def known(self) -> bool:
@@ -269,10 +272,15 @@ class _Climb:
             last = resolves and self._d <= MOST_DIMENSIONS and fall < enough
             if ladder.decided(exact or last and not more):
                 break
-        if best is not None and former is not None:
+        if best is not None and former is not None and self._d == MOST_DIMENSIONS:
             fall, late = _fall(former, best), ladder.left() < _TIMES_AS_LONG * best.seconds
+            near = self._changed <= _NEAR * ladder.tolerance * max(fall, 1.0)
             if ladder.decided(late and self._changes(best, fall)):
                 self._conclude_once(best, fall, former)
+            elif ladder.decided(near):
+                self._conclude_once(best, fall)
+            if self.done:
+                return best
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
         elif best is not None and self._tested:
@@ -456,7 +464,9 @@ class _Climb:
             promising = stage.steps.steps > 0
         elif before is not None:
             fall = _fall(before, stage)
-            foreseen = self.ladder.foreseen(stage.u, before.u, max(fall, 1.0))
+            change = self.ladder.foreseen(stage.u, before.u, 1.0)
+            self._shrinks, self._changed = _SHRINKS * change <= self._changed, change
+            foreseen = change / max(fall, 1.0)
             # In windows a smaller fall will do, as at a corner, if what was foreseen came true.
             little = fall < _FALL_FOR_ERROR
             times = (self._times if stage.windows > 1 else math.inf) if little else 1.0
@@ -466,7 +476,9 @@ class _Climb:
             promising |= (
                 self.evolves and self._concluded is None and self._share(stage) <= _NEAR * tolerance
             )
-        changed = 2 * foreseen <= tolerance and self._changes(stage, fall)
+        changed = _SHRINKS * foreseen <= tolerance and self._changes(stage, fall)
+        # In three dimensions the next stage takes less time than an estimate, and tells as much.
+        promising &= self._d < 3 or stage.windows > 1 or self._noisy
         ends = self._ends(stage, before)
         if self.ladder.decided(certain or promising or changed or ends):
             error = self._conclude_once(stage, fall, before if changed else None)
@@ -491,8 +503,9 @@ class _Climb:
         return ladder.decided(ends and not (nearly and falls and not self.evolves))
 
     def _changes(self, stage: Stage, fall: float) -> bool:
-        """Return whether the change since the stage before can be the error (local)."""
-        return self._d > 2 and stage.windows == 1 and not self._noisy and fall > CONVERGES
+        """Return whether the change since the stage before can tell the error (local)."""
+        converges = fall > (_SHRINKS if self._shrinks else CONVERGES)
+        return self._d > 2 and stage.windows == 1 and not self._noisy and converges
 
     def _conclude_once(
         self, stage: Stage, fall: float = 1.0, before: Stage | None = None
@@ -515,6 +528,8 @@ class _Climb:
         in_time = operations(stage.model, self.problem) * left
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
         several = self._is_one_of_many(stage)
+        # More polynomials in three dimensions take longer than these.
+        late = ladder.decided(self._d > 2 and stage.windows == 1 and left < 1.0)
 
         def estimate() -> ErrorEstimate:
             of = self.solver, stage
@@ -522,6 +537,8 @@ class _Climb:
                 return ErrorEstimate.not_known(self.problem.outputs, SEVERAL)
             if before is not None:
                 return change_of(*of, before, self._inside, fall)
+            if late:
+                return ladder.no_time()
             return error_of(*of, self._inside, fall=fall, most_operations=most)
 
         error = self._alike(lambda: self._grown(stage, estimate()))
