@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,22 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._partial_operators import Axes
-from sciml_par.networks.propagation.singular_function import (
-    Arithmetic,
-    Derivative,
-    FloatArray,
-    SingularFunction,
-)
+from sciml_par.networks.propagation.corner_functions import PlaneFunction
+from sciml_par.networks.propagation.singular_function import Arithmetic, Derivative
 
-_NEAR = 0.5
-"""Of the size of a window, its distance from the centre of a hole whose functions it has."""
-_CLOSEST = 1e-8
-"""The least |ζ|, at which functions have values but no meaning."""
+_LEAST = 0.5
+"""Of |ω|, which is 1 on the hole or more, for values in its middle that are finite."""
 
 
 @dataclass(frozen=True)
-class HoleFunction(SingularFunction):
+class HoleFunction(PlaneFunction):
     r"""log |ω|, or the real and the imaginary part of ω^−n; ω = ζ + √(ζ² − f²), ζ = w · (x − c).
 
     x are the first two coordinates, and c lies in a hole. On ellipses with the foci ±f in the plane
@@ -36,16 +28,11 @@ class HoleFunction(SingularFunction):
 
     Attributes
     ----------
-    at : c, in the units of x.
-    real, imaginary : w, in the inverse units of x.
     focus : the real and the imaginary part of f², dimensionless.
     order : n; 0 of the logarithm.
     degree : of polynomials in the plane that the functions are multiplied by.
     """
 
-    at: tuple[float, float]
-    real: tuple[float, float]
-    imaginary: tuple[float, float]
     focus: tuple[float, float]
     order: int
     degree: int
@@ -65,29 +52,15 @@ class HoleFunction(SingularFunction):
         highest = total.max(initial=0) - self.order
         return np.flatnonzero(single & (in_plane <= self.degree) & (total <= highest))
 
-    def near(self, low: FloatArray, high: FloatArray) -> npt.NDArray[np.bool_]:
-        a, b, at = low[:, :2], high[:, :2], np.array(self.at)
-        beyond = np.maximum(np.maximum(a - at, at - b), 0.0)
-        return np.asarray(np.all(beyond <= _NEAR * (b - a), axis=1))
-
     def _derivatives(self, x: Sequence[Any], order: int, of: Arithmetic) -> Derivative:
-        i, j = (x[axis] - at for axis, at in enumerate(self.at))
-        (a, b), (c, d) = self.real, self.imaginary
-        z = of.of_parts(a * i + b * j, c * i + d * j)
-        z = of.where(abs(z) < _CLOSEST, _CLOSEST, z)
-        square = complex(*self.focus)
+        z, square = self._zeta(x, of), complex(*self.focus)
         root = z * of.exp(0.5 * of.log(1.0 - square / z**2))
-        log, n = of.log(z + root), self.order
+        w, n = z + root, self.order
+        log = of.log(of.where(abs(w) < _LEAST, _LEAST, w))
         value = of.exp(-n * log) if n else log
         found = [value, -n * value / root if n else 1.0 / root]
         # (ζ² − f²) y″ + ζ y′ = n² y, as of Chebyshev's polynomials.
         for k in range(order - 1):
             right = (n**2 - k**2) * found[k] - (2 * k + 1) * z * found[k + 1]
             found.append(right / (z**2 - square))
-        w = dict(enumerate(np.array(self.real) + 1j * np.array(self.imaginary)))
-
-        def derivative(axes: Axes) -> Any:
-            slope = math.prod((complex(w.get(axis, 0.0)) for axis in axes), start=complex(1.0))
-            return of.parts_of(slope * found[len(axes)])[: self.count] if slope else None
-
-        return derivative
+        return self._by_axes(found, of)
