@@ -553,8 +553,8 @@ class _Climb:
         sought = self.problem.unknowns and not self._noisy and stage.windows == 1
         if not sought or not self.ladder.decided(self._alike(partial(with_others, stage))):
             return False
-        every, nothing = tuple(range(self.problem.outputs)), np.zeros(0)
-        self.solver.free = Free(every, nothing, nothing, reason=SEVERAL)
+        nothing = np.zeros(0)
+        self.solver.free = Free((*range(self.problem.outputs),), nothing, nothing, reason=SEVERAL)
         return True
 
     def _share(self, stage: Stage) -> float:

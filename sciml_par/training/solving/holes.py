@@ -47,8 +47,8 @@ class Hole:
         """Return those beside polynomials of a degree (local)."""
         at, real, imaginary = (tuple(v.tolist()) for v in (self.at, *self.matrix))
         of = at, real, imaginary, (self.square.real, self.square.imag)
-        orders = range(degree + 1)
-        return [HoleFunction(*of, n, int(_PER_DEGREE * (degree - n))) for n in orders]
+        pairs = [(n, int(_PER_DEGREE * (degree - n))) for n in range(degree + 1)]
+        return [HoleFunction(*of, *pair) for pair in pairs]
 
     def inside(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return interior points around it, [n, d], and shares of the volume (local).
@@ -82,10 +82,8 @@ def holes_of(plane: Any, matrix: Array) -> list[Hole]:
 
     matrix : see `Hole`, up to a factor.
     """
-    found, regions = list[Hole](), getattr(plane, "_leaves", ())
-    for region in regions if len(regions) > 1 else ():
-        if region._polygon is not None:
-            continue
+    found, leaves = list[Hole](), getattr(plane, "_leaves", ())
+    for region in (each for each in leaves if each._polygon is None and len(leaves) > 1):
         x, normals = region.boundary(_ON_HOLE)
         at = (region.lower + region.upper) / 2
         step = _CLOSE * float(region.extent.max()) * normals
