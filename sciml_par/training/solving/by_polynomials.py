@@ -72,7 +72,9 @@ T = TypeVar("T")
 
 _DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18, 22)}
 _DEGREES_OTHERWISE = (3, 4, 6, 8, 10, 12)
-_MOST_COLUMNS = 4_000
+_MOST_COLUMNS, _MOST_NUMBERS, _MOST_FOR_ERROR = 4_000, 8e8, 2_000
+"""On the box; and what they have at points, 8 bytes each. In three dimensions more columns than the
+last have no estimate by further ones, which would take several times the time and memory."""
 _FALL, _ORDER, _SMOOTH, _FALL_FOR_ERROR, _LEAST_STAGES = 3.0, 2.5, 5.0, 5.0, 4
 """A stage after which the residual at unseen points has not fallen by the first factor is in vain.
 On the box it is the last if it has not fallen as this power of the degree, but not before the
@@ -99,6 +101,7 @@ _MARCHES, _RESOLVED, _TIGHTER = 3, 1e-4, 0.3
 does not resolve troubles the next; and the share of the target that a further march would need, if
 errors were proportional to it."""
 _TOO_LARGE = 0.5
+_NO_FURTHER = "an estimate by more polynomials would take more time or memory than there is"
 _GROWTH = (
     "errors as small as the residual grow in time until they are as large as u; solve with "
     "slightly different initial values, too, to see up to which time u can be known"
@@ -141,7 +144,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         stages = [climb.in_slabs] if climb.evolves else []
         stages += [climb.in_windows] if _suits_windows(ladder.problem) else []
         # Slabs, without functions of inward corners and holes, would divide cells at these.
-        for stage in stages[:: -1 if climb.solver.around else 1]:
+        for stage in stages[:: -1 if climb.solver.inward else 1]:
             if best is not None and not climb.done:
                 stage(best)
         if climb.least is not None and ladder.best is None:  # what comes next may be worse
@@ -232,11 +235,13 @@ class _Climb:
             columns = model.width * self.problem.network_outputs
             memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns
             longer = -math.inf
+            numbers = 0.0 if best is None else (columns / best.theta.size) ** 2 * best.numbers
             if best is not None and bool(best.model.corners) == bool(model.corners):
                 longer = (columns / best.theta.size) ** 3 * best.seconds
                 # What is done once, as residuals are traced, does not grow with the columns.
                 longer = min(longer, best.seconds + _SECONDS * columns**3)
-            if memory > _MOST_COLUMNS or ladder.left() < ladder.longest(longer):
+            many = memory > _MOST_COLUMNS or numbers > _MOST_NUMBERS
+            if many or ladder.left() < ladder.longest(longer):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
@@ -275,12 +280,9 @@ class _Climb:
         if best is not None and former is not None and self._d == MOST_DIMENSIONS:
             fall, late = _fall(former, best), ladder.left() < _TIMES_AS_LONG * best.seconds
             near = self._changed <= _NEAR * ladder.tolerance * max(fall, 1.0)
-            if ladder.decided(late and self._changes(best, fall)):
-                self._conclude_once(best, fall, former)
-            elif ladder.decided(near):
-                self._conclude_once(best, fall)
-            if self.done:
-                return best
+            by_change = ladder.decided(late and self._changes(best, fall))
+            if by_change or ladder.decided(near):
+                self._conclude_once(best, fall, former if by_change else None)
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
         elif best is not None and self._tested:
@@ -528,8 +530,8 @@ class _Climb:
         in_time = operations(stage.model, self.problem) * left
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
         several = self._is_one_of_many(stage)
-        # More polynomials in three dimensions take longer than these.
-        late = ladder.decided(self._d > 2 and stage.windows == 1 and left < 1.0)
+        many = left < 1.0 or stage.theta.size > _MOST_FOR_ERROR
+        many = ladder.decided(many and self._d > 2 and stage.windows == 1)
 
         def estimate() -> ErrorEstimate:
             of = self.solver, stage
@@ -537,8 +539,8 @@ class _Climb:
                 return ErrorEstimate.not_known(self.problem.outputs, SEVERAL)
             if before is not None:
                 return change_of(*of, before, self._inside, fall)
-            if late:
-                return ladder.no_time()
+            if many:
+                return ErrorEstimate.not_known(self.problem.outputs, _NO_FURTHER)
             return error_of(*of, self._inside, fall=fall, most_operations=most)
 
         error = self._alike(lambda: self._grown(stage, estimate()))
@@ -550,11 +552,12 @@ class _Climb:
 
     def _is_one_of_many(self, stage: Stage) -> bool:
         """Return whether u is not determined beside unknowns, and keep that (collective)."""
-        sought = self.problem.unknowns and not self._noisy and stage.windows == 1
-        if not sought or not self.ladder.decided(self._alike(partial(with_others, stage))):
+        if not self.problem.unknowns or self._noisy or stage.windows > 1:
             return False
-        nothing = np.zeros(0)
-        self.solver.free = Free((*range(self.problem.outputs),), nothing, nothing, reason=SEVERAL)
+        if not self.ladder.decided(self._alike(partial(with_others, stage))):
+            return False
+        every, none = (*range(self.problem.outputs),), np.zeros(0)
+        self.solver.free = Free(every, none, none, reason=SEVERAL)
         return True
 
     def _share(self, stage: Stage) -> float:

@@ -134,10 +134,8 @@ def corners_and_holes(problem: Problem, principal: Principal) -> list[Corner | H
     beside = np.vstack([at + _RADIUS * (inward - at), inward])
     others = np.tile((problem.domain.lower + problem.domain.upper)[2:] / 2, (len(beside), 1))
     of = [second[:, :2, :2] for second, _ in principal(np.hstack([beside, others]))]
-    if not of:
-        return []
     # Components that second derivatives couple, as displacements, have other powers at corners.
-    apart = problem.network_outputs == 1 or _apart(problem.network_outputs, of)
+    apart = bool(of) and (problem.network_outputs == 1 or _apart(problem.network_outputs, of))
     pairs = zip(at, of[0], strict=False) if apart else ()
     corners = [_corner(plane, x, a) for x, a in pairs if np.isfinite(a).all()]
     unit = _isotropic(of[0][-1]) if apart else np.eye(2)

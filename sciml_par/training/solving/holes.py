@@ -41,14 +41,14 @@ class Hole:
     matrix: Array
     square: complex
     share: float
-    inward, reach = False, math.inf
+    inward, reach = True, math.inf
 
     def functions(self, degree: int, *, mixed: bool) -> list[HoleFunction]:
         """Return those beside polynomials of a degree (local)."""
         at, real, imaginary = (tuple(v.tolist()) for v in (self.at, *self.matrix))
         of = at, real, imaginary, (self.square.real, self.square.imag)
-        pairs = [(n, int(_PER_DEGREE * (degree - n))) for n in range(degree + 1)]
-        return [HoleFunction(*of, *pair) for pair in pairs]
+        by = [int(_PER_DEGREE * (degree - n)) for n in range(degree + 1)]
+        return [HoleFunction(*of, *pair) for pair in enumerate(by)]
 
     def inside(self, domain: Any, count: int, seed: Sequence[int]) -> tuple[Array, Array]:
         """Return interior points around it, [n, d], and shares of the volume (local).
@@ -107,10 +107,8 @@ def _square_of_focus(z: Array) -> complex:
     products = np.stack([z[:, 0] ** 2, 2 * z[:, 0] * z[:, 1], z[:, 1] ** 2], axis=1)
     a, b, c = np.linalg.lstsq(products, np.ones(len(z)), rcond=None)[0]
     squares, axes = np.linalg.eigh([[a, b], [b, c]])
-    if not squares[0] > 0:
-        return 0j
-    longest = complex(*axes[:, 0])
-    return complex((1 / squares[0] - 1 / squares[1]) * longest**2)
+    known = squares[0] > 0
+    return complex((1 / squares[0] - 1 / squares[1]) * complex(*axes[:, 0]) ** 2) if known else 0j
 
 
 def ends_of(domain: Any) -> Array:

@@ -187,8 +187,7 @@ def with_others(stage: Stage) -> bool:
     system, x = stage.system, stage.problem.domain.sample(2 * stage.model.width, seed=1)
     j, u = system.dense(stage.steps.terms).T, stage.solution(x)
     a, b = np.split(j, [-system.unknowns], axis=1)
-    sizes = np.linalg.norm(u, axis=0)
-    sizes[sizes == 0.0] = 1.0
+    sizes = np.maximum(np.linalg.norm(u, axis=0), np.finfo(np.float64).tiny)
     values = system.values(x)[:, : a.shape[1]] / np.tile(sizes, len(x))[:, None]
     r, order = sl.qr(values, mode="r", pivoting=True, check_finite=False)
     rank = np.count_nonzero(np.abs(r.diagonal()) > _INDEPENDENT * abs(r[0, 0]))

@@ -27,7 +27,6 @@ from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
 from sciml_par.training.solving.cell_points import PointsOfTerms, outside
 from sciml_par.training.solving.corners import functions_of
-from sciml_par.training.solving.holes import Hole
 from sciml_par.training.solving.open_sides import open_sides
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -113,6 +112,12 @@ class Stage:
     def rough(self) -> bool:
         """Whether residuals at unseen points are not far smaller than those of u = 0."""
         return not self.judged.validation_loss < _ROUGH**2 * self.judged.zero_loss
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers its columns have at the points."""
+        rows = self.system.equations.rows
+        return self.model.width * sum(q.size * len(q.x) for each in rows for q in each.requests)
 
     @property
     def theta(self) -> Array:
@@ -226,13 +231,8 @@ class PolynomialSolver:
 
     @property
     def inward(self) -> bool:
-        """Whether functions of an inward corner are used."""
+        """Whether functions of an inward corner or a hole are used."""
         return any(each.inward for each in self.points.corners)
-
-    @property
-    def around(self) -> bool:
-        """Whether functions of a hole or an inward corner are used."""
-        return self.inward or any(isinstance(each, Hole) for each in self.points.corners)
 
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
@@ -279,6 +279,8 @@ class PolynomialSolver:
         if not math.isfinite(steps.loss):
             return None
         model.coefficients.assign(steps.c)
+        if not system.unknowns and all(self._exact):
+            system.columns.clear()  # nearly all of the memory; others need derivatives by data
         seen, r, loss = self.judged(Solution.of(self.problem, model, p=steps.p), unseen)
         if not math.isfinite(seen.zero_loss):  # as where the equation is singular at u = 0
             seen = replace(seen, zero_loss=float(squares_of(steps.before).sum()))
