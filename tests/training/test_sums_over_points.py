@@ -86,6 +86,18 @@ def test_of_a_double_mode_the_frequency_is_known_but_not_u() -> None:
     assert found.prod() < 0
 
 
+@pytest.mark.parametrize("share", [0.0, 1e-6])
+def test_a_component_that_is_nearly_zero_is_no_family_of_solutions(share: float) -> None:
+    def equation(u: Any, x: Any, g: Any) -> Any:
+        second = laplacian(u, x)
+        return tf.concat([second[:, :1] + g, second[:, 1:] + share * u(x)[:, :1]], axis=1)
+
+    rate = IntegralCondition(lambda u, x: u(x)[:, :1], 1.0)
+    of: Any = {"conditions": [Dirichlet(0.0), rate], "unknowns": {"g": Unknown(1.0)}}
+    problem = Problem(Box([0, 0], [1, 1]), equation, outputs=2, **of)
+    assert solved(problem).unknowns["g"].mean == pytest.approx(28.45415, rel=1e-6)
+
+
 def test_a_mode_that_few_polynomials_cannot_tell_is_not_lost_for_a_simpler_one() -> None:
     def equation(u: Any, x: Any, energy: Any) -> Any:
         return -0.5 * laplacian(u, x) + (0.5 * x**2 - energy) * u(x)

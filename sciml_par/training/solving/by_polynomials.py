@@ -530,8 +530,8 @@ class _Climb:
         in_time = operations(stage.model, self.problem) * left
         most = max(1.0, min(_MOST_OPERATIONS, in_time))
         several = self._is_one_of_many(stage)
-        many = left < 1.0 or stage.theta.size > _MOST_FOR_ERROR
-        many = ladder.decided(many and self._d > 2 and stage.windows == 1)
+        costly = left < 1.0 or stage.theta.size > _MOST_FOR_ERROR
+        costly = ladder.decided(costly and self._d > 2 and stage.windows == 1)
 
         def estimate() -> ErrorEstimate:
             of = self.solver, stage
@@ -539,7 +539,7 @@ class _Climb:
                 return ErrorEstimate.not_known(self.problem.outputs, SEVERAL)
             if before is not None:
                 return change_of(*of, before, self._inside, fall)
-            if many:
+            if costly:
                 return ErrorEstimate.not_known(self.problem.outputs, _NO_FURTHER)
             return error_of(*of, self._inside, fall=fall, most_operations=most)
 

@@ -198,7 +198,7 @@ class PointsOfTerms:
 
     @cached_property
     def corners(self) -> list[Corner | Hole | InitialLayer]:
-        """The corners whose functions are used."""
+        """The corners, holes and layers whose functions are used."""
         of = self.problem, self._principal
         layers = initial_layers_of(*of, products=self.products) if self.in_layers else []
         return [*layers, *(corners_and_holes(*of) if self.at_corners else [])]

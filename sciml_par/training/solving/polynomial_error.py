@@ -42,8 +42,10 @@ _HEAVIER = 10.0
 """The factor of √w of equations beside data with errors, which leaves 1 % of what these change."""
 _WITH_CORNERS = 1e-11
 """The least error that is claimed of solutions with functions of corners."""
-_CAUTION = 2.0
-_INDEPENDENT, _ABOVE_RESIDUAL = 1e-8, 10.0
+_CAUTION, _INDEPENDENT, _ABOVE_RESIDUAL = 2.0, 1e-8, 10.0
+"""The error in units of the change of u divided by the fall of the residual, at most; the least
+column of a factor; and the residual of a change of u by itself, in units of that of u, from which
+it is none of a family."""
 SEVERAL = (
     "the equation and its conditions have a family of solutions near this one, as two modes of the "
     "same frequency and all their sums are; a condition that tells them apart, as a symmetry or a "
@@ -179,16 +181,16 @@ def change_of(
 def with_others(stage: Stage) -> bool:
     """Return whether u can change without a residual, as a double mode, if unknowns follow (local).
 
-    With J = [A B] of u and of unknowns, and V d the change of u at points in relation to u, the
-    least |A d − B q| / |V d| is about as small as the residual.
+    With J = [A B] of u and of unknowns, and V d the change of u at points in relation to the norm
+    of all components, the least |A d − B q| / |V d| is about as small as the residual.
     """
     import scipy.linalg as sl
 
     system, x = stage.system, stage.problem.domain.sample(2 * stage.model.width, seed=1)
     j, u = system.dense(stage.steps.terms).T, stage.solution(x)
     a, b = np.split(j, [-system.unknowns], axis=1)
-    sizes = np.maximum(np.linalg.norm(u, axis=0), np.finfo(np.float64).tiny)
-    values = system.values(x)[:, : a.shape[1]] / np.tile(sizes, len(x))[:, None]
+    # As of an error: in relation to its own size, one that is zero would be rounding alone.
+    values = system.values(x)[:, : a.shape[1]] / max(np.linalg.norm(u), np.finfo(np.float64).tiny)
     r, order = sl.qr(values, mode="r", pivoting=True, check_finite=False)
     rank = np.count_nonzero(np.abs(r.diagonal()) > _INDEPENDENT * abs(r[0, 0]))
     r, order = r[:rank, :rank], order[:rank]
