@@ -219,8 +219,9 @@ def _jets(model: Any, at: _Window, operators: Sequence[Operator], c: Array | Non
     jets = np.zeros((len(asked), width, n))
     at_once = max(_AT_ONCE // max(width, 1), _FEWEST)
     for begin in range(0, n, at_once):
-        part = slice(begin, begin + at_once)
-        for own, of_columns in _derivatives(model, at.part(part), c):
+        part, first = slice(begin, begin + at_once), 0
+        for count, of_columns in _derivatives(model, at.part(part), c):
+            own = slice(first, first := first + count) if c is None else slice(None)
             for jet, operator in zip(jets[:, own, part], asked, strict=True):
                 for axes, factor in operator:
                     values = of_columns(axes)
@@ -231,18 +232,16 @@ def _jets(model: Any, at: _Window, operators: Sequence[Operator], c: Array | Non
 
 def _derivatives(
     model: Any, at: _Window, c: Array | None
-) -> Iterator[tuple[slice, Callable[[Axes], Array | None]]]:
-    """Yield the derivatives of some columns of a window, or of their sum, and their places."""
-    first, place = len(model.exponents), len(model.exponents)
-    own = slice(0, first) if c is None else slice(None)
-    yield own, _polynomials(model.exponents, at, None if c is None else c[:first])
+) -> Iterator[tuple[int, Callable[[Axes], Array | None]]]:
+    """Yield how many columns of a window have derivatives, and these, or those of their sum."""
+    first = len(model.exponents)
+    yield first, _polynomials(model.exponents, at, None if c is None else c[:first])
     for (function, rows), parts in zip(model.corners, at.corners, strict=True):
-        of_corner = slice(first, first := first + function.count * len(rows))
+        count = function.count * len(rows)
+        own = None if c is None else c[first : first + count]
+        first += count
         if parts is not None:
-            own = slice(place, place := place + of_corner.stop - of_corner.start)
-            of_sum = None if c is None else c[of_corner]
-            found = _at_corner(model.exponents[rows], at, parts, of_sum)
-            yield own if c is None else slice(None), found
+            yield count, _at_corner(model.exponents[rows], at, parts, own)
 
 
 def _polynomials(exponents: Integers, at: _Window, c: Array | None) -> Callable[[Axes], Array]:

@@ -119,9 +119,8 @@ class ErrorEstimate:
     unknowns : the estimated error of each unknown, by name, in its own units.
     seconds : duration of the estimate.
     between : whether the estimate is the difference of two solutions of the same kind, each with
-        random weights, or polynomials, and points of its own, which is an order of magnitude;
-        `reliability` is then the factor by which the residual has fallen since there were fewer
-        features or polynomials, or, for trained networks, since u = 0.
+        functions and points of its own, which is an order of magnitude; `reliability` is then the
+        fall of the residual since there were fewer features, or, for trained networks, since u = 0.
     undetermined : components that the equation and its conditions leave open, such as a pressure
         without a given value; `relative` is over the others, and `absolute` NaN of these.
     at_rounding : whether the residual of u is as small as rounding lets it be, so that q says

@@ -13,7 +13,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 281,
-    "assembly": 1_280,
+    "assembly": 1_279,
     "evaluation": 3_154,
     "families": 3_319,
     "horovod": 3_686,
@@ -22,13 +22,13 @@ LINES = {
     "parallel": 12_869,
     "problems": 12_934,
     "programs": 808,
-    "results": 5_158,
-    "training": 24_652,
+    "results": 5_157,
+    "training": 24_654,
     "other modules": 1_551,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (47, 8_951),
+    "assembly/system.py": (47, 8_950),
     "training/optimizers/least_squares/levenberg_marquardt.py": (11, 1_730),
     "training/solving/by_polynomials.py": (224, 39_061),
 }

@@ -32,13 +32,13 @@ class World:
     threads : the number of cores for this rank.
     gpu : this rank's GPU as in CUDA_VISIBLE_DEVICES, or None.
     transport : the way of tensors between GPUs.
-    failures : reports the errors that end this rank.
+    failures : `FailureReporter` of the errors that end this rank.
     mailbox : short messages between ranks.
-    job_end : ends all ranks.
-    watchdog : notices collectives that make no progress; None if it has no thread.
-    sentinel : the process that reports this rank if it is lost, or None.
+    job_end : `JobEnd`, which ends all ranks.
+    watchdog : `Watchdog` of collectives that make no progress; None if it has no thread.
+    sentinel : `Sentinel`, the process that reports this rank if it is lost, or None.
     process_sets : the groups of the Horovod facade, by number.
-    timeline : this rank's part in the recording of a timeline, or None.
+    timeline : `Timeline`, this rank's part in the recording of one, or None.
     kept : values that parts of the package keep between calls, by name.
     process : the rank's process; a child made by a fork has another one.
     """

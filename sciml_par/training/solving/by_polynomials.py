@@ -42,6 +42,7 @@ from sciml_par.training.solving.ladder import (
     useless_text,
 )
 from sciml_par.training.solving.polynomial_error import (
+    CAUTION,
     CONVERGES,
     SEVERAL,
     Corrected,
@@ -101,7 +102,7 @@ _MARCHES, _RESOLVED, _TIGHTER = 3, 1e-4, 0.3
 does not resolve troubles the next; and the share of the target that a further march would need, if
 errors were proportional to it."""
 _TOO_LARGE = 0.5
-_NO_FURTHER = "an estimate by more polynomials would take more time or memory than there is"
+_TOO_COSTLY = "an estimate by more polynomials would take more time or memory than there is"
 _GROWTH = (
     "errors as small as the residual grow in time until they are as large as u; solve with "
     "slightly different initial values, too, to see up to which time u can be known"
@@ -278,16 +279,21 @@ class _Climb:
             if ladder.decided(exact or last and not more):
                 break
         if best is not None and former is not None and self._d == MOST_DIMENSIONS:
-            fall, late = _fall(former, best), ladder.left() < _TIMES_AS_LONG * best.seconds
-            near = self._changed <= _NEAR * ladder.tolerance * max(fall, 1.0)
-            by_change = ladder.decided(late and self._changes(best, fall))
-            if by_change or ladder.decided(near):
-                self._conclude_once(best, fall, former if by_change else None)
+            self._conclude_in_space(best, former)
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self._conclude_once(best)
         elif best is not None and self._tested:
             self._finds_open(best, _RICHER)
         return best
+
+    def _conclude_in_space(self, best: Stage, former: Stage) -> None:
+        """Make a result in three dimensions, with an estimate, which is sharper, if it suffices."""
+        ladder, fall = self.ladder, _fall(former, best)
+        near = ladder.foreseen(best.u, former.u, fall) <= _NEAR * ladder.tolerance
+        late = ladder.left() < _TIMES_AS_LONG * best.seconds
+        by_change = ladder.decided((late or not near) and self._changes(best, fall))
+        if by_change or ladder.decided(near):
+            self._conclude_once(best, fall, former if by_change else None)
 
     def _other_functions(self, linear: bool) -> bool:
         """Use further functions, since the residual falls slowly; return whether there are any.
@@ -478,7 +484,7 @@ class _Climb:
             promising |= (
                 self.evolves and self._concluded is None and self._share(stage) <= _NEAR * tolerance
             )
-        changed = _SHRINKS * foreseen <= tolerance and self._changes(stage, fall)
+        changed = CAUTION * foreseen <= tolerance and self._changes(stage, fall)
         # In three dimensions the next stage takes less time than an estimate, and tells as much.
         promising &= self._d < 3 or stage.windows > 1 or self._noisy
         ends = self._ends(stage, before)
@@ -534,13 +540,13 @@ class _Climb:
         costly = ladder.decided(costly and self._d > 2 and stage.windows == 1)
 
         def estimate() -> ErrorEstimate:
-            of = self.solver, stage
-            if several:
-                return ErrorEstimate.not_known(self.problem.outputs, SEVERAL)
+            of, free, m = (self.solver, stage), self.solver.free, self.problem.outputs
+            if free is not None and len(free.components) == m and (several or before is not None):
+                return ErrorEstimate.not_known(m, free.reason)
             if before is not None:
                 return change_of(*of, before, self._inside, fall)
             if costly:
-                return ErrorEstimate.not_known(self.problem.outputs, _NO_FURTHER)
+                return ErrorEstimate.not_known(m, _TOO_COSTLY)
             return error_of(*of, self._inside, fall=fall, most_operations=most)
 
         error = self._alike(lambda: self._grown(stage, estimate()))
@@ -552,9 +558,8 @@ class _Climb:
 
     def _is_one_of_many(self, stage: Stage) -> bool:
         """Return whether u is not determined beside unknowns, and keep that (collective)."""
-        if not self.problem.unknowns or self._noisy or stage.windows > 1:
-            return False
-        if not self.ladder.decided(self._alike(partial(with_others, stage))):
+        sought = self.problem.unknowns and not self._noisy and stage.windows == 1
+        if not sought or not self.ladder.decided(self._alike(partial(with_others, stage))):
             return False
         every, none = (*range(self.problem.outputs),), np.zeros(0)
         self.solver.free = Free(every, none, none, reason=SEVERAL)

@@ -150,11 +150,7 @@ class PointsOfTerms:
 
     def _at_corners(self, x: Array, shares: Array, draw: int) -> tuple[Array, Array]:
         """Return points with further ones that are denser near corners, and all shares."""
-        pairs = enumerate(self.corners)
-        found = [
-            c.inside(self.problem.domain, self._count(len(x), c), (self.seed, draw, k))
-            for k, c in pairs
-        ]
+        found = [place.inside(*of) for place, of in self._places(len(x), draw)]
         points, parts = zip((x, shares), *found, strict=True)
         every = np.concatenate(parts)
         return np.concatenate(points), every / every.sum()
@@ -169,10 +165,8 @@ class PointsOfTerms:
         arrays, factors = rows
         if self.given(condition) or not condition.on_boundary or not self.corners:
             return arrays, factors
-        domain, pairs = self.problem.domain, enumerate(self.corners)
-        found = [
-            c.on_sides(domain, self._count(len(factors), c), (self.seed, draw, k)) for k, c in pairs
-        ]
+        domain, places = self.problem.domain, self._places(len(factors), draw)
+        found = [place.on_sides(*of) for place, of in places]
         x, normals, shares = (np.concatenate(each) for each in zip(*found, strict=True))
         holds = domain.contains(x) & domain.on_boundary(x)
         holds &= condition.holds_at(x, domain, normals)
@@ -190,11 +184,16 @@ class PointsOfTerms:
         every = np.concatenate([factors, np.sqrt(weights)])
         return together, every / math.sqrt(1 + shares[holds].sum())
 
-    def _count(self, whole: int, of: Corner | Hole | InitialLayer) -> int:
-        """Return how many points there are beside those in the whole domain."""
+    def _places(self, whole: int, draw: int) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """Yield each corner, hole and layer with the domain, the number of its points and a seed.
+
+        whole : the number of points in the whole domain.
+        """
         holes = sum(isinstance(each, Hole) for each in self.corners)
-        share = 1 + holes if isinstance(of, Hole) else _AT_CORNER
-        return max(_FEW_AT_CORNER, whole // share)
+        for k, place in enumerate(self.corners):
+            share = 1 + holes if isinstance(place, Hole) else _AT_CORNER
+            count = max(_FEW_AT_CORNER, whole // share)
+            yield place, (self.problem.domain, count, (self.seed, draw, k))
 
     @cached_property
     def corners(self) -> list[Corner | Hole | InitialLayer]:

@@ -42,10 +42,9 @@ _HEAVIER = 10.0
 """The factor of √w of equations beside data with errors, which leaves 1 % of what these change."""
 _WITH_CORNERS = 1e-11
 """The least error that is claimed of solutions with functions of corners."""
-_CAUTION, _INDEPENDENT, _ABOVE_RESIDUAL = 2.0, 1e-8, 10.0
-"""The error in units of the change of u divided by the fall of the residual, at most; the least
-column of a factor; and the residual of a change of u by itself, in units of that of u, from which
-it is none of a family."""
+CAUTION, _INDEPENDENT, _ABOVE_RESIDUAL = 2.0, 1e-8, 10.0
+"""The most that the error is of the change of u divided by the fall of the residual; the least
+column of a factor; and the residual of a change of u by itself, from which u is determined."""
 SEVERAL = (
     "the equation and its conditions have a family of solutions near this one, as two modes of the "
     "same frequency and all their sums are; a condition that tells them apart, as a symmetry or a "
@@ -164,11 +163,8 @@ def change_of(
     If it falls at least by half as much as the residual, by q, it is 2/q of the change or less.
     That of `error_of`, with more polynomials, takes several times as long as the stage.
     """
-    m, free = solver.problem.outputs, solver.free
-    if free is not None and len(free.components) == m:
-        return ErrorEstimate.not_known(m, free.reason, reliability=fall)
     u, former = stage.solution, before.solution
-    return Difference(u, former, _CAUTION / fall).estimate(
+    return Difference(u, former, CAUTION / fall).estimate(
         (stage.x, inside),
         fall=fall,
         seconds=0.0,
