@@ -20,7 +20,7 @@ import numpy.typing as npt
 from numpy.polynomial import Polynomial
 
 from sciml_par._partial_operators import Axes, Operator, order_of, splits
-from sciml_par.assembly.equations import Request
+from sciml_par.assembly.asked import Request
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -96,6 +96,9 @@ def jets_of(model: Any, c: Array, request: Request) -> Array:
 
 def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     """Yield the jets of a model's columns, window by window (local)."""
+    if hasattr(model, "columns_at"):  # other functions than polynomials
+        yield from model.columns_at(request)
+        return
     for at in _windows(model, request):
         yield Columns(at.rows, _jets(model, at, request.operators))
 

@@ -7,26 +7,20 @@ elementwise work on vectors of n numbers, for which there is nothing to compile.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sciml_par._partial_operators import Operator, operator_of_matrix, order_of
-from sciml_par._tape import is_watched
+from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
-from sciml_par.errors import InputError
-from sciml_par.problems.fields.answers import on_trial
-from sciml_par.problems.fields.field import Field
-from sciml_par.problems.fields.plan import Plan
+from sciml_par.assembly.asked import Asked, NotByJetsError, Rows, residual_of_rows, rows_of, trace
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
-from sciml_par.problems.unknowns.unknowns import initial_unknowns, values_of
 
 Array = npt.NDArray[np.float64]
 
@@ -35,101 +29,6 @@ _PROBED = 5
 """Points at which it is tried whether residuals can be evaluated so."""
 _OFTEN, _SAME = 16, 1e-9
 """So often derivatives are computed before a graph of them is made, whose values are to agree."""
-_SEED = 33  # of which the first points are 1 0 0 1 0
-
-
-class NotByJetsError(Exception):
-    """A residual is not a function of the jets of u at single points, or asks for other ones."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """Points x: [n, d] at which a residual asks for u, ∇u and K operators of order two to four.
-
-    `cells` keeps which points lie in which cells, and weights there; see `columns`.
-    """
-
-    x: Array
-    operators: tuple[Operator, ...] = ()
-    cells: dict[Any, Any] = field(default_factory=dict, compare=False)
-
-    @property
-    def size(self) -> int:
-        """Q = 1 + d + K, the numbers of each component of u at a point."""
-        return 1 + self.x.shape[1] + len(self.operators)
-
-    def holds(self, x: Array, operators: tuple[Operator, ...], places: tuple[int, ...]) -> bool:
-        """Return whether it answers for these points, with these operators at places."""
-        return np.array_equal(self.x, x) and tuple(self.operators[p] for p in places) == operators
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a residual asks for, which is the same at all points.
-
-    Attributes
-    ----------
-    calls : of the field: the number of the term's array whose points it asks for, None for others,
-        and operators.
-    components : k, the residuals of a point.
-    probe : r at a few points for jets that are the same on all ranks, which tells residuals apart,
-        [n, k].
-    plan : the requests to u, which are answered together; `calls` are those to the network in u.
-    graphs : of its derivatives, or how often these have been computed without one.
-    """
-
-    calls: tuple[tuple[int | None, tuple[Operator, ...]], ...]
-    components: int
-    probe: Array
-    plan: Plan
-    graphs: dict[Any, Any] = field(default_factory=dict, compare=False)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A term of the loss at its points.
-
-    Attributes
-    ----------
-    term : whose function gives the residuals f at points.
-    arrays : the points, and what the term has besides.
-    factors : √w of each row, [N]; there are as many rows as points but for `sums`.
-    requests : the points and derivatives that it asks for, equal points together.
-    calls : for each call of the field, the number of the request, and places of the operators.
-    asked : what it asks for at any points.
-    sums : S: [N, n] and v: [N, k] of rows S f − v, which couple points; or None.
-    """
-
-    term: Term
-    arrays: tuple[Any, ...]
-    factors: Array
-    requests: tuple[Request, ...]
-    calls: tuple[tuple[int, tuple[int, ...]], ...]
-    asked: Asked
-    sums: tuple[Any, Array] | None = None
-
-    @property
-    def points(self) -> int:
-        """The number n of points."""
-        return len(self.arrays[0])
-
-    @property
-    def count(self) -> int:
-        """The number N of rows."""
-        return len(self.factors)
-
-    def residuals(self, f: Array) -> Array:
-        """Return √w r of the rows, [k, N], for what the term's function returns, [n, k]."""
-        if self.sums is None:
-            return f.T * self.factors
-        return self.of_points(f.T) - self.sums[1].T * self.factors
-
-    def of_points(self, slopes: Array, points: Any = slice(None)) -> Array:
-        """Return √w S a of slopes a at points, [..., n'] -> [..., N]; a itself without sums."""
-        if self.sums is None:
-            return slopes
-        flat = self.sums[0][:, points] @ slopes.reshape(-1, slopes.shape[-1]).T
-        return np.asarray(flat.T).reshape(*slopes.shape[:-1], self.count) * self.factors
 
 
 @dataclass(frozen=True)
@@ -138,13 +37,20 @@ class Linearized:
 
     Attributes
     ----------
-    by_jets : √w ∂r/∂z for each request, [k, Q, m, n]; of rows S f − v, ∂f/∂z.
+    by_jets : √w ∂r/∂z for each request, [k, Q, m, n]; of rows S f − v, ∂f/∂z; of points on which
+        all rows depend, [k, Q, m, n', n].
     by_unknowns : √w ∂r/∂p, [q, k, N].
     """
 
     residuals: Array
     by_jets: list[Array]
     by_unknowns: Array
+
+    @property
+    def by_value(self) -> list[Array]:
+        """√w ∂r/∂u of each request for all of its points together, [k, m, n]."""
+        first = [slopes[:, 0] for slopes in self.by_jets]
+        return [each.sum(axis=2) if each.ndim == 4 else each for each in first]
 
 
 class Equations:
@@ -158,12 +64,12 @@ class Equations:
     asked : what residuals ask for, by the names of terms, where it is known; what is found is
         added. Where a residual asks for something else after all, it is refused.
     terms, probed : by default all of the problem; and at how many points each is tried, few.
-    sums : whether rows may be sums over points, as of integrals.
+    sums : whether rows may be sums over points, as of integrals, or depend on points that stay.
 
     Raises
     ------
     NotByJetsError
-        A residual couples points, or differentiates u itself; or a term has no points.
+        A residual couples points; or a term has no points.
     """
 
     def __init__(
@@ -193,7 +99,9 @@ class Equations:
             )
             if term.name not in asked:
                 asked[term.name] = trace(problem, term, tuple(t[:probed] for t in tensors))
-            rows = _rows(problem, term, tensors, weights, asked[term.name])
+            rows = rows_of(problem, term, tensors, weights, asked[term.name])
+            if rows.fixed and (of_rows is not None or not sums):
+                raise NotByJetsError(f"the term {term.name!r} couples points, as an integral does")
             self.rows.append(rows if of_rows is None else replace(rows, sums=tuple(of_rows)))
 
     @property
@@ -252,7 +160,7 @@ class Equations:
             for other in [k for k, v in graphs.items() if isinstance(v, int) and k[0] != key[0]]:
                 del graphs[other]
         if known is not None:
-            often = known == _OFTEN
+            often = known == (0 if rows.fixed else _OFTEN)
             graphs[key] = self._graph(rows, z, p, slopes) if often else known + 1
         return slopes
 
@@ -284,7 +192,8 @@ class Equations:
             sizes = [np.abs(each).max(initial=0.0) for each in known]
             # A residual that is small by cancellation has the rounding of what it adds up.
             added = zip(tf.nest.flatten(slopes[1]), z * len(slopes[1]), strict=True)
-            sizes[0] = max([sizes[0], *(np.abs(s * each).max(initial=0.0) for s, each in added)])
+            terms = [np.abs(s.numpy().T * each.numpy().T) for s, each in added]
+            sizes[0] = max([sizes[0], *(each.max(initial=0.0) for each in terms)])
             same = (
                 np.allclose(a, b, rtol=0, atol=_SAME * size, equal_nan=True)
                 for a, b, size in zip(known, found, sizes, strict=True)
@@ -297,145 +206,29 @@ class Equations:
 def slopes_of_rows(
     problem: Problem, rows: Rows, z: Sequence[Any], p: Any, arrays: Sequence[Any]
 ) -> Any:
-    """Return r: [n, k], the derivatives of each Σ_n r_k by each z, and ∂r/∂p: [q, n, k]."""
+    """Return r: [n, k], the derivatives of each Σ_n r_k by each z, and ∂r/∂p: [q, n, k].
+
+    Of z on which all rows depend, those of each r_k, [Q, m, n', n].
+    """
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch([*z, p])
             r = residual_of_rows(problem, replace(rows, arrays=tuple(arrays)), z, p)
-            totals = [tf.reduce_sum(r[:, j]) for j in range(r.shape[1])]
+            parts = tf.unstack(r, axis=1)
+            totals = [tf.reduce_sum(part) for part in parts]
         # gᵀ ∂r/∂p is linear in g: its derivatives by g are those of each row by p.
-        g = tf.ones_like(r)
-        outer.watch(g)
+        g, ones = tf.ones_like(r), tf.ones_like(r[:, 0])
+        outer.watch([g, ones])
         size = sum(each.size for each in problem.unknowns.values())
         product = tape.gradient(r, p, g, unconnected_gradients="zero") if size else p
         products = tf.unstack(product, size)
+        coupled = [
+            [(k, tape.gradient(part, z[k], ones, unconnected_gradients="zero")) for k in rows.fixed]
+            for part in parts
+        ]
     of_totals = [tape.gradient(t, z, unconnected_gradients="zero") for t in totals]
+    for slopes, of_part in zip(of_totals, coupled, strict=True):
+        for number, products_of_rows in of_part:
+            slopes[number] = outer.jacobian(products_of_rows, ones, unconnected_gradients="zero")
     by_p = [outer.gradient(each, g, unconnected_gradients="zero") for each in products]
     return r, of_totals, tf.stack(by_p) if size else r[None][:0]
-
-
-def residual_of_rows(problem: Problem, rows: Rows, z: Sequence[Any], p: Any) -> Any:
-    """Return r: [n, k] of a term at jets z and unknowns p."""
-    calls, d = iter(rows.calls), problem.domain.dimension
-
-    def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
-        number, places = next(calls, (-1, ()))
-        # What is answered must be what is asked, also where a residual branches by u.
-        eager, asked = tf.executing_eagerly(), number >= 0 and rows.requests[number]
-        if not asked or (eager and not asked.holds(x.numpy(), operators, places)):
-            raise NotByJetsError(f"the term {rows.term.name!r} has requests that depend on u")
-        t = tf.transpose(z[number], [2, 1, 0])
-        parts = [t[..., 1 + d + place] for place in places]
-        stacked = tf.stack(parts, axis=-1) if parts else t[..., :0]
-        return t[..., 0], t[..., 1 : 1 + d], stacked
-
-    return rows.term.function(_of_jet(problem, jet, p).with_plan(rows.asked.plan), *rows.arrays)
-
-
-def values_by_name(problem: Problem, p: Any) -> dict[str, Any]:
-    """Return the values of a problem's unknowns with parameters p: [q], by name."""
-    sought = problem.unknowns.values()
-    parts = tf.split(p, [unknown.size for unknown in sought]) if sought else []
-    shaped = [tf.reshape(part, each.shape) for part, each in zip(parts, sought, strict=True)]
-    return values_of(problem.unknowns, shaped)
-
-
-def _of_jet(problem: Problem, jet: Any, p: Any) -> Field:
-    d = problem.domain.dimension
-    none = np.zeros((0, d, d))
-
-    def whole(x: Any, second: Any, higher: Sequence[Operator] = ()) -> Any:
-        matrices = np.asarray(second, np.float64).reshape(-1, d, d)
-        k = [len(matrices), *([len(higher)] if higher else [])]
-        if jet is None or on_trial():  # a trial, of what a residual or an ansatz asks for
-            shape = tf.shape(x)[0], problem.network_outputs
-            return tf.zeros(shape, x.dtype), *(tf.zeros((*shape, q), x.dtype) for q in (d, *k))
-        if is_watched(x):
-            raise NotByJetsError("a residual takes derivatives by a tape of its own")
-        u, du, operators = jet(x, (*map(operator_of_matrix, matrices), *higher))
-        return u, du, *tf.split(operators, k, axis=-1)
-
-    unknowns = values_by_name(problem, p) or None
-    return problem.field(Field(lambda x: whole(x, none)[0], jet=whole), unknowns=unknowns)
-
-
-def trace(problem: Problem, term: Term, arrays: tuple[Any, ...]) -> Asked:
-    """Find what a residual asks for at these points; refuse what depends on u there, or couples.
-
-    Two calls show it, with other jets at half of the points, and a third with other unknowns. A
-    request that depends on u in another way is refused when it is made; see `residual_of_rows`.
-    """
-    n, dtype, name = len(arrays[0]), arrays[0].dtype, f"the term {term.name!r}"
-    # No order, step or pair of points takes the ones that stay to themselves.
-    changed = np.random.default_rng(_SEED).random(n) < 0.5
-    plan: Plan = ()
-    if problem.ansatz is not None:  # whose derivatives are by tapes
-        u = _of_jet(problem, None, tf.constant(initial_unknowns(problem.unknowns, 0), dtype))
-        with contextlib.suppress(InputError):  # a residual may branch by values
-            plan = term.plan(u, *arrays)
-    first, before = _asked(problem, term, arrays, plan)
-    again, after = _asked(problem, term, arrays, plan, changed)
-    others = _asked(problem, term, arrays, plan, seed=1)[0] if problem.unknowns else first
-    alike = len(first) == len(again) == len(others) and all(
-        np.array_equal(a.x, b.x) and a.operators == b.operators
-        for a, b in (*zip(first, again, strict=True), *zip(first, others, strict=True))
-    )
-    whole = tf.is_tensor(before) and before.shape.rank == 2
-    if not ((first or problem.unknowns) and alike and whole and before.shape[0] == n):
-        raise NotByJetsError(f"{name} has requests that depend on u or unknowns, or another shape")
-    left, right = before.numpy()[~changed], after.numpy()[~changed]
-    if any(len(each.x) != n for each in first) or not np.array_equal(left, right, equal_nan=True):
-        raise NotByJetsError(f"{name} couples points, as an integral does")
-    known = [[k for k, own in enumerate(arrays) if np.array_equal(own, each.x)] for each in first]
-    calls = tuple((own[0] if own else None, first[k].operators) for k, own in enumerate(known))
-    return Asked(calls, int(before.shape[1]), before.numpy(), plan)
-
-
-def _rows(
-    problem: Problem, term: Term, arrays: tuple[Any, ...], factors: Array, asked: Asked
-) -> Rows:
-    """Return a term at its points with the requests that it has there."""
-    if any(place is None for place, _ in asked.calls):
-        points = [each.x for each in _asked(problem, term, arrays, asked.plan)[0]]
-    else:
-        points = [arrays[place].numpy() for place, _ in asked.calls]  # type: ignore[index]
-    if len(points) != len(asked.calls):
-        raise NotByJetsError(f"the term {term.name!r} has requests that depend on the points")
-    requests, places, keys = list[Request](), [], dict[bytes, int]()
-    for x, (_, operators) in zip(points, asked.calls, strict=True):
-        number = keys.setdefault(x.tobytes(), len(requests))
-        if number == len(requests):
-            requests.append(Request(x))
-        known = tuple(dict.fromkeys((*requests[number].operators, *operators)))
-        requests[number] = replace(requests[number], operators=known)
-        places.append((number, tuple(map(known.index, operators))))
-    return Rows(term, arrays, factors, tuple(requests), tuple(places), asked)
-
-
-def _asked(
-    problem: Problem,
-    term: Term,
-    arrays: tuple[Any, ...],
-    plan: Plan,
-    changed: Any = (),
-    seed: int = 0,
-) -> tuple[list[Request], Any]:
-    """Return the requests of a residual in their order, and its values at random jets.
-
-    changed : at which points jets are others, [n].
-    seed : of the unknowns.
-    """
-    requests, rng = list[Request](), np.random.default_rng(0)
-
-    def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
-        requests.append(Request(x.numpy(), operators))
-        z = rng.uniform(0.5, 1.5, (x.shape[0], problem.network_outputs, requests[-1].size))
-        if len(changed) == len(z):
-            z[changed] *= -9.0  # so that sums change their sign
-        t = tf.constant(z, x.dtype)
-        return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
-
-    p = initial_unknowns(problem.unknowns, 0)
-    p = p + np.random.default_rng(seed).uniform(-0.5, 0.5, p.shape)
-    u = _of_jet(problem, jet, tf.constant(p, arrays[0].dtype)).with_plan(plan)
-    return requests, term.function(u, *arrays)

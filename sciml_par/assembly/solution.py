@@ -12,9 +12,10 @@ import numpy.typing as npt
 from sciml_par._partial_operators import operator_of_matrix
 from sciml_par._tape import is_watched
 from sciml_par._tensorflow import tf
+from sciml_par.assembly.asked import Request, values_by_name
 from sciml_par.assembly.at_points import AtPoints
 from sciml_par.assembly.columns import jets_of
-from sciml_par.assembly.equations import NONE, Equations, Request, values_by_name
+from sciml_par.assembly.equations import NONE, Equations
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
 

@@ -21,8 +21,9 @@ from sciml_par.algebra.dense import (
     pseudoinverse,
     triangle,
 )
+from sciml_par.assembly.asked import Request
 from sciml_par.assembly.columns import columns_at
-from sciml_par.assembly.equations import Equations, Linearized, Request
+from sciml_par.assembly.equations import Equations, Linearized
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -80,7 +81,7 @@ class System:
         for t, (rows, of_term) in enumerate(zip(self.equations.rows, self.columns, strict=True)):
             row = []
             for e, (request, windows) in enumerate(zip(rows.requests, of_term, strict=True)):
-                z = np.zeros((request.size, self.outputs, rows.points))
+                z = np.zeros((request.size, self.outputs, len(request.x)))
                 for columns, own, used in zip(windows, c, self.model.used, strict=True):
                     if own.any():
                         z[:, :, columns.rows] += np.matmul(own[used].T, columns.jets)
@@ -164,13 +165,14 @@ class System:
         """
         from scipy.linalg import lstsq
 
-        u = function(self.equations.rows[0].requests[0].x)
+        rows = self.equations.rows[0]
+        u, every = function(rows.requests[rows.own].x), self.columns[0][rows.own]
         found = np.zeros((self.windows, self.width, u.shape[1]))
-        for c, columns, used in zip(found, self.columns[0][0], self.model.used, strict=True):
-            weight, rows = columns.jets[0, 0], columns.rows
+        for c, columns, used in zip(found, every, self.model.used, strict=True):
+            weight, at = columns.jets[0, 0], columns.rows
             inside = weight > _LEAST_WEIGHT
             values = (columns.jets[0] / weight)[:, inside]
-            c[used] = lstsq(values.T, u[rows[inside]], 1e-10, lapack_driver="gelsy")[0]
+            c[used] = lstsq(values.T, u[at[inside]], 1e-10, lapack_driver="gelsy")[0]
         return found
 
     @cached_property
@@ -189,6 +191,8 @@ class System:
                 points = of_term[0][window].rows if of_term else np.zeros(0, np.int64)
                 for columns in of_term[1:]:
                     points = np.union1d(points, columns[window].rows)
+                if any(len(of_term[number][window].rows) for number in rows.fixed):
+                    points = np.arange(rows.points)
                 coupled = rows.sums is not None and len(points)
                 places = np.arange(rows.count) if coupled else points
                 numbers = [first + j * rows.count + places for j in range(rows.asked.components)]
@@ -207,6 +211,10 @@ class System:
         for rows, of_term, term, (points, _) in zip(*of, strict=True):
             block = np.zeros((width, m, len(term.residuals), len(points)))
             for columns, slope in zip((c[window] for c in of_term), term.by_jets, strict=True):
+                if slope.ndim > len(block.shape):  # of points on which all rows depend
+                    every = slope[..., columns.rows, :]
+                    block += np.einsum("jqbxn,qwx->wbjn", every, columns.jets, optimize=True)
+                    continue
                 # Those of one request are in no order, the union of several is sorted.
                 same = columns.rows is points
                 at = slice(None) if same else np.searchsorted(points, columns.rows)

@@ -12,15 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
+from sciml_par.assembly.asked import Request, Rows, residual_of_rows
 from sciml_par.assembly.columns import columns_at
-from sciml_par.assembly.equations import (
-    NONE,
-    Equations,
-    Request,
-    Rows,
-    residual_of_rows,
-    slopes_of_rows,
-)
+from sciml_par.assembly.equations import NONE, Equations, slopes_of_rows
 from sciml_par.families.shares import Shares
 from sciml_par.problems.problem import Problem
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from sciml_par._tensorflow import import_module, tf
 from sciml_par._text import one_line
 from sciml_par.algebra.dense import by_normal_equations
-from sciml_par.assembly.equations import Asked, Equations, Linearized, NotByJetsError, Rows
+from sciml_par.assembly.asked import Asked, NotByJetsError, Rows
+from sciml_par.assembly.equations import Equations, Linearized
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, flat, gauss_newton
 from sciml_par.errors import InputError, TrainingError
@@ -294,7 +295,8 @@ class Space:
         """Return the norm of residuals at the points of a system, at a query."""
         vector, solution = self.anchor if anchor is None else anchor
         here, terms = self._about(system, solution, vector)
-        x, w = here.equations.rows[0].requests[0].x, here.equations.rows[0].factors
+        rows = here.equations.rows[0]
+        x, w = rows.requests[rows.own].x, rows.factors
         w = w * np.sqrt(len(self.x)) / np.linalg.norm(w)
         values = (self._counting(x) * w[:, None]).reshape(-1, 1) * here.values(x)
         return DualNorm(here.dense(terms), values)

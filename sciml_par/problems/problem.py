@@ -488,6 +488,12 @@ class Problem(OtherAttributes, ByName):
         other._domain = self.domain._between(*map(float, ends))  # type: ignore[attr-defined]
         return other
 
+    def unscaled(self) -> Self:
+        """Return the problem for functions that see x itself, and give u (local)."""
+        other = copy.copy(self)
+        other._input_scaling, other._scaling, other._open_ranges = False, None, False
+        return other
+
     def with_finer_integrals(self) -> Self:
         """Return the problem with more points in integrals whose points nobody chose (local)."""
         finer = tuple(each.finer() for each in self._conditions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,8 +16,7 @@ from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
 from sciml_par.training.checkpoints.resume import begin_from, points_before
-from sciml_par.training.estimate.by_correction import Correction
-from sciml_par.training.estimate.of_members import check_estimate, wants_estimate, with_estimates
+from sciml_par.training.estimate.of_members import wants_estimate, with_estimates
 from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.growth import GrowthWatcher, check_grow
 from sciml_par.training.outcome.collect import collect
@@ -30,7 +29,7 @@ from sciml_par.training.run.holdout import HoldoutWatcher
 from sciml_par.training.run.meeting import Meeting, failure_text
 from sciml_par.training.run.progress import ProgressWatcher, Reporter, TimeWatcher
 from sciml_par.training.run.run import run
-from sciml_par.training.run.signals import signals_caught
+from sciml_par.training.run.signals import SignalWatcher, signals_caught
 from sciml_par.training.run.watcher import Watcher
 from sciml_par.training.uncertainty.of_members import with_uncertainties
 from sciml_par.training.uncertainty.resampling import resampled
@@ -49,13 +48,8 @@ def train_once(
     progress: bool = True,
     estimate: bool | None = None,
     uncertainty: bool | None = None,
-    start: Correction | None = None,
 ) -> Result:
-    """Train, and return the result (collective); arguments as of `train`.
-
-    start : the estimate of the error before the initial time, with which that of this training
-        begins; by default the conditions at the initial time hold exactly.
-    """
+    """Train, and return the result (collective); arguments as of `train`."""
     everyone = world.communicator
     arguments = everyone.attempt(lambda: with_points_of_windows(arguments))
     called = everyone.attempt(lambda: as_callbacks(callbacks))
@@ -69,7 +63,7 @@ def train_once(
             if chosen:
                 ready = again(arguments)
                 ready = replace(ready, notes=(*chosen, *ready.notes))
-        everyone.attempt(lambda: check_estimate(estimate, ready, everyone))
+        everyone.attempt(lambda: check_flag("train", "estimate", estimate, or_none=True))
         everyone.attempt(lambda: check_grow(arguments, ready))
         everyone.attempt(lambda: check_flag("train", "uncertainty", uncertainty, or_none=True))
         ready = solved_in_windows(ready, everyone)
@@ -84,9 +78,7 @@ def train_once(
         _run(ready, meeting, signals, watchers, everyone, progress=progress)
         for each in saver:
             each.report(everyone)
-        return _result(
-            growing.ready, meeting, arguments, world, estimate, uncertainty, start, signals.stop
-        )
+        return _result(growing.ready, meeting, arguments, world, estimate, uncertainty, signals)
 
 
 def _meeting(ready: Preparation, everyone: Communicator) -> Meeting:
@@ -139,8 +131,7 @@ def _result(
     world: World,
     estimate: bool | None,
     uncertainty: bool | None,
-    start: Correction | None,
-    ended: Callable[[], str | None],
+    signals: SignalWatcher,
 ) -> Result:
     """Collect what the ranks have found, and estimate its error if asked for (collective)."""
     everyone = world.communicator
@@ -151,7 +142,7 @@ def _result(
     whole = arguments.evaluation_domain or common_domain(arguments.problem, everyone)
     found = members_found(ready, meeting.courses, outcomes, whole, everyone)
     if wants_estimate(estimate, found, ready, everyone):
-        found = with_estimates(found, ready, meeting.courses, outcomes, world, start, ended)
+        found = with_estimates(found, ready, meeting.courses, outcomes, world, signals)
     samples = getattr(arguments.mode, "bootstrap", False)
     found = with_uncertainties(
         found, ready, meeting.courses, outcomes, uncertainty, samples=samples

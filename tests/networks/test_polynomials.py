@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sciml_par._partial_operators import operator_of_matrix
 from sciml_par._tape import jet as jet_by_tapes
+from sciml_par.assembly.asked import Request
 from sciml_par.assembly.columns import jets_of
-from sciml_par.assembly.equations import Request
 from sciml_par.errors import InputError
 from sciml_par.networks import Polynomials, Windows, network_named
 from sciml_par.problems import poisson

@@ -149,8 +149,8 @@ def test_an_evolution_beside_a_corner() -> None:
 def test_columns_are_those_of_the_network(dropped) -> None:
     """In closed form by NumPy, and by TensorFlow; derivatives by differences."""
     from sciml_par._partial_operators import operator_of_matrix
+    from sciml_par.assembly.asked import Request
     from sciml_par.assembly.columns import jets_of
-    from sciml_par.assembly.equations import Request
 
     corners = [
         CornerFunction((0.0, 0.0), (-0.7, 0.7), (-0.7, -0.7), 2 / 3, False, 2),

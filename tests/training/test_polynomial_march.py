@@ -12,8 +12,8 @@ from _programs import problem_named
 from scipy.integrate import solve_ivp
 from trainings import moving_front
 
+from sciml_par.assembly.asked import Request
 from sciml_par.assembly.columns import jets_of
-from sciml_par.assembly.equations import Request
 from sciml_par.assembly.solution import Solution
 from sciml_par.networks import Polynomials
 from sciml_par.networks.propagation.cells import Cells, Slabs

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import sciml_par.parallel as sp
-from sciml_par.assembly.equations import NotByJetsError
+from sciml_par.assembly.asked import NotByJetsError
 from sciml_par.assembly.solution import zero_jets
 from sciml_par.errors import InputError, ResultWarning
 from sciml_par.networks import Polynomials, RandomFeatures
@@ -30,8 +30,7 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import LeastSquares
-from sciml_par.training.outcome.together import EndedError
-from sciml_par.training.solving import by_features, by_polynomials
+from sciml_par.training.solving import by_polynomials
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import _better
 from sciml_par.training.solving.polynomial_error import error_of
@@ -166,17 +165,9 @@ def test_fourth_order() -> None:
     check(solve(beam, tolerance=1e-8, progress=False), 1e-8)
 
 
-def by_own_tape(u: Any, x: Any, f: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = u(x)
-    return tape.gradient(value, x)[:, :1] - f
-
-
 CASES: dict[str, Any] = {
     "mean": (lambda u, x, f: laplacian(u, x) - tf.reduce_mean(u(x)) - f, "couples points"),
     "sum so far": (lambda u, x, f: laplacian(u, x) - tf.cumsum(u(x)) - f, "couples points"),
-    "own tape": (by_own_tape, "tape"),
     "branch": (
         lambda u, x, f: laplacian(u, x) - f if tf.reduce_sum(u(x)) > 0 else derivative(u, x, 0) - f,
         "depend on u",
@@ -374,22 +365,6 @@ def test_windows_go_on_while_the_residual_falls_fast(monkeypatch: pytest.MonkeyP
     """Although there is no time for an estimate that takes long, as on a slow machine."""
     monkeypatch.setattr(by_polynomials, "_TIMES_AS_LONG", 1e9)
     check(solve(layered(15.0), tolerance=1e-3, seconds=60, progress=False), 1e-3)
-
-
-def test_time_that_is_up_among_the_first_features_leaves_polynomials(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked = []
-
-    def late(*_: Any, **options: Any) -> Any:
-        asked.append(options["ended"])
-        raise EndedError
-
-    monkeypatch.setattr(by_polynomials, "_TIMES_AS_LONG", 1e9)
-    monkeypatch.setattr(by_features, "solve_side_by_side", late)
-    with pytest.warns(ResultWarning, match="time is up"):
-        result = solve(layered(25.0), tolerance=1e-6, seconds=60, progress=False)
-    assert isinstance(result.networks[0], Polynomials) and None not in asked
 
 
 def test_steps_go_on_where_the_first_ones_gain_little() -> None:

@@ -33,7 +33,7 @@ from sciml_par.problems import (
     problem_by_name,
 )
 from sciml_par.training import Checkpoint
-from sciml_par.training.solving import by_features, by_polynomials
+from sciml_par.training.solving import by_polynomials
 
 pytestmark = [
     pytest.mark.beside,
@@ -185,7 +185,6 @@ def test_stages_begin_with_the_solution_before(name: str):
 @pytest.mark.long
 def test_a_network_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(by_polynomials, "climb_by_polynomials", lambda ladder: None)
-    monkeypatch.setattr(by_features, "climb_by_features", lambda ladder: None)  # for more time
     options = {"tolerance": 1e-13, "progress": False}
     checkpoint = Checkpoint(tmp_path / "run")
     with pytest.raises(InputError, match="no checkpoint"):

@@ -6,56 +6,73 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sciml_par.assembly.solution import Solution
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, SURE, ErrorEstimate
-from sciml_par.training.estimate.candidates import Kind
-from sciml_par.training.estimate.convergence import LARGE, Stepped, reason_of, step_size
 from sciml_par.training.estimate.two_solutions import sizes_of
 from sciml_par.training.estimate.uniqueness import Free
-from sciml_par.training.outcome.evaluate import in_time
+from sciml_par.training.optimizers.least_squares.least_squares import LastStep
 
 Array = npt.NDArray[Any]
 
 MOST_DIMENSIONS = 3
 _MARGIN = 10.0
 _CAUTION = 3.0
-"""The relative error of a correction is at least this multiple of 1/q, and at most of 1/q^½."""
-_ALIKE = 0.5
-"""The relative difference up to which two corrections are called alike."""
+"""The relative error of a correction is at most this multiple of 1/q^½."""
 _UNCHANGED, _JUDGED = 1e-3, 200
 """The change of a quantity by free functions, relative to that by others, up to which it is
 determined, and the points at which that is judged."""
 OF_ZERO = "u = 0 satisfies the equation and all conditions."
 ROUNDING = 1e-10
 """A residual of less than this share of that of u = 0 is at rounding in double precision."""
-_STEEPER = 1.5
+_LARGER = 10.0
+"""Times the claimed error, from which a last step contradicts the claim."""
+LARGE = 0.05
+"""Of u, from which a last step is the reason why an error is not known."""
+NOT_CONVERGED = "the Gauss–Newton steps have not converged"
 
 
-class Opened(Protocol):
-    """A solution with its parameters."""
+@dataclass(frozen=True)
+class Corrected:
+    """A solution and its correction by more polynomials.
+
+    Attributes
+    ----------
+    corrected : u + e.
+    start : the parameters of both with e = 0, [p].
+    before, after, of_zero : the loss at unseen points of u, of u + e and of u = 0.
+    last : the step that led to u, θ − size · direction.
+    again : returns u + e after a further correction, by points that the first one has not seen.
+    """
+
+    corrected: Solution
+    start: Array
+    before: float
+    after: float
+    of_zero: float
+    last: LastStep
+    again: Callable[[], Solution] | None = None
 
     @property
-    def end(self) -> Any: ...  # noqa: D102
-    def solution(self, theta: Any = None) -> Any: ...  # noqa: D102
+    def end(self) -> Array:
+        """The parameters of both."""
+        return self.corrected.theta
+
+    def solution(self, theta: Array | None = None) -> Solution:
+        """Return u with its correction, or with other parameters (local)."""
+        return self.corrected if theta is None else self.corrected.at(theta)
 
 
-class Corrected(Stepped, Protocol):
-    """A solution with a correction; see `Solved` for the attributes."""
-
-    @property
-    def before(self) -> float: ...  # noqa: D102
-    @property
-    def after(self) -> float: ...  # noqa: D102
-    @property
-    def of_zero(self) -> float: ...  # noqa: D102
-    @property
-    def start(self) -> Any: ...  # noqa: D102
+def opened(solution: Solution) -> Corrected:
+    """Return a solution as one to which free functions can be added (local)."""
+    theta = solution.theta
+    return Corrected(solution, theta, 0.0, 0.0, 0.0, LastStep(np.zeros_like(theta), 0.0))
 
 
 def reliability_of(solved: Corrected) -> float:
@@ -65,42 +82,29 @@ def reliability_of(solved: Corrected) -> float:
     return q if math.isfinite(q) else 0.0
 
 
-def _own_error(found: Sequence[Corrected], x: Array) -> float:
-    """Return the relative error of the best correction, as far as q and the second one tell."""
-    q = reliability_of(found[0])
-    if not q > 0:
-        return math.inf
-    apart = math.inf
-    if len(found) > 1 and reliability_of(found[1]) >= KNOWN:
-        first, second = (Correction(each)(x) for each in found[:2])
-        size = max(float(np.linalg.norm(first)), np.finfo(np.float64).tiny)
-        apart = float(np.linalg.norm(first - second)) / size
-    return max(_CAUTION / q, min(_CAUTION / math.sqrt(q), apart))
-
-
 def estimate_by(
-    found: Sequence[Corrected],
+    solved: Corrected,
     problem: Problem,
     prediction: Prediction,
     began: float,
     free: Free | None,
     *,
     converges: bool,
-    opened: Opened | None = None,
+    opened: Corrected | None = None,
 ) -> ErrorEstimate:
-    """Return the estimate that corrections give, the best first, or why the error is not known.
+    """Return the estimate that a correction gives, or why the error is not known.
 
     opened : the solution to which the free functions can be added.
     """
-    solved, components = found[0], () if free is None else free.components
+    components = () if free is None else free.components
     names = tuple(problem.output_names[each] for each in components)
     q, inside = reliability_of(solved), prediction.inside
     if inside is None:
         inside = np.ones(len(prediction.x), np.bool_)
-    own_error = _own_error(found, prediction.x[inside])
+    own_error = _CAUTION / math.sqrt(q) if q > 0 else math.inf
     at_rounding = q < SURE and solved.before <= ROUNDING**2 * solved.of_zero
     # Near a layer that no point sees, the residual falls a little and then no further.
-    doubtful = q < KNOWN or (q < SURE and not converges and own_error > _ALIKE)
+    doubtful = q < KNOWN or (q < SURE and not converges)
     correction = Correction(solved, opened if components else None, free)
     if free is not None and len(components) == problem.outputs:
         seconds, m = time.perf_counter() - began, problem.outputs
@@ -125,7 +129,7 @@ def estimate_by(
         error = ErrorEstimate.not_known(problem.outputs, why, reliability=q, seconds=seconds)
         return replace(error, undetermined=names)
     factor = _MARGIN * max(relative, share) / relative if at_rounding else 1.0
-    if q < SURE and not at_rounding and (again := getattr(solved, "again", None)):
+    if q < SURE and not at_rounding and (again := solved.again):
         # Where points of the correction miss what others see, it is smaller than the error.
         further = means * (again()(prediction.x[inside]) - corrected[inside])
         factor += sizes_of(further, means * corrected[inside], components)[0] / relative
@@ -148,7 +152,7 @@ class Correction:
     """e(x), the difference of the fields with the parameters before and after the step."""
 
     solved: Corrected
-    open: Opened | None = None
+    open: Corrected | None = None
     free: Free | None = None
     """Of `open`, what functions can be added to: quantities that these change are not known."""
 
@@ -178,19 +182,6 @@ class Correction:
         """Return u + e at x: [n, d] -> [n, m]."""
         return self.solved.solution()(x)
 
-    @property
-    def suitable(self) -> tuple[list[Kind], int]:
-        """Kinds and number of features that resolve it."""
-        solved: Any = self.solved
-        features = solved.setup.network.model.correction
-        kinds = [(features.activation, factor * features.scale) for factor in (1.0, _STEEPER)]
-        return kinds, features.width
-
-    def in_time(self, x: Array, order: int) -> Array:
-        """Return ∂^q (u + e)/∂t^q at x, t the last coordinate: [n, d] -> [n, m] (local)."""
-        u = self.solved.solution()
-        return in_time(u.field, x, order, u.theta.dtype.name)
-
     def of_unknowns(self, problem: Problem) -> dict[str, Any]:
         """Return the size of the change of each unknown, by name."""
         start, end = (
@@ -210,3 +201,36 @@ def _reason(problem: Problem, q: float) -> str:
         )
     fall = f"falls by a factor of {q:.1f} only" if q >= 1 else "does not fall"
     return f"with more polynomials or features the residual at unseen points {fall}; {why}."
+
+
+def step_size(solved: Corrected, x: Array, free: Sequence[int] = ()) -> float:
+    """Return the change of u by the whole last step, relative to u (local).
+
+    Where the linearized equation amplifies, such as e^{λt}, a small residual asks for a large step.
+    """
+    theta = solved.end
+    u = solved.solution(theta)(x)
+    e = solved.solution((theta - solved.last.direction).astype(theta.dtype))(x) - u
+    return sizes_of(e, u, free)[0] if np.isfinite(e).all() else np.inf
+
+
+def if_converged(
+    error: ErrorEstimate, solved: Corrected, at: tuple[Array, Array], free: Sequence[int]
+) -> ErrorEstimate:
+    """Return the error, but not known if the last step is too large for it (local)."""
+    x, inside = at
+    size = step_size(solved, x[inside], free)
+    if not size > (_LARGER * error.relative if error.known else LARGE):
+        return error
+    return ErrorEstimate.not_known(
+        len(error.absolute), reason_of(size), reliability=error.reliability, seconds=error.seconds
+    )
+
+
+def reason_of(size: float) -> str:
+    """Return why no error is known after a last step of this size, relative to u."""
+    return (
+        f"{NOT_CONVERGED}: the linearized equation turns the remaining residual into a change of u "
+        f"by {size:.1g} of its size, and the step there does not lower the residual; begin "
+        f"nearer to the solution by start=, or train(problem, …) on slabs of time."
+    )

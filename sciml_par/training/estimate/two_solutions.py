@@ -25,6 +25,28 @@ class Values(Protocol):
         """Return f(u, x), [n, k]."""
 
 
+@dataclass(frozen=True)
+class OfResult:
+    """The solution of a result of one member."""
+
+    result: Any
+
+    def __call__(self, x: Array) -> Array:
+        """Return u at x: [n, d] -> [n, m]."""
+        return np.asarray(self.result.predict(x).mean, np.float64)
+
+    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
+        """Return f(u, x) at x: [n, d] -> [n, k]."""
+        return np.asarray(self.result.evaluate(f, x).mean, np.float64)
+
+    @property
+    def unknowns(self) -> dict[str, Any]:
+        """The values of the unknowns, by name."""
+        values = self.result.members[0].unknown_values
+        found: dict[str, Any] = values.by_name(values.best)
+        return found
+
+
 _ROUNDING = 8.0
 """Units of rounding in which a value is wrong at least."""
 

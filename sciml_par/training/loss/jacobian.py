@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sciml_par._tensorflow import tf
-from sciml_par.assembly.equations import trace
+from sciml_par.assembly.asked import trace
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.problem import Problem
@@ -101,8 +101,9 @@ class JacobianOfTerm:
         if self.network.others or not isinstance(self.network.chain, DenseChain):
             return False
         with contextlib.suppress(Exception):  # of an integral, or of a precision of its own
-            trace(self.problem, self.term, tuple(tf.cast(a, tf.float64) for a in rows.arrays))
-            return True
+            arrays = tuple(tf.cast(a, tf.float64) for a in rows.arrays)
+            calls = trace(self.problem, self.term, arrays).calls
+            return all(call.copies == 1 for call in calls)
         return False
 
     def __call__(self, flat: Tensor, rows: Rows) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciml_par.assembly.equations import Rows
+from sciml_par.assembly.asked import Rows
 from sciml_par.networks.keras.network import Network
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem

@@ -17,14 +17,12 @@ from sciml_par.networks.keras.network import Network
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.in_time import Before
 from sciml_par.problems.problem import Problem
-from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.results.member import SIGNALS, Member
+from sciml_par.results.member import SIGNALS
 from sciml_par.results.result import Result
 from sciml_par.results.stored.keras_models import copy_with, flat_weights
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import as_mode
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint, compare_checkpoints
-from sciml_par.training.estimate.by_correction import Correction
 from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.once import train_once
@@ -64,12 +62,11 @@ def march(
     for slab in marching.slabs:
         marching.train(
             slab,
-            estimate=bool(estimate),
             callbacks=callbacks,
             checkpoint=_of_slab(checkpoint, slab),
             resume=AUTO if resume else False,
         )
-    return marching.result()
+    return marching.result(estimate=bool(estimate))
 
 
 @dataclass(frozen=True)
@@ -124,10 +121,8 @@ class March:
             reporter.note(text)
         self._results: list[Result] = []  # of the slabs so far
         self._before: Before | None = None  # the solution at the end of the last slab
-        self._error: Correction | None = None  # the estimate of its error
-        self._unknown = ""  # why that is not known, if it is asked for
 
-    def train(self, slab: Slab, *, estimate: bool, **how: Any) -> None:
+    def train(self, slab: Slab, **how: Any) -> None:
         """Train on the next slab, and show a line (collective)."""
         began, everyone = time.perf_counter(), self._world.communicator
         problem = everyone.attempt(lambda: slab.problem_of(self.whole, self._before))
@@ -142,13 +137,7 @@ class March:
             arguments = replace(arguments, network=network)
         try:
             found = train_once(
-                arguments,
-                self._world,
-                progress=False,
-                estimate=estimate and not self._unknown,
-                uncertainty=False,
-                start=self._error,
-                **how,
+                arguments, self._world, progress=False, estimate=False, uncertainty=False, **how
             )
         except TrainingError as error:
             raise TrainingError(f"{slab.text}: {error}") from error
@@ -158,30 +147,18 @@ class March:
                 f"train: {member.ended} ended the training in {slab.text}, and the later slabs "
                 f"have none. With checkpoint=Checkpoint(folder), resume=True continues there."
             )
-        member = replace(member, error=self._error_of(slab, member, estimate=estimate))
-        self._results.append(replace(found, members=(member,)))
+        self._results.append(found)
         self._before = _end_of(problem, found.networks[0])
         self._reporter.note(
             f"{slab.text}   loss {member.kept_loss:.2e}, at other points "
             f"{member.validation_loss:.2e}   {time.perf_counter() - began:.1f} s"
         )
 
-    def _error_of(self, slab: Slab, member: Member, *, estimate: bool) -> ErrorEstimate | None:
-        """Return the error of a slab, which the next one begins with, if it is known (local)."""
-        error = member.error
-        if estimate and self._unknown:
-            return ErrorEstimate.not_known(self.whole.outputs, self._unknown)
-        if estimate and error is not None and not error.known:
-            self._unknown = f"{slab.text}: {error.reason}"
-            return replace(error, reason=self._unknown)
-        if estimate and error is not None and isinstance(error.evaluate, Correction):
-            self._error = error.evaluate
-        return error
-
-    def result(self) -> Result:
-        """Return the result over all slabs (collective)."""
+    def result(self, *, estimate: bool) -> Result:
+        """Return the result over all slabs (collective); `estimate` its error."""
         networks = [each.networks[0].network for each in self._results]
-        return joined(self.whole, self.slabs, self._results, networks, self._given, self._world)
+        of = self.whole, self.slabs, self._results, networks, self._given, self._world
+        return joined(*of, estimate=estimate)
 
 
 def _end_of(problem: Problem, model: Any) -> Before:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +13,7 @@ from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
 from sciml_par.training.estimate.by_correction import MOST_DIMENSIONS
-from sciml_par.training.estimate.two_solutions import Difference
+from sciml_par.training.estimate.two_solutions import Difference, OfResult
 from sciml_par.training.loop.stops import NoProgress, TargetLoss, WallTime
 from sciml_par.training.optimizers.least_squares.levenberg_marquardt import LevenbergMarquardt
 from sciml_par.training.points.adapting import RAD
@@ -53,27 +51,20 @@ _CAUTION = 3.0
 def climb_by_networks(ladder: Ladder) -> str | None:
     """Train a network by Levenberg–Marquardt (collective); why all ends, if it does.
 
-    Where features cannot estimate its error, a second one is trained for it.
+    A second one, which is trained beside it, tells its error.
     """
     first: Result | None = None
     second: Result | None = None
-    resolved = ladder.problem.domain.dimension <= MOST_DIMENSIONS
     least = _LEAST_SHARE * ladder.seconds
     while ladder.best is None or ladder.left() > (least if first is not None else 0.0):
-        left, last = ladder.left(), first is not None
-        seconds = _SHARE * left
-        # Before, an estimate by features took so long.
-        before = 0.0 if ladder.best is None else np.nan_to_num(ladder.best.error.seconds)
-        estimate = ladder.decided(resolved and before < left - seconds)
-        first = _trained(ladder, first, 0, seconds, last=last, estimate=estimate)
+        last, seconds = first is not None, _SHARE * ladder.left()
+        first = _trained(ladder, first, 0, seconds, last=last)
         if first is None:
             return None
-        known = ladder.decided(first.error.known)
-        resolved = resolved and known
-        if not known and ladder.left() > 0:
+        if ladder.left() > 0:
             second = _trained(ladder, second, 1, _OF_SECOND * seconds, last=last)
             first = first if second is None else _with_error(ladder, first, second)
-        elif not known:
+        else:
             first = with_error(first, ladder.no_time())
         width, depth, interior, _ = _shape(ladder)
         ladder.keep("network", f"{width} × {depth}, {interior:,} points", first)
@@ -83,13 +74,7 @@ def climb_by_networks(ladder: Ladder) -> str | None:
 
 
 def _trained(
-    ladder: Ladder,
-    before: Result | None,
-    number: int,
-    seconds: float,
-    *,
-    last: bool,
-    estimate: bool = False,
+    ladder: Ladder, before: Result | None, number: int, seconds: float, *, last: bool
 ) -> Result | None:
     """Train a network, from the beginning or further (collective); None if that fails."""
     width, depth, interior, boundary = _shape(ladder)
@@ -126,7 +111,7 @@ def _trained(
         seed=seed,
         steps=_STEPS,
         stop=stops,
-        estimate=estimate,
+        estimate=False,
     )
 
 
@@ -139,15 +124,16 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
     least = _LEAST_WITH_NOISE if ladder.fits_noise else _LEAST_FALL
     if one.found_little or one.missed or not min(falls) > least:
         why = (
-            f"neither random features nor a second network tell it: the residuals at unseen points "
+            f"a second network does not tell it: the residuals at unseen points "
             f"of two networks are {falls[0]:.0f} and {falls[1]:.0f} times smaller than that of the "
             f"start, and {least:.0f} times are asked for."
         )
         return with_error(first, ErrorEstimate.not_known(len(one.prediction.fields), why))
     losses = one.validation_loss, other.validation_loss
     x, inside = one.on_own_domain.x, one.on_own_domain.inside
-    u, v = (m.unknown_values.by_name(m.unknown_values.best) for m in (one, other))
-    e = Difference.of(_Values(first), _Values(second), losses, _CAUTION)
+    both = OfResult(first), OfResult(second)
+    u, v = (each.unknowns for each in both)
+    e = Difference.of(*both, losses, _CAUTION)
     error = e.estimate(
         (x, np.ones(len(x), np.bool_) if inside is None else inside),
         fall=falls[0],
@@ -157,21 +143,6 @@ def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:
         unknowns={name: (u[name], v[name]) for name in u},
     )
     return with_error(first, error)
-
-
-@dataclass(frozen=True)
-class _Values:
-    """The solution of a result."""
-
-    result: Result
-
-    def __call__(self, x: Array) -> Array:
-        """Return u at x: [n, d] -> [n, m]."""
-        return np.asarray(self.result.predict(x).mean, np.float64)
-
-    def quantity(self, f: Callable[..., Any], x: Array) -> Array:
-        """Return f(u, x) at x: [n, d] -> [n, k]."""
-        return np.asarray(self.result.evaluate(f, x).mean, np.float64)
 
 
 def _shape(ladder: Ladder) -> tuple[int, int, int, int | None]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
+from sciml_par.assembly.asked import NotByJetsError
 from sciml_par.assembly.equations import NONE, Equations
 from sciml_par.assembly.solution import Solution
 from sciml_par.errors import ResultWarning, TrainingError
@@ -22,7 +23,7 @@ from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.unknowns.unknowns import initial_unknowns
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.training.estimate.by_correction import ROUNDING, estimate_by
+from sciml_par.training.estimate.by_correction import ROUNDING, Corrected, estimate_by, opened
 from sciml_par.training.estimate.uniqueness import Free
 from sciml_par.training.identity.described import of_array
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep, LeastSquares
@@ -45,11 +46,9 @@ from sciml_par.training.solving.polynomial_error import (
     CAUTION,
     CONVERGES,
     SEVERAL,
-    Corrected,
     change_of,
     error_of,
     linearized_of,
-    opened,
     with_others,
 )
 from sciml_par.training.solving.polynomial_march import (
@@ -126,12 +125,13 @@ made yet, and where the residual falls fast; and how much longer each takes than
 def climb_by_polynomials(ladder: Ladder) -> str | None:
     """Solve with polynomials of growing degree, then in windows (collective).
 
-    Problems whose residuals are no functions of u and its derivatives at single points are left to
-    the other methods.
+    Problems whose residuals couple their points are left to networks.
     """
     everyone = ladder.world.communicator
     suited = everyone.attempt(lambda: _suited(ladder))
     if any(everyone.allgather_object(suited is None)) or suited is None:
+        if ladder.refused:
+            ladder.note(ladder.refused)
         return None
     problem, sizes, points, equations = suited
     if everyone.size > 1:
@@ -169,19 +169,25 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, E
     problem = ladder.problem
     if problem.unknown_functions or problem.holds_out or ladder.precision != "float64":
         return None
+    ladder.refused = "polynomials are not used: "
     changes = ProblemChanges(None, [LeastSquares()])
     weighed = changes.weigh(problem)
     sample = weighed.domain.sample(20, seed=0)
     if not weighed.domain.contains(sample).all():
+        ladder.refused += "the domain is a surface."
         return None
     points = PointsOfTerms(weighed, 0)
     try:
         with tf.GradientTape() as tape:
             equations = points.scattered(200, draw=0)
-    except Exception:  # another method says what is wrong with a residual
+    except Exception as error:  # another method says what is wrong with a residual
+        kind = "" if isinstance(error, NotByJetsError) else f"{type(error).__name__}: "
+        ladder.refused += f"{kind}{one_line(error)}."
         return None
     if tape.watched_variables():  # which would not be trained, as the other methods say
+        ladder.refused += "a residual reads variables."
         return None
+    ladder.refused = ""
     return weighed, changes.sizes(weighed), points, equations
 
 
@@ -203,7 +209,9 @@ class _Climb:
         ladder = self.ladder
         x, self._inside = ladder.at
         self._d = self.problem.domain.dimension
-        begin = initial_unknowns(self.problem.unknowns, ladder.seed)
+        begin = ladder.unknowns
+        if begin is None:
+            begin = initial_unknowns(self.problem.unknowns, ladder.seed)
         of = self.problem, ladder.drawn, x, ladder.start, begin, self.points.asked
         self.solver = PolynomialSolver(*of)
         self._noisy = bool(statistical_terms(self.problem))
@@ -212,7 +220,8 @@ class _Climb:
         self.why: str | None = None
         self._as_long, self._times = _TIMES_AS_LONG, 1.0
         self._untried: PointsOfTerms | None = None
-        self._others, self._tested, self.evolves = True, 0, march_suits(self.problem)
+        local = all(asked.at_own_points for asked in self.points.asked.values())
+        self._others, self._tested, self.evolves = True, 0, local and march_suits(self.problem)
         self._changed, self._shrinks = math.inf, False
 
     @property
@@ -453,7 +462,7 @@ class _Climb:
         corrected = Corrected(both, start, loss, after, judged.zero_loss, LastStep(0 * start, 1.0))
         values = u(x)
         prediction = Prediction("prediction", x, values, inside=inside)
-        of = [corrected], self.problem, prediction, began, solver.free
+        of = corrected, self.problem, prediction, began, solver.free
         error = estimate_by(*of, converges=fall_of(loss, after) > CONVERGES, opened=solver.opened)
         report = Report(unseen, squares, marching.steps, judged, marching.seconds)
         return model, u, values, report, error

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
-from sciml_par.assembly.equations import Asked, Equations
+from sciml_par.assembly.asked import Asked
+from sciml_par.assembly.equations import Equations
 from sciml_par.networks.propagation.cells import Cells
 from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.conditions.initial import Initial

@@ -68,6 +68,10 @@ class Ladder:
     checkpoint: Checkpoint | None = None
     resume: bool = False
     start: Callable[[Array], Array] | None = None
+    unknowns: Array | None = None
+    """Their parameters to begin with, [q], in place of their own start."""
+    refused: str = ""
+    """Why polynomials are not used, if so."""
     best: Result | None = None
     useful: bool = False
     linear: bool = False

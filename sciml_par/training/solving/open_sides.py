@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._partial_operators import HIGHEST, Operator
-from sciml_par.assembly.equations import Asked, Equations, Linearized, Rows
+from sciml_par.assembly.asked import Asked, Rows
+from sciml_par.assembly.equations import Equations, Linearized
 from sciml_par.assembly.solution import Solution
 from sciml_par.problems.problem import Problem
 
@@ -50,7 +51,7 @@ def open_sides(
     domain, count, d = problem.domain, len(problem.residuals), problem.domain.dimension
     conditions, p = terms.behind(count), solution.parameters
     box = math.isclose(domain.volume, float(np.prod(domain.extent)), rel_tol=_ROUNDING)
-    local = all(len(rows.requests) == 1 for rows in terms.rows)
+    local = all(len(rows.requests) == 1 and rows.asked.at_own_points for rows in terms.rows)
     outside = all(condition.on_boundary for condition in problem.conditions)
     if not (box and local and outside and problem.ansatz is None):
         return []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from sciml_par.assembly.system import System
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.linearized import Linearized
-from sciml_par.training.estimate.by_correction import estimate_by
-from sciml_par.training.estimate.convergence import if_converged
+from sciml_par.training.estimate.by_correction import Corrected, estimate_by, if_converged
 from sciml_par.training.estimate.two_solutions import Difference
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep
 from sciml_par.training.solving.ladder import fall_of
@@ -53,34 +51,6 @@ SEVERAL = (
 CONVERGES = 3.0
 """The fall of the residual, from which an estimate by little richer polynomials tells an order of
 magnitude."""
-
-
-@dataclass(frozen=True)
-class Corrected:
-    """A solution and its correction by more polynomials; see `estimate.Corrected`."""
-
-    corrected: Solution
-    start: Array
-    before: float
-    after: float
-    of_zero: float
-    last: LastStep
-    again: Callable[[], Solution] | None = None
-
-    @property
-    def end(self) -> Array:
-        """The parameters of both."""
-        return self.corrected.theta
-
-    def solution(self, theta: Array | None = None) -> Solution:
-        """Return u with its correction, or with other parameters (local)."""
-        return self.corrected if theta is None else self.corrected.at(theta)
-
-
-def opened(solution: Solution) -> Corrected:
-    """Return a solution as one to which free functions can be added (local)."""
-    theta = solution.theta
-    return Corrected(solution, theta, 0.0, 0.0, 0.0, LastStep(np.zeros_like(theta), 0.0))
 
 
 def error_of(
@@ -144,7 +114,7 @@ def error_of(
     # Beside a corner the residual falls slowly, and more where cells are divided once more.
     fall = max(fall, fall_of(corrected.before, corrected.after)) if divided else fall
     prediction = Prediction("prediction", stage.x, stage.u, inside=inside)
-    of = [corrected], solver.problem, prediction, began, solver.free
+    of = corrected, solver.problem, prediction, began, solver.free
     error = estimate_by(*of, converges=fall > CONVERGES, opened=solver.opened)
     if richer.corners and 0.0 < error.relative < _WITH_CORNERS:
         # Columns that nearly depend on each other amplify rounding.

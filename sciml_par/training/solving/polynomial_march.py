@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
-from sciml_par.assembly.equations import Asked, Equations
+from sciml_par.assembly.asked import Asked
+from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import Solution
 from sciml_par.assembly.system import System, flat, gauss_newton, newton
 from sciml_par.errors import InputError

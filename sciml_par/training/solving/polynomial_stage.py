@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module, tf
-from sciml_par.assembly.equations import Asked, Equations
+from sciml_par.assembly.asked import Asked
+from sciml_par.assembly.equations import Equations
 from sciml_par.assembly.solution import Solution, zero_jets
 from sciml_par.assembly.system import Solved, System, gauss_newton
 from sciml_par.networks.propagation.cells import Cells
@@ -21,7 +22,7 @@ from sciml_par.problems.conditions.drawing import has_time
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.predict import kept_weights
-from sciml_par.training.estimate.by_correction import Opened
+from sciml_par.training.estimate.by_correction import Corrected
 from sciml_par.training.estimate.uniqueness import UNDETERMINED, Free, free_of, smooth_functions
 from sciml_par.training.outcome.result_of import Report
 from sciml_par.training.outcome.validation import AtOtherPoints, judged, sizes_of_conditions
@@ -166,7 +167,7 @@ class PolynomialSolver:
         self._start, self._unknowns = start, unknowns
         self.smooth = True
         self.free: Free | None = None
-        self.opened: Opened | None = None
+        self.opened: Corrected | None = None
         self.ahead: tuple[Stage | None, Any, int, Any] = None, None, 0, None
         self.points, data = PointsOfTerms(problem, seed, asked), statistical_terms(problem)
         if problem.domain.dimension == 2 and not has_time(problem.domain):
@@ -415,9 +416,7 @@ class PolynomialSolver:
         pairs = list(zip(conditions.rows, conditions.linearized(*at), strict=True))
         # A constant has the same value at all points that a condition asks for, as a periodic one.
         by_value = [
-            of.of_points(np.sum([s[:, 0] for s in term.by_jets], axis=0))
-            for of, term in pairs
-            if term.by_jets
+            of.of_points(np.sum(term.by_value, axis=0)) for of, term in pairs if term.by_jets
         ]
         rows = [slope.transpose(0, 2, 1).reshape(-1, system.outputs) for slope in by_value]
         values = [term.residuals.ravel() for _, term in pairs if term.by_jets]

@@ -30,6 +30,8 @@ def principal_of(equations: Equations, p: Array | None = None) -> list[tuple[Arr
     p, found = initial_unknowns(equations.problem.unknowns, 0) if p is None else p, []
     terms = equations.linearized(zero_jets(equations), p)
     for rows, term in zip(equations.rows, terms, strict=True):
+        if rows.fixed:  # its points have no derivatives of their own
+            continue
         shape = term.by_jets[0].shape if term.by_jets else (0, 0, 0)
         for j, component in np.ndindex(shape[0], shape[2]):
             second, first = np.zeros((n, d, d)), np.zeros((n, d))

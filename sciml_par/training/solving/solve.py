@@ -139,12 +139,7 @@ def _climbed(ladder: Ladder) -> str | None:
     why = _stage("polynomials")(ladder)
     if why is not None or ladder.met:
         return why
-    if ladder.fits_noise or ladder.problem.unknown_functions:  # features do not find functions
-        return _stage("networks")(ladder)
-    why = _stage("features")(ladder)
-    if why is None and not ladder.met:
-        why = _stage("networks")(ladder) if ladder.left() > 0 else "time is up"
-    return why
+    return _stage("networks")(ladder) if ladder.best is None or ladder.left() > 0 else "time is up"
 
 
 def _stage(name: str) -> Callable[[Ladder], str | None]:

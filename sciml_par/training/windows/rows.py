@@ -22,7 +22,8 @@ import numpy.typing as npt
 from sciml_par._partial_operators import matrix_of
 from sciml_par._tensorflow import tf
 from sciml_par.algebra.banded import Block
-from sciml_par.assembly.equations import Asked, Equations, Linearized, NotByJetsError, Request, Rows
+from sciml_par.assembly.asked import Asked, NotByJetsError, Request, Rows
+from sciml_par.assembly.equations import Equations, Linearized
 from sciml_par.assembly.system import add_products
 from sciml_par.errors import InputError
 from sciml_par.networks.propagation.propagation import Propagated
