@@ -151,17 +151,11 @@ class Preparation:
 
 
 def prepare(
-    given: Arguments,
-    world: World,
-    *,
-    scattered: bool | None = None,
-    growths: Sequence[Growth] = (),
-    undivided: bool = False,
+    given: Arguments, world: World, *, scattered: bool | None = None, growths: Sequence[Growth] = ()
 ) -> Preparation:
     """Check the arguments, see that the ranks agree, and make networks and points (collective).
 
     growths : as often are there more points, scattered where the method was left open.
-    undivided : whether each rank has all points, to train alone; the ranks still compare them.
     """
     everyone = world.communicator
     given, chosen = with_optimizer(given, everyone)
@@ -173,14 +167,13 @@ def prepare(
     domain = given.evaluation_domain
     run = describe_run(settings, phases, asked.stops, division, given.problem, domain)
     check_consistency(run, everyone)
-    group = world.alone if undivided else training_group(division, world)
-    compared = everyone if undivided else group
+    group = training_group(division, world)
     if scattered is None:  # optimizers of second order make residuals vanish at their points alone
         scattered = any(phase.optimizer.second_order for phase in phases)
     members = MemberPreparation(given, asked, group, scattered)
     optimizers = describe_phases(phases)
     described = joined(optimizers)
-    setups, models, alike = _make_members(members, described, compared, everyone)
+    setups, models, alike = _make_members(members, described, everyone)
     _tell(alike, everyone)
     stacks = make_stacks(setups, settings.precision)
     tried = everyone.attempt(lambda: _tried(stacks, members, chosen=chosen is not None))
@@ -233,18 +226,15 @@ def _checked(given: Arguments, everyone: Communicator) -> Asked:
 
 
 def _make_members(
-    members: MemberPreparation,
-    optimizers: Description,
-    compared: Communicator,
-    everyone: Communicator,
+    members: MemberPreparation, optimizers: Description, everyone: Communicator
 ) -> tuple[list[MemberSetup], list[Description], list[str]]:
-    """Make this rank's members, equal on the ranks `compared`, and remarks (collective)."""
+    """Make this rank's members, equal on the ranks of its group, and remarks (collective)."""
     group, ensemble = members.group, members.asked.ensemble
     made = everyone.attempt(
         lambda: [members.make(number) for number in members.asked.division.numbers]
     )
     for model, _ in made:
-        check_consistency({**model, **optimizers}, compared)
+        check_consistency({**model, **optimizers}, group)
     setups, models = [], []
     for model, setup in made:
         of_setup = {
@@ -255,7 +245,7 @@ def _make_members(
         models.append(model | of_setup)
         setups.append(setup)
         # The same seed gives the same weights; different machines may still round apart.
-        broadcast_variables(setup.network.trainable_variables, communicator=compared)
+        broadcast_variables(setup.network.trainable_variables, communicator=group)
     everyone.attempt(lambda: refuse_shared_models(setups))
     alike: list[str] = []
     if ensemble is not None:

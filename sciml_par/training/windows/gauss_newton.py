@@ -11,11 +11,7 @@ import numpy.typing as npt
 from sciml_par.errors import InputError
 from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.training.members.stack import Stack
-from sciml_par.training.optimizers.least_squares.least_squares import (
-    LEAST_GAIN,
-    LastStep,
-    LeastSquares,
-)
+from sciml_par.training.optimizers.least_squares.least_squares import LEAST_GAIN, LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.together import together
 from sciml_par.training.points.division import longest_axis
@@ -34,27 +30,22 @@ _LINEAR = 0.01
 
 
 class WindowedGaussNewton:
-    """Solves for the output layers of one network in windows, and for unknowns (collective).
+    """Solves for the output layers of one network in windows, and for unknowns (collective)."""
 
-    base : a model in windows that the network is added to; None for the network alone.
-    """
-
-    def __init__(
-        self, stack: Stack, ranks: Communicator, method: LeastSquares, base: Any = None
-    ) -> None:
+    def __init__(self, stack: Stack, ranks: Communicator, method: LeastSquares) -> None:
         self._stack, self._ranks, self._method = stack, ranks, method
-        self._rows = RowsOfWindows(stack, base)
+        self._rows = RowsOfWindows(stack)
         self._model: Any = stack.network.model
 
     def solve(
         self, theta: Array, batch: Batch, steps: int, said: Said | None = None
-    ) -> tuple[Array, Array, LastStep]:
-        """Return θ: [p] after n steps, the terms of the loss there, [T], and the last step.
+    ) -> tuple[Array, Array]:
+        """Return θ: [p] after n steps, and the terms of the loss there, [T].
 
-        After fewer, if the loss falls no further. The last step is zero where the one before ended
-        at the loss that the linearized equation predicted.
+        After fewer, if the loss falls no further, or where a step ends at the loss that the
+        linearized equation predicts.
         """
-        terms, last = self.terms(theta, batch), LastStep(np.zeros_like(theta), 1.0)
+        terms = self.terms(theta, batch)
         for step in range(1, steps + 1):
             before = float(terms.sum())
             with threads(1):  # several would spin where cores are shared: 11 s in place of 1 s
@@ -68,26 +59,19 @@ class WindowedGaussNewton:
                     break
                 size /= 2
             else:
-                last = LastStep(direction, 0.0)
                 break
-            theta, terms, last = moved, there, LastStep(direction, size)
+            theta, terms = moved, there
             if said is not None:
                 said(step, loss, columns)
             linear = size == 1.0 and abs(loss - predicted) <= _LINEAR * predicted
-            if linear:
-                last = LastStep(np.zeros_like(theta), 1.0)
             if loss > LEAST_GAIN * before or linear:
                 break
-        return theta, terms, last
+        return theta, terms
 
     def terms(self, theta: Array, batch: Batch) -> Array:
         """Return the terms of the loss at θ: [p] over the points of all ranks, [T]."""
         here = together(self._ranks, lambda: self._rows.terms(theta, batch))
         return summed(here, self._ranks)
-
-    def squares(self, theta: Array, batch: Batch) -> list[tuple[Array, Array]]:
-        """Return this rank's points of each term, and w |r|² there (collective)."""
-        return together(self._ranks, lambda: list(self._rows.squares(theta, batch)))
 
     def _direction(self, theta: Array, batch: Batch) -> tuple[Array, float, int]:
         """Return J⁺ r at the places of θ, the loss that it predicts, and the columns kept."""

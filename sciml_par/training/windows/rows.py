@@ -66,17 +66,11 @@ def _with_advice() -> Iterator[None]:
 
 
 class RowsOfWindows:
-    """Computes `WindowRows` of one training.
+    """Computes `WindowRows` of one training."""
 
-    base : a model in windows that the network is added to; None for the network alone.
-    """
-
-    def __init__(self, stack: Stack, base: Any = None) -> None:
+    def __init__(self, stack: Stack) -> None:
         self._stack, self._asked = stack, dict[str, Asked]()
         self._columns = Columns(stack.network.model)
-        self._base: list[tuple[Columns, Array]] = []
-        if base is not None:
-            self._base = [(Columns(base), _joined(*map(np.asarray, base.linear_variables)))]
 
     @_with_advice()
     def rows(self, theta: Array, batch: Batch) -> WindowRows:
@@ -109,11 +103,6 @@ class RowsOfWindows:
             found[rows.term.name] = float(np.vdot(r, r))
         return np.array(list(found.values()))
 
-    def squares(self, theta: Array, batch: Batch) -> Iterator[tuple[Array, Array]]:
-        """Return this rank's points of each term, [n, d], and w |r|² there, [n] (local)."""
-        for rows, r in self._residuals(theta, batch):
-            yield rows.arrays[0].numpy(), np.sum(r**2, axis=0)
-
     @_with_advice()
     def _residuals(self, theta: Array, batch: Batch) -> Iterator[tuple[Rows, Array]]:
         equations, jets, p = self._at(theta, batch)
@@ -124,10 +113,9 @@ class RowsOfWindows:
         equations, layout = self._equations(batch), self._stack.layout
         parts = np.split(theta, np.cumsum(layout.sizes)[:-1])
         weights = _joined(*(parts[i].reshape(layout.shapes[i]) for i in layout.linear or ()))
-        models = [(self._columns, weights), *self._base]
         jets = [
-            [sum(columns.jets(layers, request) for columns, layers in models) for request in asked]
-            for asked in (rows.requests for rows in equations.rows)
+            [self._columns.jets(weights, request) for request in rows.requests]
+            for rows in equations.rows
         ]
         return equations, jets, theta[len(theta) - layout.size_of_unknowns :]
 

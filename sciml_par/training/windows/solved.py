@@ -49,7 +49,7 @@ def solved_in_windows(ready: Preparation, everyone: Communicator) -> Preparation
     gauss_newton: Any = import_module("sciml_par.training.windows.gauss_newton")
     solver = gauss_newton.WindowedGaussNewton(stack, everyone, phase.optimizer)
     batch = stack.setups[0].feed.whole(0)
-    theta, terms, _ = solver.solve(stack.parameters[0], batch, phase.steps, said)
+    theta, terms = solver.solve(stack.parameters[0], batch, phase.steps, said)
     stack.parameters[0] = theta
     keep = Keep(terms=tuple(map(float, terms)))
     return replace(
