@@ -1,8 +1,9 @@
 """`solve` on 46 problems: the true error, the estimated one, and whether the claims are true.
 
     python benchmarks/tolerance.py [NAME ...] [--tolerances 1e-3 1e-6 1e-9] [--seeds 3]
-                                   [--seconds 120]
+                                   [--seconds 120] [--trained]
 
+With --trained, of networks after 60 steps of Levenberg–Marquardt by `train(…, estimate=True)`.
 Prints a line for each run, and how many estimates are within a factor of 3 of the true error;
 writes benchmarks/results/tolerance.json and a figure of estimated against true errors.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,13 +38,16 @@ COLUMNS = {
 
 def main() -> None:
     tolerances = {"type": float, "nargs": "+", "default": [1e-3, 1e-6, 1e-9]}
-    options = parse(__doc__, names=[*ALL, *PROBLEMS], tolerances=tolerances, seeds=3, seconds=120.0)
+    names = [*ALL, *PROBLEMS]
+    options = parse(
+        __doc__, names=names, tolerances=tolerances, seeds=3, seconds=120.0, trained=False
+    )
     sp.init()
     whole = itertools.product(options.names, options.tolerances, range(options.seeds))
     cases = [dict(zip(("name", "tolerance", "seed"), each, strict=True)) for each in whole]
 
     def run(**case: Any) -> dict[str, Any]:
-        return solved(**case, seconds=options.seconds)
+        return solved(**case, seconds=options.seconds, trained=options.trained)
 
     runs = measure(cases, COLUMNS, run, file=RESULTS / "tolerance.json")
     if is_first():
@@ -50,14 +55,20 @@ def main() -> None:
         draw(runs)
 
 
-def solved(name: str, tolerance: float, seed: int, seconds: float) -> dict[str, Any]:
+def solved(
+    name: str, tolerance: float, seed: int, seconds: float, *, trained: bool
+) -> dict[str, Any]:
     problem = PROBLEMS[name]() if name in PROBLEMS else problem_named(name)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = sp.solve(problem, tolerance=tolerance, seconds=seconds, seed=seed, progress=False)
+        options = {"seed": seed, "progress": False}
+        if trained:
+            result = network(problem, **options)
+        else:
+            result = sp.solve(problem, tolerance=tolerance, seconds=seconds, **options)
     return {
-        "seconds": time.perf_counter() - began,
+        "seconds": result.error.seconds if trained else time.perf_counter() - began,
         "network": type(result.networks[0]).__name__,
         "true": result.members[0].on_own_domain.relative_l2_error,
         "estimated": result.error.relative,
@@ -65,6 +76,19 @@ def solved(name: str, tolerance: float, seed: int, seconds: float) -> dict[str, 
         "at_rounding": result.error.at_rounding,
         "sentence": result.error.sentence,
     }
+
+
+def network(problem: sp.problems.Problem, **options: Any) -> sp.Result:
+    return sp.train(
+        problem,
+        network=partial(sp.networks.MLP, width=20, depth=2),
+        points=sp.training.Points(1_000, method="sobol"),
+        optimizer=sp.training.LevenbergMarquardt(),
+        steps=60,
+        precision="float64",
+        estimate=True,
+        **options,
+    )
 
 
 def report(runs: list[dict[str, Any]]) -> None:

@@ -142,7 +142,8 @@ def _result(
     whole = arguments.evaluation_domain or common_domain(arguments.problem, everyone)
     found = members_found(ready, meeting.courses, outcomes, whole, everyone)
     if wants_estimate(estimate, found, ready, everyone):
-        found = with_estimates(found, ready, meeting.courses, outcomes, world, signals)
+        of = ready, meeting.courses, outcomes, world, signals
+        found = with_estimates(found, *of, asked=bool(estimate))
     samples = getattr(arguments.mode, "bootstrap", False)
     found = with_uncertainties(
         found, ready, meeting.courses, outcomes, uncertainty, samples=samples

@@ -106,9 +106,10 @@ def train(
     evaluation_domain : where; by default the smallest box around the domains of all ranks'
         problems. All members predict there, and on their own domain as well.
     progress : show progress on rank 0.
-    estimate : estimate the error of the solution at the end; see `Result.error`. By default where
-        all ranks train one model and have trained it for two minutes or more, but not in slabs. In
-        slabs of time it includes the errors of the slabs before.
+    estimate : estimate the error at the end, by a solution of the problem by polynomials; see
+        `Result.error`. It takes a second or two where u is smooth, and a minute at most. By default
+        one is made of a single model that was trained for 20 seconds or more, but not in slabs, and
+        takes at most a quarter of that time.
     grow : add points and continue where the loss at points that were not trained on is more than
         10 times that of the training. It is tested after 1/8, 1/4, 1/2 and 3/4 of the steps and
         where the training ends early; the points grow three times at most, to at most 20,000 in

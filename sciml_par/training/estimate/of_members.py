@@ -25,6 +25,7 @@ from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
 from sciml_par.results.member import Member
 from sciml_par.results.result import Result
+from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.estimate.two_solutions import OfResult, sizes_of
 from sciml_par.training.loop.course import Course
 from sciml_par.training.members.stack import MemberSetup
@@ -36,10 +37,9 @@ from sciml_par.training.solving.ladder import Ladder, fall_of
 
 Array = npt.NDArray[Any]
 
-_WORTH = 120.0
-"""Seconds of a training that is worth an estimate without being asked for it."""
-_SECONDS, _SHARE = 60.0, 0.25
-"""Of an estimate at most, or this share of the training if that is more."""
+_WORTH, _SECONDS, _SHARE = 20.0, 60.0, 0.25
+"""Seconds of a training that is worth an estimate without being asked for it; and of the estimate
+at most, if it was asked for, or this share of the training."""
 _BEGIN, _WANTED, _LEAST, _MOST = 1e-3, 0.2, 1e-12, 0.5
 """The error of v that is asked for at first; relative to its distance from u, at last; the least;
 and the most, up to which the distance itself is the error, and more than an order of magnitude."""
@@ -51,7 +51,7 @@ def wants_estimate(
     """Return whether errors are to be estimated; the same on every rank (collective)."""
     if asked is not None:
         return asked
-    alone = ready.group.size == everyone.size and len(members) == 1
+    alone = ready.settings.mode == DATA
     return max(everyone.allgather_object(_seconds_of(members) if alone else 0.0)) >= _WORTH
 
 
@@ -65,11 +65,15 @@ def with_estimates(
     courses: Sequence[Course],
     outcomes: Sequence[Outcome],
     world: World,
-    signals: SignalWatcher | None = None,
+    signals: SignalWatcher,
+    *,
+    asked: bool,
 ) -> list[Member]:
     """Return the members with the estimated error of each (collective in their group).
 
     Each rank solves alone, and the digits of the first one of a group count.
+
+    asked : whether somebody waits for the estimate, which otherwise takes a quarter of the time.
     """
     setups = [setup for course in courses for setup in course.stack.setups]
     layouts = [course.stack.layout for course in courses for _ in course.stack.setups]
@@ -79,7 +83,7 @@ def with_estimates(
         u = Solution(setup.problem, setup.network, layout, outcome.kept)
         trained = _Trained(by_number[setup.number], setup, u)
         groups.setdefault(id(setup.problem), []).append(trained)
-    seconds = max(_SECONDS, _SHARE * _seconds_of(members))
+    seconds = max(_SECONDS if asked else 0.0, _SHARE * _seconds_of(members))
     alone, errors = replace(world, communicator=world.alone), dict[int, ErrorEstimate]()
     for group in groups.values():
         errors |= _errors(group, alone, ready.settings.seed, seconds / len(groups), signals)
@@ -139,11 +143,7 @@ def _open_of(problem: Problem, error: ErrorEstimate) -> list[int]:
 
 
 def _errors(
-    group: Sequence[_Trained],
-    world: World,
-    seed: int,
-    seconds: float,
-    signals: SignalWatcher | None,
+    group: Sequence[_Trained], world: World, seed: int, seconds: float, signals: SignalWatcher
 ) -> dict[int, ErrorEstimate]:
     """Return the errors of networks of one problem by their numbers (local)."""
     began, problem = time.perf_counter(), group[0].setup.problem
@@ -180,11 +180,7 @@ def _obstacle(problem: Problem) -> str | None:
 
 
 def _solved(
-    group: Sequence[_Trained],
-    world: World,
-    seed: int,
-    seconds: float,
-    signals: SignalWatcher | None,
+    group: Sequence[_Trained], world: World, seed: int, seconds: float, signals: SignalWatcher
 ) -> tuple[Result | None, str]:
     """Return a solution by polynomials whose error is known, or None and why there is none."""
     losses = [np.nan_to_num(each.member.validation_loss, nan=np.inf) for each in group]
