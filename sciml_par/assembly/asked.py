@@ -245,7 +245,7 @@ def _followed(jet: Jet, x: Any, operator: Operator, value: Any) -> Any:
                 along.append(tf.reduce_sum(by_value * of_jet(higher), axis=1))
             return tf.stack(along, axis=1)
 
-        return tf.zeros_like(value), slopes
+        return tf.zeros(tf.shape(value), value.dtype), slopes
 
     # Apart from the value, so that other tapes, which do not follow x, make no requests.
     return value + nothing(x)
