@@ -30,7 +30,7 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import LeastSquares
-from sciml_par.training.solving import by_polynomials
+from sciml_par.training.solving import polynomial_claims
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import _better
 from sciml_par.training.solving.polynomial_error import error_of
@@ -363,7 +363,7 @@ def layered(steep: float) -> Problem:
 
 def test_windows_go_on_while_the_residual_falls_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although there is no time for an estimate that takes long, as on a slow machine."""
-    monkeypatch.setattr(by_polynomials, "_TIMES_AS_LONG", 1e9)
+    monkeypatch.setattr(polynomial_claims, "TIMES_AS_LONG", 1e9)
     check(solve(layered(15.0), tolerance=1e-3, seconds=60, progress=False), 1e-3)
 
 

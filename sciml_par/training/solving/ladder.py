@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,14 @@ from sciml_par.results.predict import kept_weights
 from sciml_par.results.result import Result
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.by_correction import ROUNDING
+from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.evaluate import points_of
-from sciml_par.training.outcome.together import EndedError
+from sciml_par.training.outcome.together import EndedError, as_training_error
 from sciml_par.training.run.signals import SignalWatcher
 from sciml_par.training.weights.of_noise import statistical_terms
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 _SEED = 401
 USEFUL = 0.01
@@ -99,6 +101,10 @@ class Ladder:
     def decided(self, choice: bool) -> bool:
         """Return the first rank's choice (collective); others may have rounded errors otherwise."""
         return bool(self.world.communicator.broadcast_object(choice))
+
+    def alike(self, action: Callable[[], T]) -> T:
+        """Do what all ranks do alike: what fails on one fails on all (collective)."""
+        return self.world.communicator.attempt(partial(one_thread, action))
 
     @property
     def met(self) -> bool:
@@ -338,6 +344,12 @@ class Ladder:
                     ResultWarning,
                     stacklevel=5,
                 )
+
+
+def one_thread(action: Callable[[], T]) -> T:
+    """Do it with the same digits on any number of cores; see `as_training_error` (local)."""
+    with threads(1):
+        return as_training_error(action)
 
 
 def with_error(result: Result, error: ErrorEstimate) -> Result:
