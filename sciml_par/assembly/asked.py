@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,16 +39,27 @@ class NotByJetsError(Exception):
     """A residual is not a function of the jets of u at single points, or asks for other ones."""
 
 
+class ReadsMoreError(NotByJetsError):
+    """A residual reads more of what it asks for than where it was tried; it has all from now on."""
+
+
 @dataclass(frozen=True)
 class Request:
     """Points x: [n, d] at which a residual asks for u, ∇u and K operators of order two to four.
 
-    `cells` keeps which points lie in which cells, and weights there; see `columns`.
+    Of these Q numbers it reads those at the places `read`, u among them, or all; jets have NaN in
+    place of others. `cells` keeps which points lie in which cells, and weights there.
     """
 
     x: Array
     operators: tuple[Operator, ...] = ()
+    read: tuple[int, ...] | None = None
     cells: dict[Any, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places of what is read, in ascending order."""
+        return tuple(range(self.size)) if self.read is None else self.read
 
     @property
     def size(self) -> int:
@@ -95,6 +107,7 @@ class Asked:
     probe : r at a few points for jets that are the same on all ranks, which tells residuals apart,
         [n, k].
     plan : the requests to u, which are answered together; `calls` are those to the network in u.
+    read : of each call, which of u, ∇u and the operators it reads; empty if that is not known.
     graphs : of its derivatives, or how often these have been computed without one.
     """
 
@@ -102,6 +115,7 @@ class Asked:
     components: int
     probe: Array
     plan: Plan
+    read: list[tuple[bool, ...]] = field(default_factory=list, compare=False)
     graphs: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -339,19 +353,60 @@ def rows_of(
     if len(points) != len(asked.calls) or list(map(len, points)) != counts:
         raise NotByJetsError(f"the term {term.name!r} has requests that depend on the points")
     requests, calls, keys = list[Request](), [], dict[tuple[bytes, bool], int]()
-    for x, call in zip(points, asked.calls, strict=True):
+    reads, d = list[set[Any]](), problem.domain.dimension
+    for x, call, read in zip_longest(points, asked.calls, asked.read):
         copies = []
+        every = [*range(1 + d), *call.operators]
+        some = every if read is None else [q for q, known in zip(every, read, strict=True) if known]
         for part in call.split(x):
             number = keys.setdefault((part.tobytes(), not call.copies), len(requests))
             if number == len(requests):
                 requests.append(Request(np.ascontiguousarray(part)))
+                reads.append({0})
+            reads[number] |= set(some)
             if not call.copies:
                 fixed.add(number)
             known = tuple(dict.fromkeys((*requests[number].operators, *call.operators)))
             requests[number] = replace(requests[number], operators=known)
             copies.append((number, tuple(map(known.index, call.operators))))
         calls.append(tuple(copies))
+    for number, (request, of_request) in enumerate(zip(requests, reads, strict=True)):
+        every = [*range(1 + d), *request.operators]
+        places = tuple(k for k, q in enumerate(every) if q in of_request)
+        if len(places) < len(every):
+            requests[number] = replace(request, read=places)
     return Rows(term, arrays, factors, tuple(requests), tuple(calls), asked, frozenset(fixed))
+
+
+def find_read(problem: Problem, term: Term, arrays: tuple[Any, ...], asked: Asked) -> None:
+    """Note what a residual reads of what it asks for: by its derivatives at random jets.
+
+    Where it reads more at other points, `Equations` finds NaN there.
+    """
+    leaves, rng = list[Any](), np.random.default_rng(0)
+
+    def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
+        size = 1 + x.shape[1] + len(operators)
+        z = rng.uniform(0.5, 1.5, (x.shape[0], problem.network_outputs, size))
+        if read:
+            z[..., ~np.array(read[len(leaves)])] = np.nan
+        leaves.append(tf.constant(z, x.dtype))
+        tape.watch(leaves[-1])
+        t = leaves[-1]
+        return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
+
+    p = tf.constant(initial_unknowns(problem.unknowns, 0), arrays[0].dtype)
+    read = list[tuple[bool, ...]]()
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        r = term.function(_of_jet(problem, jet, p).with_plan(asked.plan), *arrays)
+        total = tf.reduce_sum(r * rng.uniform(0.5, 1.5, r.shape))
+    slopes = tape.gradient(total, leaves, unconnected_gradients="zero")
+    read += [tuple(np.any(each.numpy() != 0.0, axis=(0, 1)).tolist()) for each in slopes]
+    leaves.clear()
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        again = term.function(_of_jet(problem, jet, p).with_plan(asked.plan), *arrays)
+    if len(read) == len(asked.calls) and np.isfinite(r).all() and np.isfinite(again).all():
+        asked.read[:] = read
 
 
 def _asked(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import pairwise, product
 from math import comb
@@ -35,7 +35,10 @@ _STEP = Polynomial([0, 0, 0, 0, 35, -84, 70, -20])
 
 @dataclass(frozen=True)
 class Columns:
-    """The jets of the M' columns that a window uses, at points of a request: [Q, M', n], [n]."""
+    """The jets of the M' columns that a window uses, at points of a request: [R, M', n], [n].
+
+    Those of what is read, R of Q.
+    """
 
     rows: Integers
     jets: Array
@@ -88,19 +91,29 @@ class _Cover:
 
 def jets_of(model: Any, c: Array, request: Request) -> Array:
     """Return the jets of u with coefficients c: [K, M, m] of a model, [Q, m, n] (local)."""
-    found = np.zeros((request.size, c.shape[2], len(request.x)))
+    found = np.zeros((len(request.places), c.shape[2], len(request.x)))
     for at, of_window in zip(_windows(model, request), c, strict=True):
-        found[:, :, at.rows] += _jets(model, at, request.operators, of_window)
-    return found
+        found[:, :, at.rows] += _jets(model, at, request, of_window)
+    return of_all_places(request, found)
 
 
 def columns_at(model: Any, request: Request) -> Iterator[Columns]:
     """Yield the jets of a model's columns, window by window (local)."""
     if hasattr(model, "columns_at"):  # other functions than polynomials
-        yield from model.columns_at(request)
+        for columns in model.columns_at(request):
+            yield replace(columns, jets=columns.jets[list(request.places)])
         return
     for at in _windows(model, request):
-        yield Columns(at.rows, _jets(model, at, request.operators))
+        yield Columns(at.rows, _jets(model, at, request))
+
+
+def of_all_places(request: Request, jets: Array) -> Array:
+    """Return jets of what is read, [R, …], with NaN for the rest, [Q, …] (local)."""
+    if request.read is None:
+        return jets
+    whole = np.full((request.size, *jets.shape[1:]), np.nan)
+    whole[list(request.read)] = jets
+    return whole
 
 
 def _windows(model: Any, request: Request) -> Iterator[_Window]:
@@ -115,8 +128,7 @@ def _windows(model: Any, request: Request) -> Iterator[_Window]:
         table = _chebyshev(z, int(degree), highest)
         table *= (scale**powers)[:, None]
         tables.append(table if weight is None else _product_rule(weight, table))
-    asked = [(), *((i,) for i in range(len(degrees)))]
-    asked += [axes for operator in request.operators for axes, _ in operator]
+    asked = [axes for operator in _read_of(request) for axes, _ in operator]
     needed = list({part for axes in asked for part, _ in splits(axes)})
     for window, (a, b) in enumerate(pairwise(at.ends)):
         rows, inverse = at.rows[a:b], at.inverse
@@ -212,12 +224,19 @@ def _inverse_of_sum(
     return inverse
 
 
-def _jets(model: Any, at: _Window, operators: Sequence[Operator], c: Array | None = None) -> Array:
-    """Return the jets of a window's columns, [Q, M', n]; with c: [M, m] of their sum, [Q, m, n]."""
-    exponents, d, n = model.exponents, len(at.tables), len(at.rows)
+def _read_of(request: Request) -> list[Operator]:
+    """Return u, ∂_i u and operators, as far as they are read."""
+    first: list[Operator] = [(((i,), 1.0),) for i in range(request.x.shape[1])]
+    every: list[Operator] = [(((), 1.0),), *first, *request.operators]
+    return [every[place] for place in request.places]
+
+
+def _jets(model: Any, at: _Window, request: Request, c: Array | None = None) -> Array:
+    """Return the jets of a window's columns, [R, M', n]; with c: [M, m] of their sum, [R, m, n]."""
+    exponents, n = model.exponents, len(at.rows)
     of_functions = zip(model.corners, at.corners, strict=True)
     counts = [f.count * len(rows) for (f, rows), parts in of_functions if parts is not None]
-    asked: list[Operator] = [(((), 1.0),), *((((i,), 1.0),) for i in range(d)), *operators]
+    asked = _read_of(request)
     width = len(exponents) + sum(counts) if c is None else c.shape[1]
     jets = np.zeros((len(asked), width, n))
     at_once = max(_AT_ONCE // max(width, 1), _FEWEST)

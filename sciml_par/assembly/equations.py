@@ -18,7 +18,16 @@ import numpy.typing as npt
 
 from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
-from sciml_par.assembly.asked import Asked, NotByJetsError, Rows, residual_of_rows, rows_of, trace
+from sciml_par.assembly.asked import (
+    Asked,
+    NotByJetsError,
+    ReadsMoreError,
+    Rows,
+    find_read,
+    residual_of_rows,
+    rows_of,
+    trace,
+)
 from sciml_par.problems.problem import Problem
 from sciml_par.problems.terms.term import Term
 
@@ -27,6 +36,8 @@ Array = npt.NDArray[np.float64]
 NONE = np.zeros(0)
 _PROBED = 5
 """Points at which it is tried whether residuals can be evaluated so."""
+_READ = 200
+"""Points at which it is tried what residuals read of what they ask for."""
 _OFTEN, _SAME = 16, 1e-9
 """So often derivatives are computed before a graph of them is made, whose values are to agree."""
 
@@ -98,7 +109,9 @@ class Equations:
                 for each in of_term
             )
             if term.name not in asked:
-                asked[term.name] = trace(problem, term, tuple(t[:probed] for t in tensors))
+                known = trace(problem, term, tuple(t[:probed] for t in tensors))
+                asked[term.name] = known
+                find_read(problem, term, tuple(t[:_READ] for t in tensors), known)
             rows = rows_of(problem, term, tensors, weights, asked[term.name])
             if rows.fixed and (of_rows is not None or not sums):
                 raise NotByJetsError(f"the term {term.name!r} couples points, as an integral does")
@@ -134,6 +147,7 @@ class Equations:
                 r, *_ = graph(z, p, rows.arrays)
             else:
                 r = residual_of_rows(self.problem, rows, z, p)
+            self._check_read(rows, z, p, r)
             values.append(rows.residuals(r.numpy()))
         return values
 
@@ -142,9 +156,20 @@ class Equations:
         pairs = zip(self.rows, jets, strict=True)
         return [self._linearized(rows, given, tf.constant(p)) for rows, given in pairs]
 
+    def _check_read(self, rows: Rows, z: list[Any], p: Any, *values: Any) -> None:
+        """Raise if a residual is NaN for what it has not been seen to read (local)."""
+        some = any(request.read is not None for request in rows.requests)
+        if not some or all(np.isfinite(each).all() for each in values):
+            return
+        whole = [tf.where(tf.math.is_nan(each), tf.zeros_like(each), each) for each in z]
+        if np.isfinite(residual_of_rows(self.problem, rows, whole, p)).all():
+            raise ReadsMoreError(f"the term {rows.term.name!r} reads more at some points")
+
     def _linearized(self, rows: Rows, given: Sequence[Array], p: Any) -> Linearized:
-        r, of_totals, by_unknowns = self._evaluated(rows, [tf.constant(each) for each in given], p)
+        z = [tf.constant(each) for each in given]
+        r, of_totals, by_unknowns = self._evaluated(rows, z, p)
         by_jets = [np.stack(parts) for parts in zip(*of_totals, strict=True)]
+        self._check_read(rows, z, p, r, *by_jets)
         by_p = np.moveaxis(by_unknowns.numpy(), 2, 1)
         if rows.sums is None:
             by_jets, by_p = [each * rows.factors for each in by_jets], by_p * rows.factors
@@ -193,7 +218,9 @@ class Equations:
             # A residual that is small by cancellation has the rounding of what it adds up.
             added = zip(tf.nest.flatten(slopes[1]), z * len(slopes[1]), strict=True)
             terms = [np.abs(s.numpy().T * each.numpy().T) for s, each in added]
-            sizes[0] = max([sizes[0], *(each.max(initial=0.0) for each in terms)])
+            sizes[0] = max(
+                [sizes[0], *(np.fmax.reduce(each, axis=None, initial=0.0) for each in terms)]
+            )
             same = (
                 np.allclose(a, b, rtol=0, atol=_SAME * size, equal_nan=True)
                 for a, b, size in zip(known, found, sizes, strict=True)

@@ -6,8 +6,8 @@ Behind the columns J has those of unknown coefficients, ∂r_i/∂p.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from sciml_par.algebra.dense import (
     triangle,
 )
 from sciml_par.assembly.asked import Request
-from sciml_par.assembly.columns import columns_at
+from sciml_par.assembly.columns import Columns, columns_at, jets_of, of_all_places
 from sciml_par.assembly.equations import Equations, Linearized
 
 Array = npt.NDArray[np.float64]
@@ -30,6 +30,9 @@ Integers = npt.NDArray[np.int64]
 
 _LEAST_WEIGHT, _ROUNDING, _FEW, _SOME = 1e-3, 1e-15, 1_000, 2_000
 """The last: columns, for which a QR factorization with pivoting takes little time; and without."""
+_MOST_KEPT, _COLUMNS, _POINTS = 1e8, 256, 4_096
+"""Numbers in columns that are kept; and columns that are multiplied, and points at which others are
+computed, at once."""
 _SMALL, _CONVERGED = 1e-12, 1e-12
 """Of the largest component, as which at least others count; and a step of `newton` that is none."""
 _LITTLE_GAIN, _AS_FORESEEN, _LEAST_SIZE, _NO_GAIN, _LITTLE = 0.5, 1.0 + 1e-5, 1e-3, 1e-9, 1e-8
@@ -57,11 +60,16 @@ class System:
         singular: bool = False,
     ) -> None:
         self.equations, self.model, self.base, self.singular = equations, model, base, singular
-        self.columns = [
-            [list(columns_at(model, request)) for request in rows.requests]
-            for rows in equations.rows
-        ]
         self.windows, self.width, self.outputs = map(int, model.coefficients.shape)
+        every = [request for rows in equations.rows for request in rows.requests]
+        numbers = self.width * sum(len(each.places) * len(each.x) for each in every)
+        # Those of one window that are more than J itself are computed where they are needed.
+        self.columns: list[list[list[Columns]]] = []
+        if self.windows > 1 or numbers <= _MOST_KEPT:
+            self.columns = [
+                [list(columns_at(model, request)) for request in rows.requests]
+                for rows in equations.rows
+            ]
         self.unknowns = sum(each.size for each in equations.problem.unknowns.values())
 
     def weighted(self, factors: Sequence[float]) -> System:
@@ -78,16 +86,21 @@ class System:
     def jets(self, theta: Array) -> list[list[Array]]:
         """Return the jets of u at the requests of each term, [Q, m, n] each (local)."""
         found, (c, _) = [], self.split(theta)
-        for t, (rows, of_term) in enumerate(zip(self.equations.rows, self.columns, strict=True)):
+        for t, rows in enumerate(self.equations.rows):
             row = []
-            for e, (request, windows) in enumerate(zip(rows.requests, of_term, strict=True)):
-                z = np.zeros((request.size, self.outputs, len(request.x)))
-                for columns, own, used in zip(windows, c, self.model.used, strict=True):
-                    if own.any():
-                        z[:, :, columns.rows] += np.matmul(own[used].T, columns.jets)
+            for e, request in enumerate(rows.requests):
+                z = self._jets(self.columns[t][e], c, request) if self.columns else None
+                z = jets_of(self.model, c, request) if z is None else z
                 row.append(z if self.base is None else z + self.base[t][e])
             found.append(row)
         return found
+
+    def _jets(self, windows: Sequence[Columns], c: Array, request: Request) -> Array:
+        z = np.zeros((len(request.places), self.outputs, len(request.x)))
+        for columns, own, used in zip(windows, c, self.model.used, strict=True):
+            if own.any():
+                z[:, :, columns.rows] += np.matmul(own[used].T, columns.jets)
+        return of_all_places(request, z)
 
     def linearized(self, theta: Array) -> list[Linearized]:
         """Return the terms at θ with their derivatives (local)."""
@@ -166,7 +179,8 @@ class System:
         from scipy.linalg import lstsq
 
         rows = self.equations.rows[0]
-        u, every = function(rows.requests[rows.own].x), self.columns[0][rows.own]
+        values_of = Request(rows.requests[rows.own].x, read=(0,))
+        u, every = function(values_of.x), columns_at(self.model, values_of)
         found = np.zeros((self.windows, self.width, u.shape[1]))
         for c, columns, used in zip(found, every, self.model.used, strict=True):
             weight, at = columns.jets[0, 0], columns.rows
@@ -186,13 +200,13 @@ class System:
         found = []
         for window in range(self.windows):
             of_window, first = [], 0
-            for rows, of_term in zip(self.equations.rows, self.columns, strict=True):
+            for t, rows in enumerate(self.equations.rows):
                 # A prior of an unknown asks for no values of u.
-                points = of_term[0][window].rows if of_term else np.zeros(0, np.int64)
-                for columns in of_term[1:]:
-                    points = np.union1d(points, columns[window].rows)
-                if any(len(of_term[number][window].rows) for number in rows.fixed):
-                    points = np.arange(rows.points)
+                points = np.arange(rows.points if rows.requests and not self.columns else 0)
+                if self.columns and rows.requests:
+                    points = np.unique(np.concatenate([of[window].rows for of in self.columns[t]]))
+                    if any(len(self.columns[t][number][window].rows) for number in rows.fixed):
+                        points = np.arange(rows.points)
                 coupled = rows.sums is not None and len(points)
                 places = np.arange(rows.count) if coupled else points
                 numbers = [first + j * rows.count + places for j in range(rows.asked.components)]
@@ -206,24 +220,50 @@ class System:
         return common_rows([np.concatenate([n for _, n in each]) for each in self._rows])
 
     def _block(self, window: int, terms: Sequence[Linearized]) -> Block:
-        parts, m, width = [], self.outputs, int(self.model.used[window].sum())
-        of = self.equations.rows, self.columns, terms, self._rows[window]
-        for rows, of_term, term, (points, _) in zip(*of, strict=True):
-            block = np.zeros((width, m, len(term.residuals), len(points)))
-            for columns, slope in zip((c[window] for c in of_term), term.by_jets, strict=True):
+        numbers = np.concatenate([numbers for _, numbers in self._rows[window]])
+        m, width, end = self.outputs, int(self.model.used[window].sum()), 0
+        whole = np.zeros((width, m, len(numbers)))
+        of = self.equations.rows, terms, self._rows[window]
+        for t, (rows, term, (points, of_rows)) in enumerate(zip(*of, strict=True)):
+            k, begin, end = len(term.residuals), end, end + len(of_rows)
+            # A view, since there are no larger arrays.
+            block = whole[:, :, begin:end].reshape(width, m, k, len(of_rows) // k)
+            if rows.sums is not None:
+                block = np.zeros((width, m, k, len(points)))
+            both = zip(rows.requests, term.by_jets, strict=True)
+            slopes = [slope[:, list(request.places)] for request, slope in both]
+            for number, columns in self._pieces(t, window):
+                slope = slopes[number]
                 if slope.ndim > len(block.shape):  # of points on which all rows depend
                     every = slope[..., columns.rows, :]
                     block += np.einsum("jqbxn,qwx->wbjn", every, columns.jets, optimize=True)
                     continue
-                # Those of one request are in no order, the union of several is sorted.
-                same = columns.rows is points
-                at = slice(None) if same else np.searchsorted(points, columns.rows)
+                at = _as_slice(np.searchsorted(points, columns.rows))
                 add_products(block, at, slope[..., columns.rows], columns.jets)
-            if len(points):
-                block = rows.of_points(block, points)
-            parts.append(block.reshape(width * m, -1))
-        numbers = np.concatenate([numbers for _, numbers in self._rows[window]])
-        return Block(numbers, np.concatenate(parts, axis=1))
+            if rows.sums is not None and len(points):
+                whole[:, :, begin:end] = rows.of_points(block, points).reshape(width, m, -1)
+        return Block(numbers, whole.reshape(width * m, -1))
+
+    def _pieces(self, t: int, window: int) -> Iterator[tuple[int, Columns]]:
+        """Yield columns of a term in a window, with the number of the request (local).
+
+        Those that are not kept come at some points at a time.
+        """
+        for number, request in enumerate(self.equations.rows[t].requests):
+            if self.columns:
+                yield number, self.columns[t][number][window]
+                continue
+            for begin in range(0, len(request.x), _POINTS):
+                part = replace(request, x=request.x[begin : begin + _POINTS], cells={})
+                for each in columns_at(self.model, part):
+                    yield number, replace(each, rows=begin + each.rows)
+
+
+def _as_slice(at: Integers) -> Integers | slice:
+    """Return consecutive places as a slice, of which NumPy makes no copy."""
+    first = int(at[0]) if len(at) else 0
+    same = np.array_equal(at, np.arange(first, first + len(at)))
+    return slice(first, first + len(at)) if same else at
 
 
 def add_products(block: Array, at: Any, slopes: Array, jets: Any) -> None:
@@ -231,7 +271,9 @@ def add_products(block: Array, at: Any, slopes: Array, jets: Any) -> None:
     for j, b in np.ndindex(slopes.shape[::2]):
         for f, phi in zip(slopes[j, :, b], jets, strict=True):
             if f.any():
-                block[:, b, j][:, at] += phi * f
+                for some in range(0, len(phi), _COLUMNS):  # so that products stay small
+                    part = slice(some, some + _COLUMNS)
+                    block[part, b, j][:, at] += phi[part] * f
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ def _jets(basis: Columns, request: Request) -> Array:
     parts = []
     for model, coefficients in basis:
         _, width, m = model.coefficients.shape
-        (columns,) = columns_at(model, request)
+        (columns,) = columns_at(model, replace(request, read=None))
         c = coefficients.reshape(-1, width, m).transpose(1, 2, 0).reshape(width, -1)
         jets = np.matmul(columns.jets.transpose(2, 0, 1), c)  # [n, Q, m r]
         parts.append(jets.reshape(len(jets), request.size * m, -1))

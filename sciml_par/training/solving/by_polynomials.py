@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._tensorflow import tf
 from sciml_par._text import one_line
-from sciml_par.assembly.asked import NotByJetsError
+from sciml_par.assembly.asked import NotByJetsError, ReadsMoreError
 from sciml_par.assembly.equations import Equations
 from sciml_par.errors import ResultWarning, TrainingError
 from sciml_par.problems.problem import Problem
@@ -49,15 +49,15 @@ Array = npt.NDArray[np.float64]
 
 _DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18, 22)}
 _DEGREES_OTHERWISE = (3, 4, 6, 8, 10, 12)
-_MOST_COLUMNS, _MOST_NUMBERS = 4_000, 8e8
-"""On the box; and what they have at points, 8 bytes each."""
+_MOST_COLUMNS, _MOST_NUMBERS = 4_000, 2e8
+"""On the box; and in their matrix, 8 bytes each."""
 _ORDER, _SMOOTH, _LEAST_STAGES = 2.5, 5.0, 4
 """On the box a stage is the last if the residual has not fallen as the first power of the degree,
 but not before the polynomials can resolve some oscillations; if not as the second power, functions
 of corners are added in three dimensions, where they are many."""
 _LEAST_STEPS, _SECONDS = 3, 2e-8
 """Gauss–Newton steps that tell that equations are not linear; and those for a cube of columns."""
-_NUMERICAL = ("LinAlgError", "NotByJetsError")
+_NUMERICAL = ("LinAlgError", "NotByJetsError", "ReadsMoreError")
 _FIRST_CELLS = {1: 4, 2: 4, 3: 2}
 """The number along each axis of the first windows."""
 _MOST_OF_WINDOWS, _TRIED = 25_000, 4e10
@@ -94,17 +94,17 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         described = describe_equations(ladder.problem, equations.rows, ladder.precision)
         described["start"] = "nothing" if start is None else of_array(start(x))
         check_consistency(described, everyone)
-    climb, best = _Climb(ladder, problem, sizes, points), None
+    climb = _Climb(ladder, problem, sizes, points)
     try:
-        best = climb.on_box()
-        stages = [climb.in_slabs] if climb.claims.evolves else []
-        stages += [climb.in_windows] if _suits_windows(ladder.problem) else []
-        # Slabs, without functions of inward corners and holes, would divide cells at these.
-        for stage in stages[:: -1 if climb.solver.inward else 1]:
-            if best is not None and not climb.claims.done:
-                stage(best)
-        if climb.least is not None and ladder.best is None:  # what comes next may be worse
-            climb.claims.keep_useless(climb.least)
+        try:
+            climb.run()
+        except TrainingError as failure:
+            if not str(failure).startswith(ReadsMoreError.__name__):
+                raise
+            for asked in points.asked.values():
+                asked.read.clear()
+            climb = _Climb(ladder, problem, sizes, points)
+            climb.run()
     except TrainingError as failure:  # on all ranks, as of a singular matrix; others may do better
         ladder.say("polynomials", one_line(failure), math.nan, "")
         if everyone.rank == 0 and not str(failure).startswith(_NUMERICAL):  # such as of a residual
@@ -114,7 +114,7 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         ladder.everywhere = climb.solver.loss_everywhere
     if ladder.best is not None and ladder.left() <= 0:
         return "time is up"
-    windowed = best is not None and _suits_windows(ladder.problem)
+    windowed = climb.least is not None and _suits_windows(ladder.problem)
     ends = climb.claims.why == UNDECIDED or windowed and climb.claims.known and not ladder.met
     return (climb.claims.why or NO_FURTHER) if ends else None
 
@@ -167,6 +167,18 @@ class _Climb:
         self.least: Stage | None = None
         self._untried: PointsOfTerms | None = None
         self._others = True
+
+    def run(self) -> None:
+        """Solve on the box, and then slab by slab and in windows where that is not enough."""
+        best = self.on_box()
+        stages = [self.in_slabs] if self.claims.evolves else []
+        stages += [self.in_windows] if _suits_windows(self.problem) else []
+        # Slabs, without functions of inward corners and holes, would divide cells at these.
+        for stage in stages[:: -1 if self.solver.inward else 1]:
+            if best is not None and not self.claims.done:
+                stage(best)
+        if self.least is not None and self.ladder.best is None:  # what comes next may be worse
+            self.claims.keep_useless(self.least)
 
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""

@@ -116,9 +116,9 @@ class Stage:
 
     @property
     def numbers(self) -> int:
-        """How many numbers its columns have at the points."""
+        """How many numbers its matrix has."""
         rows = self.system.equations.rows
-        return self.model.width * sum(q.size * len(q.x) for each in rows for q in each.requests)
+        return self.theta.size * sum(each.count * each.asked.components for each in rows)
 
     @property
     def theta(self) -> Array:
