@@ -10,12 +10,14 @@ import pytest
 import tensorflow as tf
 
 from sciml_par import solve
+from sciml_par.assembly import system
 from sciml_par.networks import Polynomials
 from sciml_par.problems import (
     Box,
     Dirichlet,
     Initial,
     Interval,
+    Polygon,
     Problem,
     Time,
     derivative,
@@ -97,6 +99,39 @@ def test_polynomials_solve_it(name: str) -> None:
     x = np.linspace(problem.domain.lower[0], problem.domain.upper[0], 200)[:, None]
     error = np.abs(result.predict(x).mean - exact(x)).max()
     assert error < 3e-6 and result.error.relative < 1e-6
+
+
+def test_a_derivative_that_is_read_at_few_points() -> None:
+    """In 1/1000 of the interval the equation has another form, with its second derivative."""
+
+    def equation(u: Any, x: Any) -> Any:
+        other = laplacian(u, x) + 9 * tf.sin(3 * x)
+        return tf.where(tf.abs(x - 0.403) < 5e-4, other, u(x) - tf.sin(3 * x))
+
+    problem = Problem(Interval(0, 1), equation, conditions=[])
+    result = solve(problem, tolerance=1e-6, seed=0, progress=False)
+    x = np.linspace(0, 1, 100)[:, None]
+    assert isinstance(result.networks[0], Polynomials)
+    assert np.abs(result.predict(x).mean - np.sin(3 * x)).max() < 3e-6
+
+
+def test_columns_that_are_not_kept_are_the_same(monkeypatch: Any) -> None:
+    """Those of functions of a corner, for an equation that asks at other points, too."""
+    corner = Polygon([(0, 0), (1, 0), (1, 1), (-1, 1), (-1, -1), (0, -1)])
+
+    def equation(u: Any, x: Any) -> Any:
+        return laplacian(u, x) - u(x / 2) + 1
+
+    problem = Problem(corner, equation, conditions=[Dirichlet(0.0)])
+    found = []
+    for kept in (1e8, 0):
+        monkeypatch.setattr(system, "_MOST_KEPT", kept)
+        monkeypatch.setattr(system, "_POINTS", 100)
+        found.append(solve(problem, tolerance=1e-5, progress=False))
+    x = problem.domain.sample(100, seed=1)
+    (one, error), (other, _) = ((each.predict(x).mean, each.error.relative) for each in found)
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-8)
+    assert error < 1e-5
 
 
 def test_an_integral_over_the_past_in_space_and_time() -> None:

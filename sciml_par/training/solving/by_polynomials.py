@@ -49,8 +49,8 @@ Array = npt.NDArray[np.float64]
 
 _DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18, 22)}
 _DEGREES_OTHERWISE = (3, 4, 6, 8, 10, 12)
-_MOST_COLUMNS, _MOST_NUMBERS = 4_000, 2e8
-"""On the box; and in their matrix, 8 bytes each."""
+_MOST_NUMBERS = 2e8
+"""In the matrix of a stage on the box, 8 bytes each."""
 _ORDER, _SMOOTH, _LEAST_STAGES = 2.5, 5.0, 4
 """On the box a stage is the last if the residual has not fallen as the first power of the degree,
 but not before the polynomials can resolve some oscillations; if not as the second power, functions
@@ -137,7 +137,7 @@ def _suited(ladder: Ladder) -> tuple[Problem, dict[str, float], PointsOfTerms, E
             equations = points.scattered(200, draw=0)
     except Exception as error:  # another method says what is wrong with a residual
         kind = "" if isinstance(error, NotByJetsError) else f"{type(error).__name__}: "
-        ladder.refused += f"{kind}{one_line(error)}."
+        ladder.refused += f"{kind}{one_line(error).rstrip('.')}."
         return None
     if tape.watched_variables():  # which would not be trained, as the other methods say
         ladder.refused += "a residual reads variables."
@@ -188,15 +188,13 @@ class _Climb:
                 self.solver.begin_at(best.steps.p)  # with layers as of what was found
             model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
-            memory = max(1.0, (1 + self._d) ** 0.5 / 2) * columns
             longer = -math.inf
             numbers = 0.0 if best is None else (columns / best.theta.size) ** 2 * best.numbers
             if best is not None and bool(best.model.corners) == bool(model.corners):
                 longer = (columns / best.theta.size) ** 3 * best.seconds
                 # What is done once, as residuals are traced, does not grow with the columns.
                 longer = min(longer, best.seconds + _SECONDS * columns**3)
-            many = memory > _MOST_COLUMNS or numbers > _MOST_NUMBERS
-            if many or ladder.left() < ladder.longest(longer):
+            if numbers > _MOST_NUMBERS or ladder.left() < ladder.longest(longer):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
