@@ -31,8 +31,9 @@ Array = npt.NDArray[np.float64]
 Jet = Callable[[Any, tuple[Operator, ...]], tuple[Any, Any, Any]]
 
 _SEED = 33  # of which the first points are 1 0 0 1 0
-_MOST_FIXED = 400
-"""Points that stay the same, whose values each row of a Jacobian contains."""
+_MOST_FIXED, _TRIED = 400, 200
+"""Points that stay the same, whose values each row of a Jacobian contains; and those at which it is
+tried what a residual reads."""
 
 
 class NotByJetsError(Exception):
@@ -381,13 +382,17 @@ def rows_of(
 def find_read(problem: Problem, term: Term, arrays: tuple[Any, ...], asked: Asked) -> None:
     """Note what a residual reads of what it asks for: by its derivatives at random jets.
 
-    Where it reads more at other points, `Equations` finds NaN there.
+    These have both signs and many sizes, for comparisons, and a third of them are about 1, for
+    logarithms. Where a residual reads more at other points, `Equations` finds NaN there.
     """
-    leaves, rng = list[Any](), np.random.default_rng(0)
+    leaves, read, n = list[Any](), list[tuple[bool, ...]](), len(arrays[0])
+    repeated = [tf.repeat(a[:_TRIED], -(-_TRIED // n), axis=0) for a in arrays]
 
     def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
-        size = 1 + x.shape[1] + len(operators)
-        z = rng.uniform(0.5, 1.5, (x.shape[0], problem.network_outputs, size))
+        rng = np.random.default_rng(len(leaves))
+        shape = x.shape[0], problem.network_outputs, 1 + x.shape[1] + len(operators)
+        z = rng.choice([-1.0, 1.0], shape) * 10.0 ** rng.uniform(-3, 5, shape)
+        z[::3] = rng.uniform(0.5, 1.5, z[::3].shape)
         if read:
             z[..., ~np.array(read[len(leaves)])] = np.nan
         leaves.append(tf.constant(z, x.dtype))
@@ -396,16 +401,16 @@ def find_read(problem: Problem, term: Term, arrays: tuple[Any, ...], asked: Aske
         return t[..., 0], t[..., 1 : 1 + x.shape[1]], t[..., 1 + x.shape[1] :]
 
     p = tf.constant(initial_unknowns(problem.unknowns, 0), arrays[0].dtype)
-    read = list[tuple[bool, ...]]()
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        r = term.function(_of_jet(problem, jet, p).with_plan(asked.plan), *arrays)
-        total = tf.reduce_sum(r * rng.uniform(0.5, 1.5, r.shape))
+        r = term.function(_of_jet(problem, jet, p).with_plan(asked.plan), *repeated)
+        total = tf.reduce_sum(r * np.random.default_rng(0).uniform(0.5, 1.5, r.shape))
     slopes = tape.gradient(total, leaves, unconnected_gradients="zero")
     read += [tuple(np.any(each.numpy() != 0.0, axis=(0, 1)).tolist()) for each in slopes]
     leaves.clear()
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        again = term.function(_of_jet(problem, jet, p).with_plan(asked.plan), *arrays)
-    if len(read) == len(asked.calls) and np.isfinite(r).all() and np.isfinite(again).all():
+        again = term.function(_of_jet(problem, jet, p).with_plan(asked.plan), *repeated)
+    same = np.array_equal(r, again, equal_nan=True) and np.isfinite(r).any()
+    if len(read) == len(asked.calls) and same:
         asked.read[:] = read
 
 

@@ -36,8 +36,6 @@ Array = npt.NDArray[np.float64]
 NONE = np.zeros(0)
 _PROBED = 5
 """Points at which it is tried whether residuals can be evaluated so."""
-_READ = 200
-"""Points at which it is tried what residuals read of what they ask for."""
 _OFTEN, _SAME = 16, 1e-9
 """So often derivatives are computed before a graph of them is made, whose values are to agree."""
 
@@ -111,7 +109,7 @@ class Equations:
             if term.name not in asked:
                 known = trace(problem, term, tuple(t[:probed] for t in tensors))
                 asked[term.name] = known
-                find_read(problem, term, tuple(t[:_READ] for t in tensors), known)
+                find_read(problem, term, tensors, known)
             rows = rows_of(problem, term, tensors, weights, asked[term.name])
             if rows.fixed and (of_rows is not None or not sums):
                 raise NotByJetsError(f"the term {term.name!r} couples points, as an integral does")

@@ -109,7 +109,7 @@ def train(
     estimate : estimate the error at the end, by a solution of the problem by polynomials; see
         `Result.error`. It takes a second or two where u is smooth, and a minute at most. By default
         one is made of a single model that was trained for 20 seconds or more, but not in slabs, and
-        takes at most a quarter of that time.
+        takes at most a quarter of that time, and ten minutes.
     grow : add points and continue where the loss at points that were not trained on is more than
         10 times that of the training. It is tested after 1/8, 1/4, 1/2 and 3/4 of the steps and
         where the training ends early; the points grow three times at most, to at most 20,000 in

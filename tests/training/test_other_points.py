@@ -115,6 +115,20 @@ def test_a_derivative_that_is_read_at_few_points() -> None:
     assert np.abs(result.predict(x).mean - np.sin(3 * x)).max() < 3e-6
 
 
+def test_a_derivative_that_is_read_in_a_comparison() -> None:
+    """Of one sign, which NaN would not tell from the other one."""
+
+    def equation(u: Any, x: Any) -> Any:
+        second = laplacian(u, x)
+        return tf.where(second < 0.0, -second, tf.zeros_like(x)) - 9 * tf.sin(3 * x)
+
+    problem = Problem(Interval(0, 1), equation, conditions=[Dirichlet(lambda x: np.sin(3 * x))])
+    result = solve(problem, tolerance=1e-6, progress=False)
+    x = np.linspace(0, 1, 100)[:, None]
+    assert isinstance(result.networks[0], Polynomials)
+    assert np.abs(result.predict(x).mean - np.sin(3 * x)).max() < 3e-6
+
+
 def test_columns_that_are_not_kept_are_the_same(monkeypatch: Any) -> None:
     """Those of functions of a corner, for an equation that asks at other points, too."""
     corner = Polygon([(0, 0), (1, 0), (1, 1), (-1, 1), (-1, -1), (0, -1)])

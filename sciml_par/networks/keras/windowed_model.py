@@ -158,11 +158,6 @@ class WindowedModel(PropagatedModel):
         return joined([weight * a, weight], 0)
 
     @property
-    def inner_config(self) -> dict[str, Any]:
-        """The arguments of the network of a window, as Keras saves them."""
-        return dict(self._inner["config"])
-
-    @property
     def hidden_layers(self) -> list[tuple[Any, Any]]:
         """Kernels [K, w, w′] and biases [K, w′] of the hidden layers."""
         return list(self._layers_of_windows[:-1])

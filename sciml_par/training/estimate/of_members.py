@@ -23,7 +23,7 @@ from sciml_par.parallel.groups.communicator import Communicator
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
-from sciml_par.results.member import Member
+from sciml_par.results.member import SIGNALS, Member
 from sciml_par.results.result import Result
 from sciml_par.training.arguments.ensemble import DATA
 from sciml_par.training.estimate.two_solutions import OfResult, sizes_of
@@ -37,9 +37,9 @@ from sciml_par.training.solving.ladder import Ladder, fall_of
 
 Array = npt.NDArray[Any]
 
-_WORTH, _SECONDS, _SHARE = 20.0, 60.0, 0.25
-"""Seconds of a training that is worth an estimate without being asked for it; and of the estimate
-at most, if it was asked for, or this share of the training."""
+_WORTH, _SECONDS, _SHARE, _LONGEST = 20.0, 60.0, 0.25, 600.0
+"""Seconds of a training that is worth an estimate without being asked for it; of the estimate at
+most, if it was asked for; or this share of the training, up to the last."""
 _BEGIN, _WANTED, _LEAST, _MOST = 1e-3, 0.2, 1e-12, 0.5
 """The error of v that is asked for at first; relative to its distance from u, at last; the least;
 and the most, up to which the distance itself is the error, and more than an order of magnitude."""
@@ -83,7 +83,7 @@ def with_estimates(
         u = Solution(setup.problem, setup.network, layout, outcome.kept)
         trained = _Trained(by_number[setup.number], setup, u)
         groups.setdefault(id(setup.problem), []).append(trained)
-    seconds = max(_SECONDS if asked else 0.0, _SHARE * _seconds_of(members))
+    seconds = max(_SECONDS if asked else 0.0, min(_SHARE * _seconds_of(members), _LONGEST))
     alone, errors = replace(world, communicator=world.alone), dict[int, ErrorEstimate]()
     for group in groups.values():
         errors |= _errors(group, alone, ready.settings.seed, seconds / len(groups), signals)
@@ -148,6 +148,8 @@ def _errors(
     """Return the errors of networks of one problem by their numbers (local)."""
     began, problem = time.perf_counter(), group[0].setup.problem
     why, v = _obstacle(problem), None
+    if group[0].member.ended in SIGNALS:  # on all ranks, and little time may be left
+        why = f"{group[0].member.ended} has ended it."
     if why is None:
         try:
             v, why = _solved(group, world, seed, seconds, signals)

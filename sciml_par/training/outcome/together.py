@@ -10,19 +10,6 @@ from sciml_par.errors import SciMLParError, TrainingError
 from sciml_par.parallel.groups.communicator import Communicator
 
 T = TypeVar("T")
-Ended = Callable[[], str | None]
-"""Returns why this rank is asked to end, such as the name of a signal, or None."""
-
-
-class EndedError(TrainingError):
-    """What was begun is given up, since a rank was asked to end; raised on all ranks."""
-
-
-def check_ended(ended: Ended | None, communicator: Communicator) -> None:
-    """Raise on all ranks if one of them is asked to end (collective)."""
-    asked = communicator.allgather_object(ended()) if ended is not None else []
-    for reason in filter(None, asked):
-        raise EndedError(f"{reason} has ended it.")
 
 
 def together(communicator: Communicator, action: Callable[[], T]) -> T:

@@ -32,7 +32,7 @@ from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
 from sciml_par.training.estimate.by_correction import ROUNDING
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.evaluate import points_of
-from sciml_par.training.outcome.together import EndedError, as_training_error
+from sciml_par.training.outcome.together import as_training_error
 from sciml_par.training.run.signals import SignalWatcher
 from sciml_par.training.weights.of_noise import statistical_terms
 
@@ -212,8 +212,6 @@ class Ladder:
                     progress=False,
                     **arguments,
                 )
-        except EndedError:
-            return None
         except (InputError, TrainingError) as failure:
             wrong = isinstance(failure, InputError) and not self.useful
             if wrong or self.best is None or "checkpoint" in arguments:

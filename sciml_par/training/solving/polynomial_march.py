@@ -53,7 +53,8 @@ left of errors of slabs before, do not fall with the duration."""
 _SAFE, _SHORTER = 0.9, (0.2, 0.6)
 _LONGER, _LONGER_ALONE, _AFTER_SHORTER = 2.0, 6.0, 1.3
 """Times its length, the next slab at most; of time alone; and after one that had to be shorter."""
-_ROUNDING, _TINY = 1e-13, 1e-16
+_ROUNDING, _TINY, _OF_U = 1e-13, 1e-16, 5e-16
+"""What is allowed at least; no number; and the rounding of u at the end of a slab."""
 _SHARE, _PATIENCE, _GROWS = 0.15, 3.0, 1.5
 """Of the remaining time, after which a march is late that foreseeably takes so many times as long,
 from half of the time on one that takes longer; and the growth of the last slab, from which slabs
@@ -305,7 +306,9 @@ class March:
         corners = [each for each, _ in model.corners], [each for each, _ in richer.corners]
         e = richer.coefficients.numpy()
         part = Part(slab, model.cells, steps.c, e, steps.steps, corners)
-        ends = _end_of(u), _end_of(both)
+        # What follows may amplify rounding, too, which e itself is where the slab is exact.
+        rounded = both.at(np.concatenate([(1 + _OF_U) * steps.c.ravel(), e.ravel()]))
+        ends = _end_of(u), _end_of(rounded)
         return part, ends, local, of_cells, self._tails(model, steps.c)
 
     def _system(

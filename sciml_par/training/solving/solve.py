@@ -111,25 +111,26 @@ def solve(
     if len(set(everyone)) > 1:
         raise InputError(f"solve: expected the same arguments on every rank; got {everyone}.")
     begin = world.communicator.attempt(lambda: _begin(problem, start))
-    world.communicator.on_root(lambda: _refuse_jumps(problem))
-    world.communicator.on_root(lambda: _warn_of_contradictions(problem))
-    compare_checkpoints(checkpoint, resume, world.communicator)
-    world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
-    ladder = Ladder(
-        problem.without_slabs().with_finer_integrals(),
-        tolerance,
-        seconds,
-        precision,
-        seed,
-        world,
-        shown=progress,
-        checkpoint=checkpoint,
-        resume=bool(resume),
-        start=begin,
-    )
-    limit = time.monotonic() + seconds
-    with ladder.live(), signals_caught(world, until=limit) as ladder.signals:
-        why = _climbed(ladder)
+    with signals_caught(world, until=time.monotonic() + seconds) as signals:
+        world.communicator.on_root(lambda: _refuse_jumps(problem))
+        world.communicator.on_root(lambda: _warn_of_contradictions(problem))
+        compare_checkpoints(checkpoint, resume, world.communicator)
+        world.communicator.on_root(lambda: _check_folder(checkpoint, resume))
+        ladder = Ladder(
+            problem.without_slabs().with_finer_integrals(),
+            tolerance,
+            seconds,
+            precision,
+            seed,
+            world,
+            shown=progress,
+            checkpoint=checkpoint,
+            resume=bool(resume),
+            start=begin,
+            signals=signals,
+        )
+        with ladder.live():
+            why = _climbed(ladder)
     return ladder.end(why)
 
 
