@@ -13,24 +13,24 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 281,
-    "assembly": 1_279,
+    "assembly": 1_616,
     "evaluation": 3_154,
-    "families": 3_319,
+    "families": 3_315,
     "horovod": 3_686,
     "info": 573,
-    "networks": 5_813,
+    "networks": 5_808,
     "parallel": 12_869,
-    "problems": 12_934,
+    "problems": 12_946,
     "programs": 808,
     "results": 5_157,
-    "training": 24_654,
+    "training": 23_635,
     "other modules": 1_551,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
-    "assembly/system.py": (47, 8_950),
+    "assembly/system.py": (48, 9_300),
     "training/optimizers/least_squares/levenberg_marquardt.py": (11, 1_730),
-    "training/solving/by_polynomials.py": (224, 39_061),
+    "training/solving/by_polynomials.py": (224, 39_350),
 }
 """Files and lines that the import of a method runs."""
 

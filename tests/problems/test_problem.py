@@ -10,7 +10,9 @@ from sciml_par.errors import InputError
 from sciml_par.networks import MLP
 from sciml_par.problems import (
     Box,
+    Condition,
     Dirichlet,
+    Field,
     Interval,
     Neumann,
     Problem,
@@ -41,6 +43,19 @@ def test_terms_of_a_problem():
     assert names == ["balance", "residual 1", "residual 2", "dirichlet 1", "neumann", "dirichlet 2"]
     assert [term.weight for term in problem.terms] == [3.0, 1.0, 1.0, 2.0, 1.0, 1.0]
     assert [len(term.points(11)[0]) for term in problem.terms] == [11, 11, 11, 2, 2, 2]
+
+
+def test_functions_of_tensorflow_are_taken_as_those_of_python():
+    """As a field is no tensor, `tf.function` could not call them."""
+    there = Condition(tf.function(lambda u, x: u(x) - 1.0), on="right")
+    problem = Problem(UNIT, tf.function(equation), conditions=[Dirichlet(on="left"), there])
+    of_python = Problem(
+        UNIT, equation, conditions=[Dirichlet(on="left"), Dirichlet(1.0, on="right")]
+    )
+    for one, other in zip(problem.terms, of_python.terms, strict=True):
+        x = [tf.constant(a) for a in one.points(5)]
+        u = Field(lambda x: x**3)
+        np.testing.assert_array_equal(one.residual(u, *x), other.residual(u, *x))
 
 
 def test_points_are_float64_with_one_row_per_point():

@@ -34,6 +34,11 @@ def positional_names(function: Any) -> tuple[str, ...]:
     return tuple(name for name, p in found if p.kind in POSITIONAL and p.default is p.empty)
 
 
+def in_python(function: Any) -> Any:
+    """Return what `tf.function` has wrapped: trainings are compiled, and fields are no tensors."""
+    return getattr(function, "python_function", function)
+
+
 def check_takes(
     function: Callable[..., Any], arguments: str, *, what: str, more_by_name: bool = False
 ) -> None:

@@ -14,7 +14,7 @@ from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import BoolArray, FloatArray, finite_array
-from sciml_par.problems.checks.functions import holds_at, positional_names
+from sciml_par.problems.checks.functions import holds_at, in_python, positional_names
 from sciml_par.problems.conditions.drawing import grid_of_about, has_time, refuse_whole_boundary
 from sciml_par.problems.conditions.in_time import Before, check_faces, with_points_in
 from sciml_par.problems.conditions.selection import normals_at, numbers_of, points_within
@@ -125,7 +125,7 @@ class Condition(ByName):
                 f"(u, x, normals) -> [k, c], got {function!r}"
             )
         if function is not None:
-            self.function = function
+            self.function = in_python(function)
         self._set_common(on=on, where=where, points=points, name=name, weight=weight)
 
     def _set_common(self, *, on: Any, where: Any, points: Any, name: str, weight: Any) -> None:

@@ -13,7 +13,7 @@ from sciml_par._other_names import ByName
 from sciml_par._tensorflow import tf
 from sciml_par.errors import InputError
 from sciml_par.problems.checks.arrays import FloatArray
-from sciml_par.problems.checks.functions import holds_at, values_at
+from sciml_par.problems.checks.functions import holds_at, in_python, values_at
 from sciml_par.problems.domains.domain import Domain
 
 Data = Callable[[Any], Any]
@@ -65,6 +65,7 @@ class Residual(ByName):
             value = getattr(self, what)
             if not callable(value) and not (what != "function" and value is None):
                 raise InputError(f"Residual: {what} must be callable, got {type(value).__name__}")
+        object.__setattr__(self, "function", in_python(self.function))
         given = self.weight.tolist() if isinstance(self.weight, np.ndarray) else self.weight
         if isinstance(given, list | tuple):
             weights = tuple(checked_weight(w, "Residual") for w in given)
