@@ -16,5 +16,5 @@ from .parallel.groups.world import size as size
 from .parallel.startup.init import init as init
 from .parallel.startup.init import shutdown as shutdown
 from .training.fit import fit as fit
-from .training.solving.solve import solve as solve
+from .training.solve import solve as solve
 from .training.train import train as train

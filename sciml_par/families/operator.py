@@ -28,7 +28,7 @@ from sciml_par.parallel.groups.world import current_world
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import KNOWN, ErrorEstimate
-from sciml_par.training.solving.solve import solve
+from sciml_par.training.solve import solve
 
 Array = npt.NDArray[np.float64]
 

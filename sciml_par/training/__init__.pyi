@@ -28,7 +28,7 @@ from .points.points import Points as Points
 from .run.callbacks import Callback as Callback
 from .run.callbacks import Progress as Progress
 from .run.tensorboard import TensorBoard as TensorBoard
-from .solving.solve import solve as solve
+from .solve import solve as solve
 from .train import train as train
 from .weights.strategies import Causal as Causal
 from .weights.strategies import GradientAnnealing as GradientAnnealing

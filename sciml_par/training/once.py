@@ -16,8 +16,6 @@ from sciml_par.training.arguments.arguments import Arguments, texts_of
 from sciml_par.training.arguments.ensemble import DATA, ENSEMBLE
 from sciml_par.training.checkpoints.checkpoint import Checkpoint, compare_checkpoints
 from sciml_par.training.checkpoints.resume import begin_from, points_before
-from sciml_par.training.estimate.of_members import wants_estimate, with_estimates
-from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.growth import GrowthWatcher, check_grow
 from sciml_par.training.outcome.collect import collect
 from sciml_par.training.outcome.found import members_found
@@ -31,6 +29,8 @@ from sciml_par.training.run.progress import ProgressWatcher, Reporter, TimeWatch
 from sciml_par.training.run.run import run
 from sciml_par.training.run.signals import SignalWatcher, signals_caught
 from sciml_par.training.run.watcher import Watcher
+from sciml_par.training.solving.of_trained import wants_estimate, with_estimates
+from sciml_par.training.solving.scale_of_features import with_scale
 from sciml_par.training.uncertainty.of_members import with_uncertainties
 from sciml_par.training.uncertainty.resampling import resampled
 from sciml_par.training.uncertainty.retraining import Retraining

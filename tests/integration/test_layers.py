@@ -74,11 +74,13 @@ FLOORS = {
         "uncertainty": 8,
         "windows": 8,
         "estimate": 9,
-        "once": 10,
-        "slabs": 11,
-        "train": 12,
-        "fit": 13,
-        "solving": 13,
+        "solving": 10,
+        "once": 11,
+        "slabs": 12,
+        "train": 13,
+        "fit": 14,
+        "solve_by_networks": 14,
+        "solve": 15,
     },
 }
 """The subpackages and files of a layer; each imports only itself and those with lower numbers."""

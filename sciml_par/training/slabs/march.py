@@ -23,7 +23,6 @@ from sciml_par.results.stored.keras_models import copy_with, flat_weights
 from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.arguments.ensemble import as_mode
 from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint, compare_checkpoints
-from sciml_par.training.estimate.scale_of_features import with_scale
 from sciml_par.training.loss.objective import field_of
 from sciml_par.training.once import train_once
 from sciml_par.training.optimizers.phases import as_phases
@@ -33,6 +32,7 @@ from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.run.progress import Reporter
 from sciml_par.training.slabs.divide import Slab, check_points
 from sciml_par.training.slabs.join import joined
+from sciml_par.training.solving.scale_of_features import with_scale
 
 
 def in_slabs(problem: Any, world: World) -> bool:

@@ -9,17 +9,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from sciml_par._tensorflow import import_module, tf
+from sciml_par._tensorflow import tf
 from sciml_par._terminal import console, prints_to_terminal
-from sciml_par._text import one_line
-from sciml_par.errors import InputError, ResultWarning, TrainingError
+from sciml_par.errors import ResultWarning
 from sciml_par.parallel.groups.world import World
 from sciml_par.problems.conditions.observations import Observations
 from sciml_par.problems.problem import Problem
@@ -28,7 +26,7 @@ from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import SIGNALS, Member
 from sciml_par.results.predict import kept_weights
 from sciml_par.results.result import Result
-from sciml_par.training.checkpoints.checkpoint import AUTO, Checkpoint
+from sciml_par.training.checkpoints.checkpoint import Checkpoint
 from sciml_par.training.estimate.by_correction import ROUNDING
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.outcome.evaluate import points_of
@@ -188,36 +186,6 @@ class Ladder:
         """Return the error of a solution that there was no time to estimate (local)."""
         why = "no time was left to estimate it; give solve more seconds."
         return ErrorEstimate.not_known(self.problem.outputs, why)
-
-    def run(
-        self, *, seed: int | None = None, part: str | None = None, **arguments: Any
-    ) -> Result | None:
-        """Train, and return the result (collective); None, with a line, if that fails.
-
-        `part` names the folder of a training that is worth a checkpoint.
-        """
-        if part is not None and self.checkpoint is not None:
-            folder = Path(self.checkpoint.folder) / part
-            arguments["checkpoint"] = replace(self.checkpoint, folder=folder)
-            arguments["resume"] = AUTO if self.resume else False
-        # Polynomials need nothing of a training, which takes half a second to import.
-        training: Any = import_module("sciml_par.training.train")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return training.train(
-                    self.problem,
-                    seed=self.seed if seed is None else seed,
-                    precision=self.precision,
-                    progress=False,
-                    **arguments,
-                )
-        except (InputError, TrainingError) as failure:
-            wrong = isinstance(failure, InputError) and not self.useful
-            if wrong or self.best is None or "checkpoint" in arguments:
-                raise
-            self.say("", one_line(failure), math.nan, "")
-            return None
 
     def keep(self, method: str, size: str, result: Result) -> None:
         """Show a result, and keep it if it is the best (collective)."""

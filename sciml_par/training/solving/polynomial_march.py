@@ -25,7 +25,6 @@ from sciml_par.problems.domains.bounded_region import INITIAL
 from sciml_par.problems.domains.domain import Domain
 from sciml_par.problems.problem import Problem
 from sciml_par.training.outcome.evaluate import in_time
-from sciml_par.training.slabs.divide import Slab
 from sciml_par.training.solving.cell_points import PointsOfTerms, cell_of, outside
 from sciml_par.training.solving.corners import functions_of
 from sciml_par.training.solving.polynomial_stage import operations
@@ -69,12 +68,13 @@ _MOST_COLUMNS, _MOST_OPERATIONS = {1: 8_000, 2: 20_000, 3: 8_000}, 2e11
 
 @dataclass(frozen=True)
 class Part:
-    """One slab: its cells, the coefficients of u and of its error, [K, M, m] each.
+    """One slab of time: its cells, the coefficients of u and of its error, [K, M, m] each.
 
     corners : the functions of corners of space and time, of u and of its error.
     """
 
-    slab: Slab
+    begin: float
+    end: float
     cells: Cells
     c: Array
     e: Array
@@ -128,7 +128,7 @@ class March:
     @property
     def ended(self) -> bool:
         """Whether the final time is reached."""
-        return bool(self.parts) and self.parts[-1].slab.end == self._end
+        return bool(self.parts) and self.parts[-1].end == self._end
 
     @property
     def steps(self) -> int:
@@ -140,7 +140,7 @@ class March:
         """How many slabs and windows, and where it ended before the final time."""
         windows, count = sum(len(part.cells.kept) for part in self.parts), len(self.parts)
         size = f"{windows:,} in {count:,} slabs" if self._d > 1 else f"{count:,} slabs"
-        at = self.parts[-1].slab.end if self.parts else self._begin
+        at = self.parts[-1].end if self.parts else self._begin
         return size if self.ended else f"{size}, to {self.problem.domain.names[-1]} = {at:.3g}"
 
     def run(self) -> None:
@@ -163,9 +163,9 @@ class March:
             self.parts.append(part)
             self._solution = self._tried
             self.start = self._solution.network_values
-            t = part.slab.end
+            t = part.end
             now, further = time.perf_counter(), (self._end - t) / h
-            if h > _GROWS * (t - part.slab.begin):
+            if h > _GROWS * (t - part.begin):
                 further = math.log2(1 + further)  # as where a layer at the begin has faded
             # The first slabs also find their lengths and cells.
             each = min((now - began) / len(self.parts), now - at_begin)
@@ -264,7 +264,6 @@ class March:
         """Return a slab, its ends, the relative error that it adds, by cells too, and tails."""
         whole = self.problem
         domain: Domain = whole.domain._between(begin, end)  # type: ignore[attr-defined]
-        slab = Slab(len(self.parts), 0, domain, domain, scaled=False)
         first = whole.on_slab(domain)
         problems = [self._beginning(first, each) for each in before]
         asked = self._asked[before[0] is None]
@@ -305,7 +304,7 @@ class March:
         both = Solution.of(problems[0], model, richer)
         corners = [each for each, _ in model.corners], [each for each, _ in richer.corners]
         e = richer.coefficients.numpy()
-        part = Part(slab, model.cells, steps.c, e, steps.steps, corners)
+        part = Part(begin, end, model.cells, steps.c, e, steps.steps, corners)
         # What follows may amplify rounding, too, which e itself is where the slab is exact.
         rounded = both.at(np.concatenate([(1 + _OF_U) * steps.c.ravel(), e.ravel()]))
         ends = _end_of(u), _end_of(rounded)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sciml_par._tensorflow import import_module
+from sciml_par._text import one_line
+from sciml_par.errors import InputError, TrainingError
 from sciml_par.problems.conditions.periodic import Periodic
 from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.result import Result
+from sciml_par.training.checkpoints.checkpoint import AUTO
 from sciml_par.training.estimate.by_correction import MOST_DIMENSIONS
 from sciml_par.training.estimate.two_solutions import Difference, OfResult
 from sciml_par.training.loop.stops import NoProgress, TargetLoss, WallTime
@@ -19,6 +26,7 @@ from sciml_par.training.optimizers.least_squares.levenberg_marquardt import Leve
 from sciml_par.training.points.adapting import RAD
 from sciml_par.training.points.points import Points
 from sciml_par.training.solving.ladder import Ladder, with_error
+from sciml_par.training.train import train
 
 Array = npt.NDArray[Any]
 
@@ -103,8 +111,9 @@ def _trained(
         return copy
 
     fresh = partial(networks.MLP, width=width, depth=depth, embedding=embedding)
-    return ladder.run(
-        part=f"{name}-network{'-further' if last else ''}",
+    return _run(
+        ladder,
+        f"{name}-network{'-further' if last else ''}",
         network=fresh if before is None else copied,
         points=Points(interior, boundary, method="sobol", seed=seed, adapt=follow),
         optimizer=LevenbergMarquardt(),
@@ -113,6 +122,27 @@ def _trained(
         stop=stops,
         estimate=False,
     )
+
+
+def _run(ladder: Ladder, part: str, **arguments: Any) -> Result | None:
+    """Train, and return the result (collective); None, with a line, if that fails.
+
+    part : names the folder of its checkpoints.
+    """
+    if ladder.checkpoint is not None:
+        folder = Path(ladder.checkpoint.folder) / part
+        arguments["checkpoint"] = replace(ladder.checkpoint, folder=folder)
+        arguments["resume"] = AUTO if ladder.resume else False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return train(ladder.problem, precision=ladder.precision, progress=False, **arguments)
+    except (InputError, TrainingError) as failure:
+        wrong = isinstance(failure, InputError) and not ladder.useful
+        if wrong or ladder.best is None or "checkpoint" in arguments:
+            raise
+        ladder.say("", one_line(failure), math.nan, "")
+        return None
 
 
 def _with_error(ladder: Ladder, first: Result, second: Result) -> Result:

@@ -137,17 +137,16 @@ def solve(
 @np.errstate(all="ignore")  # what is not finite is judged where it matters
 def _climbed(ladder: Ladder) -> str | None:
     """Solve by one method after another (collective); why that ended, if there was a reason."""
-    why = _stage("polynomials")(ladder)
+    # Their imports take time, and a TensorFlow after `init`.
+    polynomials: Any = import_module("sciml_par.training.solving.by_polynomials")
+    why: str | None = polynomials.climb_by_polynomials(ladder)
     if why is not None or ladder.met:
         return why
-    return _stage("networks")(ladder) if ladder.best is None or ladder.left() > 0 else "time is up"
-
-
-def _stage(name: str) -> Callable[[Ladder], str | None]:
-    """Return what climbs by a method; its import takes time, and a TensorFlow after `init`."""
-    module: Any = import_module(f"sciml_par.training.solving.by_{name}")
-    climb: Callable[[Ladder], str | None] = getattr(module, f"climb_by_{name}")
-    return climb
+    if ladder.best is not None and ladder.left() <= 0:
+        return "time is up"
+    networks: Any = import_module("sciml_par.training.solve_by_networks")
+    why = networks.climb_by_networks(ladder)
+    return why
 
 
 def _begin(problem: Problem, start: Any) -> Callable[[Any], Any] | None:
