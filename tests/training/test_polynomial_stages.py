@@ -30,13 +30,13 @@ from sciml_par.problems import (
 )
 from sciml_par.results import Result
 from sciml_par.training import LeastSquares
+from sciml_par.training.solve import solve
 from sciml_par.training.solving import polynomial_claims
 from sciml_par.training.solving.cell_points import PointsOfTerms
 from sciml_par.training.solving.ladder import _better
 from sciml_par.training.solving.polynomial_error import error_of
 from sciml_par.training.solving.polynomial_stage import PolynomialSolver
 from sciml_par.training.solving.refinement import refined
-from sciml_par.training.solve import solve
 from sciml_par.training.train import train
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
