@@ -27,7 +27,7 @@ from sciml_par.problems import (
     laplacian,
 )
 from sciml_par.results import Result
-from sciml_par.training import LevenbergMarquardt, train
+from sciml_par.training import LevenbergMarquardt, solve, train
 from sciml_par.training.weights.of_size import ranges_of_components, sizes_of_residuals
 
 pytestmark = pytest.mark.ranks(most=1, reason="the same on any number of ranks")
@@ -205,3 +205,32 @@ def test_natural_units_stay_as_they_are(name: str) -> None:
 )
 def test_weights_that_are_given_hold(problem: Problem) -> None:
     assert sizes_of_residuals(problem) == {}
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-19])
+def test_values_that_are_rounding_are_no_values(size: float) -> None:
+    """sin πx is 1e-16 at x = 1, in an equation that is not linear: nothing else tells a size."""
+
+    def exact(x: Any) -> Any:
+        return size * np.sin(np.pi * x) if size == 1.0 else size * (1 + x)
+
+    def bratu(u: Any, x: Any) -> Any:
+        return laplacian(u, x) / size + tf.exp(u(x) / size) - 1.0
+
+    ranges = ranges_of_components(Problem(Interval(0, 1), bratu, conditions=[Dirichlet(exact)]))
+    assert ranges is None if size == 1.0 else ranges[0] == pytest.approx((1e-19, 2e-19))
+
+
+def test_boundary_values_that_are_rounding() -> None:
+    """Bratu's equation with the boundary values of its solution."""
+
+    def exact(x: Any) -> Any:
+        return np.sin(np.pi * x[:, :1]) * np.sin(np.pi * x[:, 1:])
+
+    def bratu(u: Any, x: Any) -> Any:
+        v = tf.sin(np.pi * x[:, :1]) * tf.sin(np.pi * x[:, 1:])
+        return laplacian(u, x) + tf.exp(u(x)) + 2 * np.pi**2 * v - tf.exp(v)
+
+    problem = Problem(Box([0, 0], [1, 1]), bratu, conditions=[Dirichlet(exact)], exact=exact)
+    result = solve(problem, tolerance=1e-6, progress=False)
+    assert result.relative_l2_error <= 3 * result.error.relative <= 3e-6

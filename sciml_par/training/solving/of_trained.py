@@ -206,13 +206,12 @@ def _solved(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # the training itself has said what there is to say
         polynomials.climb_by_polynomials(ladder)
-    if ladder.best is None:
+    error = None if ladder.best is None else ladder.best.error
+    if error is not None and error.known:
+        return ladder.best, ""
+    if error is None or ladder.left() <= 0:
         return None, ladder.refused or f"polynomials have not solved it in {seconds:.0f} s."
-    return (ladder.best, "") if ladder.best.error.known else (None, _reason(ladder.best.error))
-
-
-def _reason(error: ErrorEstimate) -> str:
-    return f"a solution by polynomials would tell it, and of that {error.sentence}"
+    return None, f"polynomials, which would tell it, do not solve the problem: {error.reason}"
 
 
 def _error_of(trained: _Trained, result: Result, seconds: float) -> ErrorEstimate:

@@ -21,7 +21,6 @@ from sciml_par.training.arguments.arguments import Arguments
 from sciml_par.training.optimizers.least_squares.least_squares import LeastSquares
 from sciml_par.training.optimizers.least_squares.on_host import threads
 from sciml_par.training.preparation.problem_changes import ProblemChanges
-from sciml_par.training.solving.cell_points import PointsOfTerms
 
 SCALES = (2.0, 4.0, 8.0, 16.0, 32.0)
 _PER_FEATURE, _MOST = 2.5, 1_000
@@ -56,7 +55,9 @@ def _losses(given: Arguments) -> list[float]:
     most, chosen, found = given.steps or LeastSquares.default_steps, _chosen(given.network), []
     try:
         problem = weights.weigh(given.problem.unscaled())
-        points, count = PointsOfTerms(problem, given.seed), chosen.get("features", 300)
+        # It imports scipy.stats, which takes a second.
+        cell_points: Any = import_module("sciml_par.training.solving.cell_points")
+        points, count = cell_points.PointsOfTerms(problem, given.seed), chosen.get("features", 300)
         at, unseen = (
             points.scattered(int(_PER_FEATURE * min(count, _MOST)), draw=draw) for draw in (0, 1)
         )

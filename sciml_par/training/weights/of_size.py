@@ -23,6 +23,8 @@ Wave = tuple[Any, ...]
 """Amplitudes [m], a shift, and constants [m] that are added."""
 Evaluated = tuple[Callable[..., Any], list[Array], bool]
 """A term's function, arrays at some points, and whether each residual is that of one point."""
+Beside = list[Array] | None
+"""The arrays of a condition at points that differ by rounding, if it can be moved."""
 
 _POINTS, _MOST_POINTS, _DTYPE = 64, 256, "float64"
 _FREQUENCY, _SHIFTS = 3.0, (0.0, 2.1)
@@ -39,6 +41,9 @@ _LINEAR, _SAFE = 1e-9, 100.0
 """How exactly residuals that are linear in u are so, and within how many roundings."""
 _ROUNDING = 1e-12
 """Of u, below which a residual is that of a condition that all these functions satisfy."""
+_MOVED, _NOISE = 1e-15, 0.1
+"""Of the box, by how much points are moved, and of a residual, by how much it then changes if it is
+nothing but rounding, as of sin πx at x = 1."""
 
 
 @lru_cache(maxsize=8)  # a solution makes many trainings of one problem
@@ -118,15 +123,18 @@ def _values_and_changes(problem: Problem) -> tuple[Array, Array]:
     """
     m = problem.outputs
     equations, conditions = evaluated_terms(problem)
-    values = np.array([_values(problem, conditions, j) for j in range(m)])
+    beside = _beside(problem)
+    pairs = list(zip(conditions, beside, strict=True))
+    every = [*((each, None) for each in equations), *pairs]
+    values = np.array([_values(problem, pairs, j) for j in range(m)])
     middles, halves, changes = values.mean(axis=1), np.ptp(values, axis=1) / 2, np.zeros(m)
     for again in (False, True):
         sizes = np.maximum(halves, changes)
         for j in np.flatnonzero(sizes == 0.0) if again else range(m):
             others = np.where(np.arange(m) == j, 0.0, sizes)
             waves = [(others + size * np.eye(m)[j], 0.0, middles) for size in (0.0, 1.0, 2.0)]
-            for each in [*equations, *conditions] if again else equations:
-                r, *changed = residuals_at(problem, *each, waves)
+            for each, moved in every if again else every[: len(equations)]:
+                r, *changed = _residuals(problem, each, moved, waves)
                 size, change = map(_root_mean_square, (r, _linear_change(r, *changed)))
                 factors = size[change > 0.0] / change[change > 0.0]
                 found = sorted(factors[np.isfinite(factors)])
@@ -135,13 +143,15 @@ def _values_and_changes(problem: Problem) -> tuple[Array, Array]:
     return values, changes
 
 
-def _values(problem: Problem, conditions: Sequence[Evaluated], j: int) -> tuple[float, float]:
+def _values(
+    problem: Problem, conditions: Sequence[tuple[Evaluated, Beside]], j: int
+) -> tuple[float, float]:
     """Return the least and the largest value of component j that conditions ask for; 0 if none."""
     zero, one = np.zeros(problem.outputs), np.eye(problem.outputs)[j]
     found = list[Array]()
-    for each in conditions:
+    for each, moved in conditions:
         waves = [(zero, 0.0, constants) for constants in (zero, one, 2 * one, 1 - one)]
-        r, with_one, with_two, by_others = residuals_at(problem, *each, waves)
+        r, with_one, with_two, by_others = _residuals(problem, each, moved, waves)
         change = _linear_change(r, with_one, with_two) * (by_others == r).all(axis=0)
         asks = np.abs(change) > _LINEAR * np.abs(change).max(initial=0.0)
         found.append(-r[asks] / change[asks])
@@ -157,6 +167,34 @@ def _linear_change(r: Array, with_one: Array, with_two: Array) -> Array:
     off = np.abs(twice - 2 * change).max(axis=0, initial=0.0)
     linear = (off <= _LINEAR * size + _SAFE * rounding) & (size > _SAFE * rounding)
     return np.where(linear, change, 0.0)
+
+
+def _beside(problem: Problem) -> list[Beside]:
+    """Return the arrays of conditions at points beside those of `evaluated_terms`."""
+    lower, upper = map(np.asarray, problem.box_of_inputs)
+    found = list[Beside]()
+    for condition, term in problem.terms_of_conditions:
+        moved: Beside = None
+        with suppress(Exception):  # of given points, which have given values
+            x, *normals = term.points(_POINTS)[:2]
+            given = condition.given(problem.domain) is not None
+            x = x + _MOVED * np.maximum(upper - lower, np.abs(x))
+            arrays = condition.completed((x, normals[0] if normals else x), problem.domain)
+            step = max(1, len(x) // _MOST_POINTS)
+            moved = None if given else [a[::step] for a in arrays]
+        found.append(moved)
+    return found
+
+
+def _residuals(
+    problem: Problem, term: Evaluated, beside: Beside, waves: Sequence[Wave]
+) -> list[Array]:
+    """Return the residuals for each wave, with 0 in the first where it is nothing but rounding."""
+    first, *others = residuals_at(problem, *term, waves)
+    if beside is not None:
+        (moved,) = residuals_at(problem, term[0], beside, term[2], waves[:1])
+        first = np.where(np.abs(moved - first) > _NOISE * np.abs(first), 0.0, first)
+    return [first, *others]
 
 
 def evaluated_terms(problem: Problem) -> tuple[list[Evaluated], list[Evaluated]]:
