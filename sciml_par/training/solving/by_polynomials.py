@@ -38,6 +38,7 @@ from sciml_par.training.solving.polynomial_claims import (
 )
 from sciml_par.training.solving.polynomial_march import has_all_begins
 from sciml_par.training.solving.polynomial_stage import (
+    INTERACTING,
     MOST_DIMENSIONS,
     PolynomialSolver,
     Stage,
@@ -49,6 +50,8 @@ Array = npt.NDArray[np.float64]
 
 _DEGREES = {1: (10, 20, 40, 60), 2: (6, 10, 15, 20, 25), 3: (4, 7, 10, 12, 15, 18, 22)}
 _DEGREES_OTHERWISE = (3, 4, 6, 8, 10, 12)
+"""In more dimensions at first of products of two coordinates, then of all if the residual of these
+does not fall."""
 _MOST_NUMBERS = 2e8
 """In the matrix of a stage on the box, 8 bytes each."""
 _ORDER, _SMOOTH, _LEAST_STAGES = 2.5, 5.0, 4
@@ -183,17 +186,21 @@ class _Climb:
     def on_box(self) -> Stage | None:
         """Solve with polynomials on the whole box; None if other methods are to go on."""
         ladder, best, linear, former = self.ladder, None, True, None
-        for number, degree in enumerate(_DEGREES.get(self._d, _DEGREES_OTHERWISE), 1):
+        degrees, number = list(_DEGREES.get(self._d, _DEGREES_OTHERWISE)), 0
+        pairs: Stage | None = None
+        while degrees:
+            degree, number = degrees.pop(0), number + 1
             if best is not None and self.solver.points.unknowns is not None:
                 self.solver.begin_at(best.steps.p)  # with layers as of what was found
             model = self.solver.on_box(degree)
             columns = model.width * self.problem.network_outputs
             longer = -math.inf
-            numbers = 0.0 if best is None else (columns / best.theta.size) ** 2 * best.numbers
-            if best is not None and bool(best.model.corners) == bool(model.corners):
-                longer = (columns / best.theta.size) ** 3 * best.seconds
+            like = best or pairs
+            numbers = 0.0 if like is None else (columns / like.theta.size) ** 2 * like.numbers
+            if like is not None and bool(like.model.corners) == bool(model.corners):
+                longer = (columns / like.theta.size) ** 3 * like.seconds
                 # What is done once, as residuals are traced, does not grow with the columns.
-                longer = min(longer, best.seconds + _SECONDS * columns**3)
+                longer = min(longer, like.seconds + _SECONDS * columns**3)
             if numbers > _MOST_NUMBERS or ladder.left() < ladder.longest(longer):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
@@ -227,10 +234,16 @@ class _Climb:
             former, best = (best, stage) if best is None or fall > 1.0 else (former, best)
             # Functions of corners, which are many in three dimensions, need no oscillations.
             resolves = number >= _LEAST_STAGES or self._d > 2 and bool(stage.model.corners)
-            last = resolves and self._d <= MOST_DIMENSIONS and fall < enough
+            last = resolves and fall < enough
+            if self.solver.interacting is not None and ladder.decided(last):
+                self.solver.interacting, degrees, number = None, list(_DEGREES_OTHERWISE), 0
+                pairs, former, best = best, None, None
+                continue
             if ladder.decided(exact or last and not more):
                 break
-        if best is not None and former is not None and self._d == MOST_DIMENSIONS:
+        if pairs is not None and (best is None or pairs.loss <= best.loss):
+            self.solver.interacting, former, best = INTERACTING, None, pairs
+        if best is not None and former is not None and self._d >= MOST_DIMENSIONS:
             self.claims.conclude_in_space(best, former)
         if best is not None and (not _suits_windows(self.problem) or ladder.left() <= 0):
             self.claims.conclude(best)

@@ -35,9 +35,9 @@ Array = npt.NDArray[np.float64]
 
 MOST_DIMENSIONS = 3
 """In which there are windows, and polynomials in all variables at once."""
-_INTERACTING = 2
-"""In more dimensions, products have at most so many variables, as in an analysis of variance;
-residuals at unseen points tell whether this suits the solution."""
+INTERACTING = 2
+"""In more dimensions, products have at most so many variables at first, as in an analysis of
+variance; residuals at unseen points tell whether this suits the solution."""
 _POINTS_PER_COLUMN, _ON_LINE, _MOST_STEPS = 2.5, 0.5, 15
 """Points for each column; and, on a line, for each square of the degree, with which even points
 resolve what polynomials do at the ends; and Gauss–Newton steps."""
@@ -176,6 +176,7 @@ class PolynomialSolver:
         self._exact = np.array([term.name not in data for term in problem.terms])
         self._networks: Any = import_module("sciml_par.networks")
         self._d, part = problem.domain.dimension, problem.means(x).mean(axis=0).min()
+        self.interacting = None if self._d <= MOST_DIMENSIONS else INTERACTING
         # A component that means something in a part has the points there alone.
         self._per_column = _POINTS_PER_COLUMN / max(part, _LEAST_PART)
         # The same points judge several stages.
@@ -237,9 +238,9 @@ class PolynomialSolver:
 
     def on_box(self, degree: int, **box: Any) -> Any:
         """Return polynomials on the box, or another one, with coefficients of zero."""
-        interacting = None if self._d <= MOST_DIMENSIONS else _INTERACTING
         corners = () if box else functions_of(self.points.on_box, degree, self.problem)
-        return self._polynomials(degree=degree, interacting=interacting, corners=corners, **box)
+        of = {"degree": degree, "interacting": self.interacting, "corners": corners}
+        return self._polynomials(**of, **box)
 
     def in_windows(self, breaks: Sequence[Array], degree: int) -> Any:
         """Return polynomials in the windows of cells that the domain meets."""
