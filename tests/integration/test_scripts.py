@@ -99,7 +99,8 @@ def check_arrays(found: dict[str, np.ndarray], ranks: list[int]) -> None:
     assert shapes.pop("inside") == (201,) and shapes.pop("inside_own") == (m * 201,)
     (trained,) = {shapes.pop(name)[0] for name in ("x_trained", "rank_trained", "member_trained")}
     assert trained >= m
-    assert set(shapes) == {"x_own", "u_own", "u_own_exact"}
+    # On a busy machine it takes 20 s, from which on it has an error.
+    assert set(shapes) - {"error_own"} == {"x_own", "u_own", "u_own_exact"}
     assert set(shapes.values()) == {(m * 201, 1)}
     assert all(np.isfinite(array).all() for array in found.values())
     assert found["rank"].tolist() == ranks

@@ -23,14 +23,14 @@ LINES = {
     "problems": 12_946,
     "programs": 808,
     "results": 5_157,
-    "training": 23_683,
+    "training": 23_702,
     "other modules": 1_551,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (48, 9_300),
     "training/optimizers/least_squares/levenberg_marquardt.py": (11, 1_730),
-    "training/solving/by_polynomials.py": (223, 39_250),
+    "training/solving/by_polynomials.py": (223, 39_260),
 }
 """Files and lines that the import of a method runs."""
 

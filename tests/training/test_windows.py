@@ -299,10 +299,16 @@ def test_windows_that_resolve_little_are_doubtful() -> None:
     assert error_of(result) > 1
 
 
-def test_points_that_are_coupled_are_refused() -> None:
-    problem = poisson(None, IntegralCondition(lambda u, x: u(x), 0.0))
-    with pytest.raises(InputError, match="couples points"):
-        trained(problem)
+@pytest.mark.ranks(most=3, reason="three ranks have strips of all kinds")
+def test_an_integral_over_all_windows() -> None:
+    """With fluxes alone it determines the constant."""
+    conditions = [Neumann(1 / 3), IntegralCondition(lambda u, x: u(x), 0.7)]
+    problem = Problem(
+        Box([0, 0], [2, 1]), lambda u, x: laplacian(u, x) - 1.0, conditions=conditions
+    )
+    result = trained(problem)
+    mean = result.predict(problem.domain.sample(4096, seed=0)).mean.mean()
+    assert mean == pytest.approx(0.35, abs=1e-6) and result.loss < 1e-10
 
 
 def test_points_that_an_unknown_moves_are_refused() -> None:

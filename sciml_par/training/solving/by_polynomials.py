@@ -25,7 +25,7 @@ from sciml_par.training.preparation.consistency import check_consistency
 from sciml_par.training.preparation.description import describe_equations
 from sciml_par.training.preparation.problem_changes import ProblemChanges
 from sciml_par.training.solving.cell_points import PointsOfTerms
-from sciml_par.training.solving.ladder import NO_FURTHER, UNDECIDED, Ladder, one_thread
+from sciml_par.training.solving.ladder import NO_FURTHER, NO_MORE, UNDECIDED, Ladder, one_thread
 from sciml_par.training.solving.polynomial_claims import (
     FALL,
     FALL_FOR_ERROR,
@@ -118,7 +118,12 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
     if ladder.best is not None and ladder.left() <= 0:
         return "time is up"
     windowed = climb.least is not None and _suits_windows(ladder.problem)
-    ends = climb.claims.why == UNDECIDED or windowed and climb.claims.known and not ladder.met
+    ends = (
+        climb.claims.why in (UNDECIDED, NO_MORE)
+        or windowed
+        and climb.claims.known
+        and not ladder.met
+    )
     return (climb.claims.why or NO_FURTHER) if ends else None
 
 
@@ -209,6 +214,7 @@ class _Climb:
                 return None
             determined = has_all_begins(self.problem, stage.unseen)
             if best is None and not (determined or self.claims.finds_open(stage)):
+                self.claims.keep_if_zero_solves(stage)
                 return None
             ladder.say("polynomials", text_of_stage(stage), stage.loss, "")
             linear = ladder.linear = linear and stage.steps.steps < _LEAST_STEPS

@@ -50,7 +50,7 @@ _LIMITED = (
 )
 HIDDEN = 100.0
 """Times the squares of residuals at some points, from which there is something between these."""
-UNDECIDED = "no other method can decide between these"
+UNDECIDED, NO_MORE = "no other method can decide between these", "no other method can tell more"
 NO_FURTHER = "no method makes the residual at unseen points fall any further"
 
 

@@ -16,12 +16,19 @@ from sciml_par.assembly.solution import Solution
 from sciml_par.evaluation.figures.parts.data import Prediction
 from sciml_par.problems.problem import Problem
 from sciml_par.results.error_estimate import ErrorEstimate
-from sciml_par.training.estimate.by_correction import Corrected, estimate_by, opened
+from sciml_par.training.estimate.by_correction import OF_ZERO, Corrected, estimate_by, opened
 from sciml_par.training.estimate.uniqueness import Free
 from sciml_par.training.optimizers.least_squares.least_squares import LastStep
 from sciml_par.training.outcome.result_of import Report, result_of
 from sciml_par.training.solving.cell_points import PointsOfTerms
-from sciml_par.training.solving.ladder import UNDECIDED, USEFUL, Ladder, fall_of, useless_text
+from sciml_par.training.solving.ladder import (
+    NO_MORE,
+    UNDECIDED,
+    USEFUL,
+    Ladder,
+    fall_of,
+    useless_text,
+)
 from sciml_par.training.solving.polynomial_error import (
     CAUTION,
     CONVERGES,
@@ -303,6 +310,12 @@ class Claims:
         error = estimate_by(*of, converges=fall_of(loss, after) > CONVERGES, opened=solver.opened)
         report = Report(unseen, squares, marching.steps, judged, marching.seconds)
         return model, u, values, report, error
+
+    def keep_if_zero_solves(self, stage: Stage) -> None:
+        """Keep a stage without an error where u = 0 solves, which no method tells from others."""
+        if self.ladder.decided(not stage.judged.zero_loss > 0.0):
+            self.why = NO_MORE
+            self.keep(stage, ErrorEstimate.not_known(self.problem.outputs, OF_ZERO), "polynomials")
 
     def keep_useless(self, stage: Stage) -> None:
         """Keep a stage whose residual is too large for an estimate, or whose time is over."""
