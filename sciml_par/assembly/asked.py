@@ -386,7 +386,7 @@ def find_read(problem: Problem, term: Term, arrays: tuple[Any, ...], asked: Aske
     logarithms. Where a residual reads more at other points, `Equations` finds NaN there.
     """
     leaves, read, n = list[Any](), list[tuple[bool, ...]](), len(arrays[0])
-    repeated = [tf.repeat(a[:_TRIED], -(-_TRIED // n), axis=0) for a in arrays]
+    repeated = [tf.repeat(a[:_TRIED], -(-_TRIED // max(n, 1)), axis=0) for a in arrays]
 
     def jet(x: Any, operators: tuple[Operator, ...]) -> tuple[Any, Any, Any]:
         rng = np.random.default_rng(len(leaves))

@@ -7,6 +7,7 @@ elementwise work on vectors of n numbers, for which there is nothing to compile.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -109,7 +110,8 @@ class Equations:
             if term.name not in asked:
                 known = trace(problem, term, tuple(t[:probed] for t in tensors))
                 asked[term.name] = known
-                find_read(problem, term, tensors, known)
+                with contextlib.suppress(tf.errors.OpError):  # as an assertion that u > 0
+                    find_read(problem, term, tensors, known)
             rows = rows_of(problem, term, tensors, weights, asked[term.name])
             if rows.fixed and (of_rows is not None or not sums):
                 raise NotByJetsError(f"the term {term.name!r} couples points, as an integral does")
