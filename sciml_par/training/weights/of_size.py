@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sciml_par._partial_operators import order_of
 from sciml_par._tensorflow import tf
+from sciml_par.problems.conditions.condition import Condition
 from sciml_par.problems.fields.field import Field
 from sciml_par.problems.fields.transformed import Ranges
 from sciml_par.problems.problem import Problem
@@ -175,13 +176,13 @@ def _beside(problem: Problem) -> list[Beside]:
     found = list[Beside]()
     for condition, term in problem.terms_of_conditions:
         moved: Beside = None
-        with suppress(Exception):  # of given points, which have given values
+        own = type(condition).points is not Condition.points  # as of observations
+        if not own and condition.given(problem.domain) is None:
             x, *normals = term.points(_POINTS)[:2]
-            given = condition.given(problem.domain) is not None
             x = x + _MOVED * np.maximum(upper - lower, np.abs(x))
-            arrays = condition.completed((x, normals[0] if normals else x), problem.domain)
-            step = max(1, len(x) // _MOST_POINTS)
-            moved = None if given else [a[::step] for a in arrays]
+            with suppress(Exception):  # a user's function may not like these
+                arrays = condition.completed((x, *(normals or [x])), problem.domain)
+                moved = [a[:: max(1, len(x) // _MOST_POINTS)] for a in arrays]
         found.append(moved)
     return found
 
