@@ -13,7 +13,7 @@ from test_layers import MODULES, PACKAGE, ROOT, imported_modules, layer_of
 
 LINES = {
     "algebra": 281,
-    "assembly": 1_616,
+    "assembly": 1_618,
     "evaluation": 3_154,
     "families": 3_315,
     "horovod": 3_686,
@@ -23,14 +23,14 @@ LINES = {
     "problems": 12_946,
     "programs": 808,
     "results": 5_157,
-    "training": 23_702,
+    "training": 23_703,
     "other modules": 1_551,
 }
 """Of the Python files of each room, the ones beside the rooms together."""
 CLOSURES = {
     "assembly/system.py": (48, 9_300),
     "training/optimizers/least_squares/levenberg_marquardt.py": (11, 1_730),
-    "training/solving/by_polynomials.py": (223, 39_260),
+    "training/solving/by_polynomials.py": (223, 39_270),
 }
 """Files and lines that the import of a method runs."""
 
