@@ -185,6 +185,8 @@ class _Climb:
         for stage in stages[:: -1 if self.solver.inward else 1]:
             if best is not None and not self.claims.done:
                 stage(best)
+        if self.least is not None and self.ladder.best is None:
+            self.claims.keep_if_zero_solves(self.least)
         if self.least is not None and self.ladder.best is None:  # what comes next may be worse
             self.claims.keep_useless(self.least)
 
@@ -214,7 +216,6 @@ class _Climb:
                 return None
             determined = has_all_begins(self.problem, stage.unseen)
             if best is None and not (determined or self.claims.finds_open(stage)):
-                self.claims.keep_if_zero_solves(stage)
                 return None
             ladder.say("polynomials", text_of_stage(stage), stage.loss, "")
             linear = ladder.linear = linear and stage.steps.steps < _LEAST_STEPS
