@@ -30,7 +30,7 @@ COLUMNS = {
     "seed": "seed:6",
     "true": "true:9.1e",
     "estimated": "estimated:11.1e",
-    "q": "reliability:9.1f",
+    "q": "reliability:9.2g",
     "seconds": "seconds:9.1f",
     "network": "network:16",
 }

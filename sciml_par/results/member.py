@@ -381,10 +381,15 @@ class Member:
         return tuple(name for name, ratio in self.misfits.items() if ratio > _MISSED)
 
     @property
+    def seems_over_fitted(self) -> bool:
+        """Whether it is over-fitted, and no known error says how wrong it is."""
+        return bool(self.over_fitted and not (self.error and self.error.known))
+
+    @property
     def doubtful(self) -> bool:
         """Whether the losses at other points speak against the prediction."""
         unlikely = any(fit.too_large or fit.too_small for fit in self.fits.values())
-        return bool(self.over_fitted or self.found_little or self.missed or unlikely)
+        return bool(self.seems_over_fitted or self.found_little or self.missed or unlikely)
 
     @property
     def seconds_compile(self) -> float:

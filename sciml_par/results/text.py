@@ -123,7 +123,7 @@ def remarks(members: Sequence[Member], *, mode: str) -> list[str]:
         _ended: [m for m in lost if math.isfinite(m.best_loss)],
         _diverged: [m for m in members if m.status == DIVERGED],
         _risen: [m for m in members if m.status == FINISHED and m.rise > _RISE],
-        _over_fitted: [m for m in members if m.over_fitted and not (m.error and m.error.known)],
+        _over_fitted: [m for m in members if m.seems_over_fitted],
         _found_little: [m for m in members if m.found_little],
         _missed: [m for m in members if m.missed and not m.found_little],
         _above_noise: [m for m in members if _names(m, "too_large") and not m.found_little],

@@ -22,8 +22,8 @@ LINES = {
     "parallel": 12_869,
     "problems": 12_946,
     "programs": 808,
-    "results": 5_157,
-    "training": 23_704,
+    "results": 5_162,
+    "training": 23_707,
     "other modules": 1_551,
 }
 """Of the Python files of each room, the ones beside the rooms together."""

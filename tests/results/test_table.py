@@ -13,6 +13,7 @@ from rich.console import Console
 import sciml_par.parallel as sp
 from sciml_par.results import Member, Result
 from sciml_par.results.data_fit import DataFit
+from sciml_par.results.error_estimate import ErrorEstimate
 from sciml_par.results.member import FAR_ABOVE, in_the_mean
 from sciml_par.results.table import make_table
 
@@ -69,6 +70,15 @@ def test_a_loss_at_other_points_is_judged(
     assert member.over_fitted is over_fitted
     said = [text for text in ensemble(member).remarks if "at others" in text]
     assert bool(said) is bool(over_fitted)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_where_the_error_is_known_over_fitting_is_no_doubt(known: bool) -> None:
+    error = ErrorEstimate(1e-3, np.array([1e-3]), 50.0, reason="" if known else "too little time")
+    losses = np.array([1.0, 0.5, 0.3, 7.5e-7])
+    member = make_member(0, losses=losses, validation_loss=1.4e-4, error=error)
+    said = [text for text in ensemble(member).remarks if "at others" in text]
+    assert member.over_fitted and bool(said) is member.doubtful is not known
 
 
 def test_the_noise_of_observations_does_not_hide_a_loss_at_other_points() -> None:

@@ -1,1 +1,1 @@
-"""How wrong a trained field is, by richer features that solve the linearised equation."""
+"""How wrong a solution is: by its correction, by another solution, and window by window."""

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -117,13 +118,8 @@ def climb_by_polynomials(ladder: Ladder) -> str | None:
         ladder.everywhere = climb.solver.loss_everywhere
     if ladder.best is not None and ladder.left() <= 0:
         return "time is up"
-    windowed = climb.least is not None and _suits_windows(ladder.problem)
-    ends = (
-        climb.claims.why in (UNDECIDED, NO_MORE)
-        or windowed
-        and climb.claims.known
-        and not ladder.met
-    )
+    known = climb.least is not None and _suits_windows(ladder.problem) and climb.claims.known
+    ends = climb.claims.why in (UNDECIDED, NO_MORE) or (known and not ladder.met)
     return (climb.claims.why or NO_FURTHER) if ends else None
 
 
@@ -185,8 +181,6 @@ class _Climb:
         for stage in stages[:: -1 if self.solver.inward else 1]:
             if best is not None and not self.claims.done:
                 stage(best)
-        if self.least is not None and self.ladder.best is None:
-            self.claims.keep_if_zero_solves(self.least)
         if self.least is not None and self.ladder.best is None:  # what comes next may be worse
             self.claims.keep_useless(self.least)
 
@@ -200,15 +194,7 @@ class _Climb:
             if best is not None and self.solver.points.unknowns is not None:
                 self.solver.begin_at(best.steps.p)  # with layers as of what was found
             model = self.solver.on_box(degree)
-            columns = model.width * self.problem.network_outputs
-            longer = -math.inf
-            like = best or pairs
-            numbers = 0.0 if like is None else (columns / like.theta.size) ** 2 * like.numbers
-            if like is not None and bool(like.model.corners) == bool(model.corners):
-                longer = (columns / like.theta.size) ** 3 * like.seconds
-                # What is done once, as residuals are traced, does not grow with the columns.
-                longer = min(longer, like.seconds + _SECONDS * columns**3)
-            if numbers > _MOST_NUMBERS or ladder.left() < ladder.longest(longer):
+            if self._costs_too_much(model, best or pairs):
                 break
             ladder.doing(f"solving for {model.width:,} polynomials")
             stage = self._agreed(partial(self.solver.solve, model, degree, best))
@@ -257,6 +243,18 @@ class _Climb:
         elif best is not None and self.claims.tested:
             self.claims.finds_open(best, RICHER)
         return best
+
+    def _costs_too_much(self, model: Any, before: Stage | None) -> bool:
+        """Return whether memory or time are too little, as the stage before tells (collective)."""
+        columns, longer, numbers = model.width * self.problem.network_outputs, -math.inf, 0.0
+        if before is not None:
+            more = columns / before.theta.size
+            numbers = more**2 * before.numbers
+            if bool(before.model.corners) == bool(model.corners):
+                # What is done once, as residuals are traced, does not grow with the columns.
+                longer = min(more**3 * before.seconds, before.seconds + _SECONDS * columns**3)
+        late = self.ladder.left() < self.ladder.longest(longer)
+        return numbers > _MOST_NUMBERS or late
 
     def _other_functions(self, linear: bool) -> bool:
         """Use further functions, since the residual falls slowly; return whether there are any.

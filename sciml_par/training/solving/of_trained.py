@@ -71,7 +71,8 @@ def with_estimates(
 ) -> list[Member]:
     """Return the members with the estimated error of each (collective in their group).
 
-    Each rank solves alone, and the digits of the first one of a group count.
+    Each rank solves alone, and the digits of the first one of a group count; what one of them does
+    not know is not known.
 
     asked : whether somebody waits for the estimate, which otherwise takes a quarter of the time.
     """
@@ -87,8 +88,11 @@ def with_estimates(
     alone, errors = replace(world, communicator=world.alone), dict[int, ErrorEstimate]()
     for group in groups.values():
         errors |= _errors(group, alone, ready.settings.seed, seconds / len(groups), signals)
-    agreed = ready.group.broadcast_object({k: e.without_field() for k, e in errors.items()})
-    known = {k: replace(agreed[k], evaluate=each.evaluate) for k, each in errors.items()}
+    of_ranks = ready.group.allgather_object({k: e.without_field() for k, e in errors.items()})
+    agreed = {k: min((each[k] for each in of_ranks), key=lambda e: e.known) for k in errors}
+    known = {
+        k: replace(e, evaluate=errors[k].evaluate if e.known else None) for k, e in agreed.items()
+    }
     return [replace(member, error=known[member.number]) for member in members]
 
 

@@ -311,15 +311,16 @@ class Claims:
         report = Report(unseen, squares, marching.steps, judged, marching.seconds)
         return model, u, values, report, error
 
-    def keep_if_zero_solves(self, stage: Stage) -> None:
-        """Keep a stage without an error where u = 0 solves, which no method tells from others."""
-        if self.ladder.decided(not stage.judged.zero_loss > 0.0):
+    def keep_useless(self, stage: Stage) -> None:
+        """Keep a stage whose residual is too large for an estimate, or whose time is over.
+
+        Or where u = 0 solves, so that no method tells an error.
+        """
+        ladder = self.ladder
+        if ladder.decided(not stage.judged.zero_loss > 0.0):
             self.why = NO_MORE
             self.keep(stage, ErrorEstimate.not_known(self.problem.outputs, OF_ZERO), "polynomials")
-
-    def keep_useless(self, stage: Stage) -> None:
-        """Keep a stage whose residual is too large for an estimate, or whose time is over."""
-        ladder = self.ladder
+            return
         share = self._share(stage)
         late = ladder.left() <= 0
         if ladder.decided(late or share < 1.0):
