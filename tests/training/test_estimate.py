@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from trainings import quick
 
+import sciml_par.parallel as world
 from sciml_par.errors import InputError
 from sciml_par.networks import MLP, RandomFeatures
 from sciml_par.problems import (
@@ -124,6 +125,21 @@ def test_files_hold_it(result: Result, tmp_path: Path):
 def test_it_belongs_to_the_weights_that_it_was_made_for(result: Result):
     assert not result.using("last").error.known
     assert result.using("best").error.known
+
+
+@pytest.mark.ranks(least=2, most=2, reason="one of two ranks fails")
+def test_what_one_rank_does_not_know_is_not_known():
+    ended = []
+
+    def equation(u, x):
+        if ended and world.rank() == 1:
+            raise RuntimeError("here alone")
+        return laplacian(u, x) - 1.0
+
+    problem = Problem(Interval(0, 1), equation, conditions=[Dirichlet(0.0)])
+    result = trained(problem, callbacks=lambda _: ended.append(1))
+    assert not result.error.known and "here alone" in result.error.reason
+    assert np.isnan(result.predict([[0.5]]).error).all()
 
 
 @pytest.mark.long
